@@ -1,0 +1,336 @@
+"""Every error that the SDK raises on purpose, as one tree.
+
+Rules of the room: one class per thing that a caller may want to catch; the message is
+made where the error is raised and says what happened, where, and the way out. Values of
+secret settings never stand in a message. Names and parents are those of
+``singer_sdk.exceptions``, so that ``except`` clauses of existing plugins keep working;
+the ones marked * are this project's own.
+
+::
+
+    SingerSDKError
+    ├── ConfigurationError
+    │   ├── ConfigValidationError        .errors, .schema
+    │   │   └── ConfigFileError *        a --config file that cannot be read
+    │   ├── MapperNotInitialized
+    │   ├── StateFileError *             a --state file that cannot be read
+    │   ├── CatalogFileError *           a --catalog file that cannot be read
+    │   └── UnsupportedFeatureError *    asked for, known, not built yet
+    ├── DiscoveryError
+    │   ├── EmptySchemaTypeError
+    │   ├── InvalidReplicationKeyException
+    │   ├── SchemaNotFoundError
+    │   ├── SchemaNotValidError
+    │   └── UnsupportedSchemaFormatError (= UnsupportedOpenAPISpec)
+    ├── MappingError
+    │   ├── ConformedNameClashException
+    │   ├── MapExpressionError
+    │   └── StreamMapConfigError
+    ├── SyncError
+    │   ├── FatalSyncError
+    │   │   ├── FatalAPIError
+    │   │   ├── InvalidStreamSortException
+    │   │   ├── MissingKeyPropertiesError
+    │   │   ├── RecordsWithoutSchemaException
+    │   │   ├── TapStreamConnectionFailure
+    │   │   └── TooManyRecordsException
+    │   ├── RetriableSyncError
+    │   │   └── RetriableAPIError        .response
+    │   ├── SkippableSyncError
+    │   │   ├── SkippableAPIError
+    │   │   └── InvalidRecord            .error_message, .record
+    │   └── DataError
+    │       └── InvalidJSONSchema
+    └── SyncLifecycleSignal
+        ├── RequestedAbortException
+        │   └── MaxRecordsLimitException
+        └── AbortedSyncExceptionBase     (abstract)
+            ├── AbortedSyncFailedException
+            └── AbortedSyncPausedException
+
+    InvalidInputLine                     a line on the wire that is not a message
+    ├── TornInputLine *                  the input ended within a line
+    └── UnknownMessageType *             JSON, but of no type that is known
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+__all__ = [
+    "AbortedSyncExceptionBase",
+    "AbortedSyncFailedException",
+    "AbortedSyncPausedException",
+    "CatalogFileError",
+    "ConfigFileError",
+    "ConfigValidationError",
+    "ConfigurationError",
+    "ConformedNameClashException",
+    "DataError",
+    "DiscoveryError",
+    "EmptySchemaTypeError",
+    "FatalAPIError",
+    "FatalSyncError",
+    "InvalidInputLine",
+    "InvalidJSONSchema",
+    "InvalidRecord",
+    "InvalidReplicationKeyException",
+    "InvalidStreamSortException",
+    "MapExpressionError",
+    "MapperNotInitialized",
+    "MappingError",
+    "MaxRecordsLimitException",
+    "MissingKeyPropertiesError",
+    "RecordsWithoutSchemaException",
+    "RequestedAbortException",
+    "RetriableAPIError",
+    "RetriableSyncError",
+    "SchemaNotFoundError",
+    "SchemaNotValidError",
+    "SingerSDKError",
+    "SkippableAPIError",
+    "SkippableSyncError",
+    "StateFileError",
+    "StreamMapConfigError",
+    "SyncError",
+    "SyncLifecycleSignal",
+    "TapStreamConnectionFailure",
+    "TooManyRecordsException",
+    "TornInputLine",
+    "UnknownMessageType",
+    "UnsupportedFeatureError",
+    "UnsupportedOpenAPISpec",
+    "UnsupportedSchemaFormatError",
+]
+
+
+class SingerSDKError(Exception):
+    """The root: whatever the SDK raises on purpose while it configures or syncs."""
+
+
+# Configuration
+
+
+class ConfigurationError(SingerSDKError):
+    """What the user gave (settings, files, flags) cannot be used as it is."""
+
+
+class ConfigValidationError(ConfigurationError):
+    """Settings that their JSON Schema refuses.
+
+    ``errors`` holds one sentence per fault, each with the path of the setting;
+    ``schema`` is what they were checked against.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        errors: list[str] | None = None,
+        schema: dict[str, Any] | None = None,
+    ) -> None:
+        """Keep the single faults beside the summary."""
+        super().__init__(message)
+        self.errors: list[str] = errors or []
+        self.schema: dict[str, Any] | None = schema
+
+
+class ConfigFileError(ConfigValidationError):
+    """A configuration file that is missing, not JSON, or not a JSON object."""
+
+
+class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
+    """The stream maps were asked for before ``setup_mapper()`` had run."""
+
+    def __init__(self) -> None:
+        """Say what to call first."""
+        super().__init__("There is no mapper yet: call setup_mapper() first.")
+
+
+class StateFileError(ConfigurationError):
+    """A state file that is missing or holds no state; the message names file and line."""
+
+
+class CatalogFileError(ConfigurationError):
+    """A catalog file that is missing or holds no catalog."""
+
+
+class UnsupportedFeatureError(ConfigurationError):
+    """Something that the Singer world knows and this version does not do."""
+
+
+# Discovery
+
+
+class DiscoveryError(SingerSDKError):
+    """The streams or schemas of a source could not be established."""
+
+
+class EmptySchemaTypeError(DiscoveryError):
+    """A property has a schema without any type where a type is needed."""
+
+    def __init__(self, *args: object) -> None:
+        """Take further details after the general sentence."""
+        super().__init__(
+            "A property's type was asked for, but its schema is empty. "
+            "Is the property missing from the stream's schema?",
+            *args,
+        )
+
+
+class InvalidReplicationKeyException(DiscoveryError):  # noqa: N818  singer_sdk's name
+    """The replication key is not among the properties of the stream."""
+
+
+class SchemaNotFoundError(DiscoveryError):
+    """There is no schema for what was asked."""
+
+
+class SchemaNotValidError(DiscoveryError):
+    """What was found is not a JSON Schema."""
+
+
+class UnsupportedSchemaFormatError(DiscoveryError):
+    """The document that should give schemas is of a kind that is not understood."""
+
+
+UnsupportedOpenAPISpec = UnsupportedSchemaFormatError
+
+
+# Mapping
+
+
+class MappingError(SingerSDKError):
+    """A stream map cannot be applied."""
+
+
+class ConformedNameClashException(MappingError):  # noqa: N818  singer_sdk's name
+    """Two names became one when they were conformed."""
+
+
+class MapExpressionError(MappingError):
+    """An expression of a stream map could not be evaluated."""
+
+
+class StreamMapConfigError(MappingError):
+    """The configuration of a stream map is not valid."""
+
+
+# Sync
+
+
+class SyncError(SingerSDKError):
+    """Something went wrong while data were moving."""
+
+
+class FatalSyncError(SyncError):
+    """The whole sync must end."""
+
+
+class FatalAPIError(FatalSyncError):
+    """A request failed in a way that another try will not cure."""
+
+
+class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name
+    """A stream that is declared sorted brought a smaller replication key value."""
+
+
+class MissingKeyPropertiesError(FatalSyncError):
+    """A record lacks one of the properties that identify it."""
+
+
+class RecordsWithoutSchemaException(FatalSyncError):  # noqa: N818  singer_sdk's name
+    """A record came before the schema of its stream."""
+
+
+class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's name
+    """The connection of a stream failed or was lost."""
+
+
+class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
+    """A query brought more records than it may."""
+
+
+class RetriableSyncError(SyncError):
+    """The same step may succeed when it is tried again."""
+
+
+class RetriableAPIError(RetriableSyncError):
+    """A request failed that may be sent again; ``response`` is what came, if any."""
+
+    def __init__(self, message: str, response: Any = None) -> None:  # noqa: ANN401
+        """Keep the response: backoff rules read its headers.
+
+        Its type is requests' ``Response``; this floor does not know that library.
+        """
+        super().__init__(message)
+        self.response = response
+
+
+class SkippableSyncError(SyncError):
+    """May be logged and skipped; the sync goes on."""
+
+
+class SkippableAPIError(SkippableSyncError):
+    """A failed request that may be left out."""
+
+
+class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
+    """A record that its schema refuses."""
+
+    def __init__(self, error_message: str, record: dict[str, Any]) -> None:
+        """Keep the bare reason and the record itself."""
+        super().__init__(f"Record Message Validation Error: {error_message}")
+        self.error_message = error_message
+        self.record = record
+
+
+class DataError(SyncError):
+    """The data break a rule of quality."""
+
+
+class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
+    """A stream's schema is not a valid JSON Schema."""
+
+
+# Signals that steer a sync
+
+
+class SyncLifecycleSignal(SingerSDKError):  # noqa: N818  singer_sdk's name
+    """Not a fault: raised to end a sync early in an orderly way."""
+
+
+class RequestedAbortException(SyncLifecycleSignal):
+    """Someone asked for the end; a resumable state goes out first where it can."""
+
+
+class MaxRecordsLimitException(RequestedAbortException):
+    """The stream's ``ABORT_AT_RECORD_COUNT`` was reached."""
+
+
+class AbortedSyncExceptionBase(SyncLifecycleSignal, abc.ABC):
+    """A stream was aborted; raise one of the two below, which say how it stands."""
+
+
+class AbortedSyncFailedException(AbortedSyncExceptionBase):
+    """Aborted without a state from which the stream could go on."""
+
+
+class AbortedSyncPausedException(AbortedSyncExceptionBase):
+    """Aborted with a resumable state already sent; more rows are left in the source."""
+
+
+# The wire
+
+
+class InvalidInputLine(Exception):  # noqa: N818  singer_sdk's name
+    """A line on the wire that is not a message: broken JSON, or not an object."""
+
+
+class TornInputLine(InvalidInputLine):
+    """The input ended within a line: its writer died or was cut off."""
+
+
+class UnknownMessageType(InvalidInputLine):
+    """A JSON object whose ``type`` is missing or is none that is known."""
