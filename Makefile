@@ -1,0 +1,75 @@
+# One command each for what people do here. Everything is installed into .venv.
+#
+#   make demo    set everything up and run the main job: a tap into Spark tables, twice
+#   make test    set everything up and pass the tests
+#   make check   everything that must hold: format, lint, types, walls, gates, tests
+#   make bench   set everything up and run the benchmarks beside other tools
+#   make lock    write the lock files anew from the ranges in pyproject.toml
+#
+# PYTHON=/path/to/python3.12 chooses the interpreter; otherwise one that fits is looked for.
+
+VENV    := .venv
+PEERS   := .venv-peers
+BIN     := $(VENV)/bin
+PY      := $(BIN)/python
+READY   := $(VENV)/.ready
+LOCK    := requirements-dev.lock
+UV_PIN  := uv==0.13.8
+PYTEST_ARGS ?=
+
+# Which peers the tests and the benchmarks compare with: tests/peers.py makes them.
+TEST_PEERS  := singer_sdk meltano
+BENCH_PEERS := singer_sdk airbyte_cdk dlt
+
+.PHONY: help demo test check lint types walls bench peers lock setup clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(READY)
+
+$(READY): $(LOCK) pyproject.toml samples/requirements.txt samples/tap_flights/pyproject.toml scripts/preflight.sh
+	@python="$$(PYTHON="$(PYTHON)" sh scripts/preflight.sh)" && \
+	  echo "Installing into $(VENV) with $$python" && \
+	  { [ -x $(PY) ] || "$$python" -m venv $(VENV); }
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r $(LOCK)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r samples/requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -e . -e samples/tap_flights
+	@touch $@
+
+demo: setup
+	$(PY) samples/main_job.py
+
+test: setup
+	$(PY) -m tests.peers $(TEST_PEERS)
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+check: lint types test
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+walls: setup
+	$(PY) -m pytest tests/walls
+
+bench: setup
+	$(PY) -m tests.peers $(BENCH_PEERS)
+	$(PY) -m tests.bench
+
+peers: setup
+	$(PY) -m tests.peers
+
+# Universal: the markers in the lock files choose for Python 3.10 to 3.13.
+lock: setup
+	$(PY) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV_PIN)
+	sh scripts/lock.sh .venv-lock/bin/uv
+	rm -rf .venv-lock
+
+clean:
+	rm -rf $(VENV) $(PEERS) .venv-lock demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,77 @@
+#!/bin/sh
+# Looks for what the project needs: Python 3.10+ with pip and venv, and Java 17+.
+#
+# Prints the path of the interpreter to use on standard output. Whatever is missing is named
+# on standard error, all at once and with the way to get it, and the exit is non-zero.
+# PYTHON names an interpreter to take instead of the first one that fits.
+set -u
+
+missing=0
+say() { printf '%s\n' "$*" >&2; }
+
+python_fits() {
+  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+}
+
+find_python() {
+  if [ -n "${PYTHON:-}" ]; then
+    set -- "$PYTHON"
+  else
+    set -- python3 python3.13 python3.12 python3.11 python3.10 python
+  fi
+  for name in "$@"; do
+    if python_fits "$name"; then
+      "$name" -c 'import sys; print(sys.executable)'
+      return 0
+    fi
+  done
+  return 1
+}
+
+check_python() {
+  if ! python=$(find_python); then
+    missing=1
+    say "missing: Python 3.10 or newer${PYTHON:+ (PYTHON=$PYTHON does not fit)}"
+    say "  Debian, Ubuntu: apt-get install python3 python3-venv python3-pip"
+    say "  macOS:          brew install python@3.12"
+    say "  elsewhere:      https://www.python.org/downloads/"
+    say "  An interpreter in another place: make PYTHON=/path/to/python3 ..."
+    return
+  fi
+  if ! "$python" -c 'import venv, ensurepip' >/dev/null 2>&1; then
+    missing=1
+    say "missing: pip and venv for $python"
+    say "  Debian, Ubuntu: apt-get install python3-venv python3-pip"
+    say "  elsewhere:      reinstall Python with its standard library complete"
+  fi
+}
+
+# `java -version` says `openjdk version "17.0.15" ...`, before Java 9 `java version "1.8.0_402"`.
+java_major() {
+  "$1" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1
+}
+
+check_java() {
+  java=java
+  if [ -n "${JAVA_HOME:-}" ]; then java="$JAVA_HOME/bin/java"; fi
+  major=$(java_major "$java")
+  if [ -z "$major" ]; then
+    missing=1
+    say "missing: Java 17 or newer (Spark runs on it)${JAVA_HOME:+; JAVA_HOME is $JAVA_HOME}"
+  elif [ "$major" -lt 17 ]; then
+    missing=1
+    say "too old: Java $major ($java); Spark needs Java 17 or newer"
+  else
+    return
+  fi
+  say "  Debian, Ubuntu: apt-get install openjdk-17-jre-headless"
+  say "  macOS:          brew install openjdk@17"
+  say "  elsewhere:      https://adoptium.net/"
+  say "  Several Javas:  set JAVA_HOME to the folder of the one to use"
+}
+
+python=
+check_python
+check_java
+[ "$missing" -eq 0 ] || exit 1
+printf '%s\n' "$python"
