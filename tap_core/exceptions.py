@@ -48,9 +48,15 @@ the ones marked * are this project's own.
             ├── AbortedSyncFailedException
             └── AbortedSyncPausedException
 
-    InvalidInputLine                     a line on the wire that is not a message
-    ├── TornInputLine *                  the input ended within a line
-    └── UnknownMessageType *             JSON, but of no type that is known
+    SingerError
+    └── SingerReadError
+        └── InvalidInputLine             a line on the wire that is not a message
+            ├── TornInputLine *          the input ended within a line
+            └── UnknownMessageType *     JSON, but of no type that is known
+
+    Warnings (Python's categories are the parents)
+    SingerSDKDeprecationWarning, SingerSDKPendingDeprecationWarning,
+    SingerSDKPythonEOLWarning
 """
 
 from __future__ import annotations
@@ -88,7 +94,12 @@ __all__ = [
     "RetriableSyncError",
     "SchemaNotFoundError",
     "SchemaNotValidError",
+    "SingerError",
+    "SingerReadError",
+    "SingerSDKDeprecationWarning",
     "SingerSDKError",
+    "SingerSDKPendingDeprecationWarning",
+    "SingerSDKPythonEOLWarning",
     "SkippableAPIError",
     "SkippableSyncError",
     "StateFileError",
@@ -259,7 +270,7 @@ class RetriableSyncError(SyncError):
 class RetriableAPIError(RetriableSyncError):
     """A request failed that may be sent again; ``response`` is what came, if any."""
 
-    def __init__(self, message: str, response: Any = None) -> None:  # noqa: ANN401
+    def __init__(self, message: str, response: Any = None) -> None:
         """Keep the response: backoff rules read its headers.
 
         Its type is requests' ``Response``; this floor does not know that library.
@@ -324,7 +335,15 @@ class AbortedSyncPausedException(AbortedSyncExceptionBase):
 # The wire
 
 
-class InvalidInputLine(Exception):  # noqa: N818  singer_sdk's name
+class SingerError(Exception):
+    """The root of what is wrong with messages, apart from plugins."""
+
+
+class SingerReadError(SingerError):
+    """A message could not be read."""
+
+
+class InvalidInputLine(SingerReadError):  # noqa: N818  singer_sdk's name
     """A line on the wire that is not a message: broken JSON, or not an object."""
 
 
@@ -334,3 +353,18 @@ class TornInputLine(InvalidInputLine):
 
 class UnknownMessageType(InvalidInputLine):
     """A JSON object whose ``type`` is missing or is none that is known."""
+
+
+# Warnings
+
+
+class SingerSDKDeprecationWarning(DeprecationWarning):
+    """This way still works; another one is to be preferred and is named."""
+
+
+class SingerSDKPendingDeprecationWarning(PendingDeprecationWarning):
+    """As above, without a date on which the old way ends."""
+
+
+class SingerSDKPythonEOLWarning(FutureWarning):
+    """The running Python is near the end of its support, or past it."""
