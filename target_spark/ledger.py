@@ -1,0 +1,227 @@
+"""What was committed, and which state may therefore leave.
+
+Rules of the room: pure bookkeeping, without clock, file or thread (the caller holds a
+lock). Every message has an ordinal; a state at ordinal *n* covers every row with a
+smaller one. A batch is known by its first ordinal, and the frontier is the first
+ordinal of the oldest batch that is not committed, over all streams. A state is
+released only when it lies before the frontier.
+
+A commit carries a `Marker` in the table's own metadata. Two things are in it: which
+batch this is (`job`, `run`, `batch`), and the newest state that the commit covers with
+its position (`run_started`, `ordinal`, `state`). A commit that covers no state of its
+own run repeats the position and state that stood in the table before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Hashable, Iterable
+from dataclasses import asdict, dataclass, replace
+
+__all__ = ["Covered", "Ledger", "Marker", "newest", "txn_app_id"]
+
+_FIELD = "target_spark"
+"""The one key of a marker's JSON: what tells our metadata from everybody else's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a commit says of itself.
+
+    ``job`` and ``run`` name the run, ``batch`` counts the commits of one table within
+    the run, from 1. ``run_started`` is in milliseconds since 1970; with ``ordinal``,
+    the place of ``state`` in the input, it orders the states of a job's tables.
+    """
+
+    job: str
+    run: str
+    run_started: int
+    batch: int
+    ordinal: int
+    state: str | None = None
+
+    def to_json(self) -> str:
+        """Return the marker as one line of JSON, under a key of our own."""
+        return json.dumps({_FIELD: asdict(self)}, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Marker | None:
+        """Return the marker in a commit's metadata, or None for anybody else's."""
+        try:
+            document = json.loads(text or "")
+            return cls(**document[_FIELD])
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def same_batch(self, other: Marker | None) -> bool:
+        """Tell whether both are of one commit: the same job, run and batch."""
+        mine = (self.job, self.run, self.batch)
+        return other is not None and mine == (other.job, other.run, other.batch)
+
+    def carrying(self, before: Marker | None) -> Marker:
+        """Return this marker, with the state that stood before where it has none."""
+        if self.state is not None or before is None or before.state is None:
+            return self
+        return replace(
+            self,
+            run_started=before.run_started,
+            ordinal=before.ordinal,
+            state=before.state,
+        )
+
+
+def newest(markers: Iterable[Marker | None]) -> Marker | None:
+    """Return the marker to recover from: the last position, a state before none."""
+    return max(
+        (marker for marker in markers if marker is not None),
+        key=lambda marker: (marker.state is not None, marker.run_started, marker.ordinal),
+        default=None,
+    )
+
+
+def txn_app_id(job: str, stream: str, run: str) -> str:
+    """Return the transaction id of one table in one run.
+
+    It is new for each run: a table format skips a version it has seen without a word,
+    and after a restart the batches have other boundaries.
+    """
+    return f"target-spark:{job}:{stream}:{run}"
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A state, as it came in, and the ordinal at which it stood in the input."""
+
+    ordinal: int
+    state: bytes
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The batches of one stream, by first ordinal: those cut, oldest first, and the open one."""
+
+    cut: deque[int]
+    open: int | None = None
+
+    def oldest(self) -> int | None:
+        return self.cut[0] if self.cut else self.open
+
+    def oldest_after(self, upto: int) -> int | None:
+        later = (first for first in self.cut if first > upto)
+        return next(later, self.open)
+
+
+class Ledger:
+    """The watermark book of one run. Not safe for threads: the caller holds a lock."""
+
+    def __init__(self) -> None:
+        """Open an empty book."""
+        self._lanes: dict[Hashable, _Lane] = {}
+        self._states: list[Covered] = []
+        self._released: Covered | None = None
+        self._last = -1
+
+    def state_arrived(self, ordinal: int, state: bytes) -> None:
+        """Note a state at its place in the input.
+
+        Between two first ordinals of batches only the newest state is kept: no frontier
+        can ever lie between them.
+        """
+        self._advance(ordinal)
+        self._states.append(Covered(ordinal, state))
+        self._thin()
+
+    def opened(self, stream: Hashable, ordinal: int) -> None:
+        """Note rows of a stream, from this ordinal on; the first ones open a batch."""
+        self._advance(ordinal)
+        lane = self._lanes.setdefault(stream, _Lane(deque()))
+        if lane.open is None:
+            lane.open = ordinal
+
+    def cut(self, stream: Hashable) -> None:
+        """Close the stream's open batch; later rows open the next one."""
+        lane = self._lanes.get(stream)
+        if lane is not None and lane.open is not None:
+            lane.cut.append(lane.open)
+            lane.open = None
+
+    def committed(self, stream: Hashable, upto: int) -> None:
+        """Note that every cut batch of the stream that begins by this ordinal is safe.
+
+        Raises:
+            ValueError: no such batch was cut, so what was committed is not known here.
+        """
+        lane = self._lanes.get(stream)
+        if lane is None or not lane.cut or lane.cut[0] > upto:
+            message = f"no batch of stream {stream} was cut up to ordinal {upto}"
+            raise ValueError(message)
+        while lane.cut and lane.cut[0] <= upto:
+            lane.cut.popleft()
+        self._thin()
+
+    def releasable(self) -> Covered | None:
+        """Return the newest state whose rows are all committed, once; then None."""
+        found = self._newest_before(self._frontier())
+        if found is None:
+            return None
+        self._released = found
+        self._states = [held for held in self._states if held.ordinal > found.ordinal]
+        return found
+
+    def state_for_commit(self, stream: Hashable, upto: int) -> Covered | None:
+        """Return the newest state that is covered once this batch is committed too.
+
+        That is what its commit may carry; it may be one that was released before.
+        """
+        return self._newest_before(self._frontier(stream, upto)) or self._released
+
+    def held(self) -> int:
+        """Return how many states wait for rows."""
+        return len(self._states)
+
+    def pending(self) -> bool:
+        """Tell whether any row has arrived that is not committed."""
+        return self._frontier() is not None
+
+    def _advance(self, ordinal: int) -> None:
+        if ordinal < self._last:
+            message = f"ordinal {ordinal} after {self._last}: messages are out of order"
+            raise ValueError(message)
+        self._last = ordinal
+
+    def _frontier(self, stream: Hashable = None, upto: int = -1) -> int | None:
+        """Return the oldest uncommitted ordinal, as if the stream's were safe up to one."""
+        firsts = (
+            lane.oldest_after(upto) if name == stream else lane.oldest()
+            for name, lane in self._lanes.items()
+        )
+        return min((first for first in firsts if first is not None), default=None)
+
+    def _newest_before(self, frontier: int | None) -> Covered | None:
+        for held in reversed(self._states):
+            if frontier is None or held.ordinal < frontier:
+                return held
+        return None
+
+    def _thin(self) -> None:
+        """Keep, of the states between two first ordinals, only the newest."""
+        if len(self._states) < 2:  # noqa: PLR2004
+            return
+        firsts = sorted(self._firsts())
+        kept: list[Covered] = []
+        at = len(firsts)
+        for held in reversed(self._states):
+            below = at
+            while below and firsts[below - 1] > held.ordinal:
+                below -= 1
+            if below < at or not kept:
+                kept.append(held)
+            at = below
+        self._states = kept[::-1]
+
+    def _firsts(self) -> Iterable[int]:
+        for lane in self._lanes.values():
+            yield from lane.cut
+            if lane.open is not None:
+                yield lane.open
