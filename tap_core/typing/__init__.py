@@ -1,0 +1,1 @@
+"""JSON Schema, written in Python (``th.*``)."""

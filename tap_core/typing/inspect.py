@@ -1,0 +1,223 @@
+"""What a JSON Schema says of its values: is it an object, a date-time, nullable?
+
+Rules of the room:
+
+- Each question looks at ``type`` and, before it, at the options of ``anyOf``; the
+  date-time questions look through ``allOf`` and ``oneOf`` too.
+- None means that the schema does not say; it is falsy, so that "is it?" reads well.
+- The verdicts are those of singer_sdk, also where they surprise: plugins rely on them.
+  So `is_object_type` does not look into the options of ``anyOf``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Final, TypeAlias
+
+from tap_core.exceptions import EmptySchemaTypeError
+from tap_core.types import JsonSchema
+from tap_core.typing.values import TypeConformanceLevel
+
+__all__ = [
+    "JSONSCHEMA_ANNOTATION_SECRET",
+    "JSONSCHEMA_ANNOTATION_WRITEONLY",
+    "TypeConformanceLevel",
+    "append_type",
+    "get_datelike_property_type",
+    "is_array_type",
+    "is_boolean_type",
+    "is_date_or_datetime_type",
+    "is_datetime_type",
+    "is_exclusive_boolean_type",
+    "is_integer_type",
+    "is_null_type",
+    "is_number_type",
+    "is_object_type",
+    "is_secret_type",
+    "is_string_array_type",
+    "is_string_type",
+    "is_uniform_list",
+]
+
+JSONSCHEMA_ANNOTATION_SECRET: Final = "secret"  # noqa: S105 - the keyword, not a secret
+JSONSCHEMA_ANNOTATION_WRITEONLY: Final = "writeOnly"
+
+_DATELIKE: Final = frozenset(("date-time", "date", "time"))
+
+_Question: TypeAlias = Callable[[JsonSchema], bool]
+
+
+def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
+    """Return a copy of the schema that also takes ``new_type``, named last."""
+    result = deepcopy(type_dict)
+    if "anyOf" in result:
+        options = result["anyOf"]
+        if not isinstance(options, list):
+            result["anyOf"] = [options, new_type]
+        elif new_type not in options:
+            options.append(new_type)
+    elif "oneOf" in result:
+        result["oneOf"].append({"type": new_type})
+    elif "type" in result:
+        names = _names(result["type"])
+        if new_type not in names:
+            result["type"] = [*names, new_type]
+    return result
+
+
+def is_secret_type(type_dict: JsonSchema) -> bool:
+    """Tell whether a setting, or one of its own, is marked as a secret."""
+    if type_dict.get(JSONSCHEMA_ANNOTATION_WRITEONLY):
+        return True
+    if type_dict.get(JSONSCHEMA_ANNOTATION_SECRET):
+        return True
+    return any(map(is_secret_type, type_dict.get("properties", {}).values()))
+
+
+def is_object_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be objects, going by ``type``."""
+    if _is_silent(property_schema):
+        return None
+    return any("object" in option for option in _options(property_schema))
+
+
+def is_uniform_list(property_schema: JsonSchema) -> bool:
+    """Tell whether values may be lists whose items all have one schema."""
+    return (
+        is_array_type(property_schema)
+        and "prefixItems" not in property_schema
+        and isinstance(property_schema.get("items"), dict)
+    )
+
+
+def is_boolean_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be booleans."""
+    return _admits(property_schema, "boolean")
+
+
+def is_integer_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be integers."""
+    return _admits(property_schema, "integer")
+
+
+def is_string_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be text."""
+    return _admits(property_schema, "string")
+
+
+def is_null_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be null."""
+    return _admits(property_schema, "null")
+
+
+def is_number_type(property_schema: JsonSchema) -> bool | None:
+    """Tell whether values may be numbers that are not declared integers."""
+    return _admits(property_schema, "number")
+
+
+def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
+    """Tell whether values are booleans and, but for null, nothing else."""
+    names = _names(property_schema.get("type", ()))
+    return names == ["boolean"] or set(names) == {"boolean", "null"}
+
+
+def is_array_type(type_dict: JsonSchema) -> bool:
+    """Tell whether values may be lists.
+
+    Raises EmptySchemaTypeError for ``{}``, ValueError if the schema does not say.
+    """
+    _refuse_empty(type_dict)
+    return _ask(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
+
+
+def is_string_array_type(type_dict: JsonSchema) -> bool:
+    """Tell whether values may be lists of text; raises as `is_array_type` does."""
+    _refuse_empty(type_dict)
+    return _ask(
+        type_dict,
+        is_string_array_type,
+        lambda leaf: "array" in leaf["type"] and bool(is_string_type(leaf["items"])),
+    )
+
+
+def is_datetime_type(type_dict: JsonSchema) -> bool:
+    """Tell whether values are date-times: one option of anyOf or oneOf, or all of allOf.
+
+    Raises EmptySchemaTypeError for ``{}``, ValueError if the schema does not say.
+    """
+    _refuse_empty(type_dict)
+    return _ask(
+        type_dict,
+        is_datetime_type,
+        lambda leaf: leaf.get("format") == "date-time",
+        one_of=True,
+    )
+
+
+def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
+    """Tell whether values are dates or date-times.
+
+    Raises ValueError if the schema does not say.
+    """
+    return _ask(
+        type_dict,
+        is_date_or_datetime_type,
+        lambda leaf: leaf.get("format") in {"date", "date-time"},
+        one_of=True,
+    )
+
+
+def get_datelike_property_type(property_schema: JsonSchema) -> str | None:
+    """Return ``date-time``, ``date`` or ``time`` if values are such text, else None."""
+    for schema in (property_schema, *property_schema.get("anyOf", ())):
+        if "string" in schema.get("type", ()) and schema.get("format") in _DATELIKE:
+            return str(schema["format"])
+    return None
+
+
+def _names(kind: Any) -> list[str]:
+    return [kind] if isinstance(kind, str) else list(kind)
+
+
+def _is_silent(schema: JsonSchema) -> bool:
+    return "anyOf" not in schema and "type" not in schema
+
+
+def _options(schema: JsonSchema) -> list[Any]:
+    options: list[Any] = schema.get("anyOf", [schema.get("type")])
+    return options
+
+
+def _admits(schema: JsonSchema, name: str) -> bool | None:
+    if _is_silent(schema):
+        return None
+    return any(
+        name in (option.get("type", ()) if isinstance(option, Mapping) else option)
+        for option in _options(schema)
+    )
+
+
+def _refuse_empty(schema: JsonSchema) -> None:
+    if not schema:
+        raise EmptySchemaTypeError
+
+
+def _ask(
+    schema: JsonSchema,
+    question: _Question,
+    of_leaf: _Question,
+    *,
+    one_of: bool = False,
+) -> bool:
+    """Ask the options of a combined schema, or the schema itself."""
+    if "anyOf" in schema:
+        return any(map(question, schema["anyOf"]))
+    if "allOf" in schema:
+        return all(map(question, schema["allOf"]))
+    if one_of and "oneOf" in schema:
+        return any(map(question, schema["oneOf"]))
+    if "type" in schema:
+        return of_leaf(schema)
+    msg = f"The schema does not say of which type its values are: {schema}"
+    raise ValueError(msg)

@@ -1,0 +1,136 @@
+"""What becomes of Python values on their way to JSON.
+
+Rules of the room: a date-time without an offset is UTC; text that comes out keeps all
+six digits of the microseconds, so that texts of one offset sort as their instants do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from tap_core.types import Record
+
+__all__ = [
+    "DATETIME_FMT",
+    "DATETIME_FMT_SAFE",
+    "DatetimeErrorTreatmentEnum",
+    "NonUTCDatetimeError",
+    "TypeConformanceLevel",
+    "handle_invalid_timestamp_in_record",
+    "strftime",
+    "strptime_to_utc",
+    "to_json_compatible",
+]
+
+DATETIME_FMT: Final = "%04Y-%m-%dT%H:%M:%S.%fZ"
+"""The Singer instant; ``%04Y`` is not known to every C library."""
+
+DATETIME_FMT_SAFE: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+_MAX_TIMESTAMP: Final = "9999-12-31 23:59:59.999999"
+_MAX_TIME: Final = "23:59:59.999999"
+
+
+class TypeConformanceLevel(Enum):
+    """How deep the values of a record are conformed to what JSON can hold."""
+
+    RECURSIVE = 1
+    """Everything, nested objects and the elements of lists included."""
+
+    ROOT_ONLY = 2
+    """The properties of the record itself; what they contain is left alone."""
+
+    NONE = 3
+    """Nothing: the tap yields JSON values already."""
+
+
+class DatetimeErrorTreatmentEnum(Enum):
+    """What a target does with a date, time or date-time that cannot be read."""
+
+    ERROR = "error"
+    """Stop with an error."""
+
+    MAX = "max"
+    """Put the greatest value in its place."""
+
+    NULL = "null"
+    """Put null in its place."""
+
+
+class NonUTCDatetimeError(Exception):
+    """A date-time that must be in UTC is not."""
+
+    def __init__(self) -> None:
+        """Say what is wrong."""
+        super().__init__("The date-time has an offset other than UTC's")
+
+
+def to_json_compatible(val: Any) -> Any:
+    """Return a date-time as ISO 8601 text, a UUID as text, all else as it is."""
+    if isinstance(val, datetime):
+        aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
+        return aware.isoformat("T", timespec="microseconds")
+    return str(val) if isinstance(val, UUID) else val
+
+
+def strptime_to_utc(dtimestr: str) -> datetime:
+    """Read ISO 8601 text as an instant in UTC; text without an offset is UTC.
+
+    Raises ValueError if it is no date-time.
+    """
+    try:
+        value = datetime.fromisoformat(dtimestr)
+    except ValueError:  # Python 3.10 reads fewer forms, among them no "Z"
+        value = _parse_leniently(dtimestr)
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+    return aware.astimezone(timezone.utc)
+
+
+def _parse_leniently(text: str) -> datetime:
+    import pendulum
+
+    value: Any = pendulum.parse(text, exact=True)
+    if not isinstance(value, datetime):
+        msg = f"Not a date-time: {text!r}"
+        raise ValueError(msg)  # noqa: TRY004 - it is the text that is wrong
+    return value
+
+
+def strftime(dtime: datetime, format_str: str = DATETIME_FMT) -> str:
+    """Write an instant of UTC as text, the year always with four digits.
+
+    Raises NonUTCDatetimeError for any other offset, and for none.
+    """
+    if dtime.utcoffset() != timedelta(0):
+        raise NonUTCDatetimeError
+    year = f"{dtime.year:04d}"
+    return dtime.strftime(format_str.replace("%04Y", year))
+
+
+def handle_invalid_timestamp_in_record(  # noqa: PLR0917 - the signature that sinks know
+    record: Record,  # noqa: ARG001
+    key_breadcrumb: Sequence[str],
+    invalid_value: str,
+    datelike_typename: str,
+    ex: Exception,
+    treatment: DatetimeErrorTreatmentEnum | None,
+    logger: logging.Logger,
+) -> str | None:
+    """Return what replaces a date or time that cannot be read.
+
+    Raises ValueError where the treatment is ERROR, or None.
+    """
+    field = ":".join(key_breadcrumb)
+    if treatment == DatetimeErrorTreatmentEnum.MAX:
+        logger.warning("'%s' in '%s' became the maximum: %s", invalid_value, field, ex)
+        return _MAX_TIME if datelike_typename == "time" else _MAX_TIMESTAMP
+    if treatment == DatetimeErrorTreatmentEnum.NULL:
+        logger.warning("'%s' in '%s' became null: %s", invalid_value, field, ex)
+        return None
+    msg = f"Property '{field}' holds '{invalid_value}', which is no {datelike_typename}"
+    raise ValueError(msg) from ex
