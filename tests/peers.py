@@ -1,0 +1,91 @@
+"""Environments of other projects' software that tests and benchmarks compare with.
+
+Rules of the room: one environment per peer, below `.venv-peers/`, because peers bring versions
+that clash with ours and with each other. A test asks `peer_python` and skips, saying why, when
+the peer is not there; it never installs anything. `python -m tests.peers [NAME ...]` makes them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["PEERS", "make_peer", "missing_reason", "peer_python"]
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME = ROOT / ".venv-peers"
+
+PEERS: dict[str, tuple[str, ...]] = {
+    # The peer of tap_core: same classes, same names. msgspec is its fast writer.
+    "singer_sdk": ("singer-sdk[msgspec]==0.54.9", "pyarrow>=20,<26"),
+    # A source framework of another protocol, for the benchmarks.
+    "airbyte_cdk": ("airbyte-cdk==7.39.1",),
+    # A loader, for the benchmarks.
+    "dlt": ("dlt[parquet]==1.31.0",),
+    # The orchestrator that runs taps and targets.
+    "meltano": ("meltano==4.4.1",),
+}
+"""Name of a peer to what pip installs for it."""
+
+_OVERRIDES = {"singer_sdk": "TAP_CORE_PEER_PYTHON"}
+
+
+def peer_python(name: str) -> Path | None:
+    """Return the interpreter that has the peer installed, or None when there is none.
+
+    ``TAP_CORE_PEER_PYTHON`` names another interpreter for singer_sdk; for any peer
+    ``TAP_CORE_PEER_<NAME>`` does.
+    """
+    if name not in PEERS:
+        message = f"no such peer: {name!r}; there are {', '.join(PEERS)}"
+        raise ValueError(message)
+    for variable in (f"TAP_CORE_PEER_{name.upper()}", _OVERRIDES.get(name, "")):
+        if variable and os.environ.get(variable):
+            return Path(os.environ[variable])
+    python = _python_of(HOME / name)
+    return python if python.exists() and _stamp(name).exists() else None
+
+
+def missing_reason(name: str) -> str:
+    """Say why a test is skipped and how to get what it needs."""
+    return f"the peer {name} is not installed: python -m tests.peers {name}"
+
+
+def make_peer(name: str) -> Path:
+    """Make the environment of one peer, unless it is there as asked; return its interpreter."""
+    python = _python_of(HOME / name)
+    wanted = "\n".join(PEERS[name])
+    if _stamp(name).exists() and _stamp(name).read_text() == wanted:
+        return python
+    _stamp(name).unlink(missing_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(HOME / name)], check=True)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *PEERS[name]], check=True)
+    _stamp(name).write_text(wanted)
+    return python
+
+
+def _python_of(environment: Path) -> Path:
+    if os.name == "nt":
+        return environment / "Scripts" / "python.exe"
+    return environment / "bin" / "python"
+
+
+def _stamp(name: str) -> Path:
+    return HOME / name / ".ready"
+
+
+def main(names: list[str]) -> int:
+    """Make the named peers, or all of them."""
+    for name in names or list(PEERS):
+        if (given := peer_python(name)) and HOME not in given.parents:
+            print(f"{name}: taken from {given}")
+            continue
+        print(f"{name}: {make_peer(name)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

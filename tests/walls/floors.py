@@ -1,0 +1,150 @@
+"""The house in tables: which room stands on which floor, and where heavy libraries live.
+
+Rules of the room: tables only, made to be read. A room imports from its own floor and from those
+below, never upward; two rooms of one floor may know each other as long as no circle comes of it.
+Imports for type checking and imports inside functions count like all others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = [
+    "FACES",
+    "FLOORS",
+    "HEAVY",
+    "LIGHT",
+    "PEERS_OF_ONE_SHAPE",
+    "TARGET_MAY_USE",
+    "Home",
+]
+
+FLOORS: dict[str, int] = {
+    # What everybody speaks of ------------------------------------------------------------
+    "tap_core.types": 1,  # records, contexts, paths
+    "tap_core.events": 1,  # a sync is a stream of these
+    "tap_core.exceptions": 1,  # the tree of errors
+    "tap_core.helpers._classproperty": 1,  # a descriptor that plugins import from there
+    # Words of the field, each a small world of its own ----------------------------------
+    "tap_core.typing": 2,  # th.*: JSON Schema written as Python
+    "tap_core.schema": 2,  # references, normal form
+    "tap_core.catalog": 2,  # streams, metadata, selection
+    "tap_core.config": 2,  # files and variables to validated settings
+    "tap_core.metrics": 2,
+    "tap_core.logging": 2,
+    # Pure functions of schema and state -------------------------------------------------
+    "tap_core.records": 3,  # schema -> function of a record
+    "tap_core.state": 3,  # the state document and its rules
+    "tap_core.capabilities": 3,
+    # What a plugin is, whatever it does -------------------------------------------------
+    "tap_core.about": 4,
+    "tap_core.plugin_base": 4,
+    # Running and speaking ---------------------------------------------------------------
+    "tap_core.sync": 5,  # plan, engine, children: a job to events
+    "tap_core.protocols": 5,  # events to and from a wire; a door per protocol
+    # What an author subclasses ----------------------------------------------------------
+    "tap_core.streams": 6,
+    # The only rooms that know all -------------------------------------------------------
+    "tap_core.tap_base": 7,
+    "tap_core": 7,
+    # The loader -------------------------------------------------------------------------
+    "target_spark.names": 1,  # source names to column and table names
+    "target_spark.ledger": 1,  # what is committed, which state may leave
+    "target_spark.lease": 1,  # one run per job
+    "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
+    "target_spark.spool": 2,  # bytes on disk until they are written
+    "target_spark.session": 3,  # the JVM
+    "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
+    "target_spark.report": 3,  # what a run says at its end
+    "target_spark.writers": 4,  # one per table format
+    "target_spark.loader": 5,  # the fold; data before state
+    "target_spark.target": 6,  # settings and the door
+    "target_spark": 6,
+}
+"""Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
+
+FACES: tuple[str, ...] = ("tap_core.helpers", "tap_core.singerlib", "tap_core.contrib")
+"""The annex: import paths of singer_sdk. Faces only, above every floor, imported by no room."""
+
+PEERS_OF_ONE_SHAPE: tuple[str, ...] = (
+    "tap_core.protocols.singer",
+    "tap_core.protocols.airbyte",
+    "tap_core.protocols.fivetran",
+)
+"""None of these imports another."""
+
+TARGET_MAY_USE: tuple[str, ...] = (
+    "tap_core.types",
+    "tap_core.events",
+    "tap_core.exceptions",
+    "tap_core.typing",
+    "tap_core.schema",
+    "tap_core.config",
+    "tap_core.metrics",
+    "tap_core.logging",
+    "tap_core.capabilities",
+    "tap_core.about",
+    "tap_core.plugin_base",
+    "tap_core.protocols",
+)
+"""What target_spark imports of tap_core. Nothing of tap_core imports target_spark."""
+
+
+class Home(NamedTuple):
+    """Where one library may be imported, and whether only inside functions."""
+
+    rooms: tuple[str, ...]
+    lazily: bool
+    why: str
+
+
+HEAVY: dict[str, Home] = {
+    "pyspark": Home(
+        ("target_spark.session", "target_spark.frames", "target_spark.writers"),
+        lazily=True,
+        why="half a second to import, and a JVM behind it: only where there is data",
+    ),
+    "py4j": Home(
+        ("target_spark.session", "target_spark.frames", "target_spark.writers"),
+        lazily=True,
+        why="the bridge to that JVM",
+    ),
+    "typer": Home(
+        ("tap_core.protocols.singer.door",),
+        lazily=False,
+        why="command lines are the doors' business, and doors are imported when called",
+    ),
+    "jsonschema": Home(
+        ("tap_core.config",),
+        lazily=True,
+        why="slow to import, and needed only when there are settings to check",
+    ),
+    "pendulum": Home(
+        ("tap_core.state.order",),
+        lazily=True,
+        why="slow to import; only for instants that the standard library does not read",
+    ),
+    "dotenv": Home(
+        ("tap_core.config",),
+        lazily=True,
+        why="needed only when variables are asked for",
+    ),
+    "requests": Home(
+        ("tap_core.http", "tap_core.streams.rest", "tap_core.authenticators"),
+        lazily=False,
+        why="a tap that reads files pays for no HTTP client",
+    ),
+    "backoff": Home(("tap_core.http",), lazily=False, why="retries are HTTP's business"),
+    "sqlalchemy": Home(
+        ("tap_core.sql", "tap_core.typing.sql"), lazily=False, why="an extra: only SQL taps have it"
+    ),
+    "grpc": Home(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
+    "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
+    "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
+    "yaml": Home(("tap_core.manifest",), lazily=False, why="an extra"),
+    "pytest": Home(("tap_core.testing",), lazily=False, why="an extra"),
+}
+"""Library to its home. A library in neither this table nor LIGHT is refused everywhere."""
+
+LIGHT: frozenset[str] = frozenset({"msgspec", "typing_extensions"})
+"""Libraries that every room may import."""

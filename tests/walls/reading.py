@@ -1,0 +1,195 @@
+"""Reads source files for the walls and gates: who imports whom, how long things are.
+
+Rules of the room: sources are parsed, never imported, so that nothing hides behind a condition.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = [
+    "PACKAGES",
+    "ROOT",
+    "STDLIB",
+    "Import",
+    "Module",
+    "circle",
+    "fits",
+    "floor_of",
+    "function_lines",
+    "imports_of",
+    "modules",
+    "sized",
+    "visible_names",
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("tap_core", "target_spark")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: its dotted name, whether it is an ``__init__``, and its tree."""
+
+    name: str
+    path: Path
+    source: str
+
+    @property
+    def is_face(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @property
+    def tree(self) -> ast.Module:
+        return _parsed(self.source)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: its dotted name, the line, and whether it is inside a function."""
+
+    target: str
+    line: int
+    lazily: bool
+
+
+@lru_cache(maxsize=None)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
+    """Read every module of the packages."""
+    found = []
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = list(path.relative_to(root).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            found.append(Module(".".join(parts), path, path.read_text("utf-8")))
+    return found
+
+
+def imports_of(module: Module, known: Iterable[str]) -> Iterator[Import]:
+    """Yield what a module imports; ``from a import b`` means ``a.b`` where that is a module."""
+    names = frozenset(known)
+    for node, lazily in _import_nodes(module.tree, lazily=False):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            base = _base_of(module, node)
+            full = [f"{base}.{alias.name}" for alias in node.names]
+            targets = sorted({name if name in names else base for name in full})
+        for target in targets:
+            yield Import(target, node.lineno, lazily)
+
+
+def _import_nodes(
+    parent: ast.AST, *, lazily: bool
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for node in ast.iter_child_nodes(parent):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node, lazily
+        inside = lazily or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        yield from _import_nodes(node, lazily=inside)
+
+
+def _base_of(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.name.split(".")
+    keep = len(parts) - node.level + (1 if module.is_face else 0)
+    return ".".join([*parts[:keep], *([node.module] if node.module else [])])
+
+
+def fits(name: str, prefix: str) -> bool:
+    """Tell whether a dotted name is the prefix or lies below it."""
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
+def floor_of(name: str, floors: Mapping[str, int]) -> int | None:
+    """Return the floor of a module by the longest room that fits; a package's name is no room."""
+    rooms = [room for room in floors if name == room or ("." in room and fits(name, room))]
+    return floors[max(rooms, key=len)] if rooms else None
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
+    """Return one circle of imports as the modules along it, or None."""
+    done: set[str] = set()
+    for start in sorted(graph):
+        path: list[str] = []
+        if found := _walk(start, graph, path, done):
+            return found
+    return None
+
+
+def _walk(
+    node: str, graph: Mapping[str, Iterable[str]], path: list[str], done: set[str]
+) -> list[str] | None:
+    if node in path:
+        return [*path[path.index(node) :], node]
+    if node in done:
+        return None
+    path.append(node)
+    for target in sorted(graph.get(node, ())):
+        if found := _walk(target, graph, path, done):
+            return found
+    path.pop()
+    done.add(node)
+    return None
+
+
+def sized(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[tuple[str, int, int]]:
+    """Yield name, line and length in lines, decorators apart, of each node of these kinds."""
+    for node in ast.walk(tree):
+        if isinstance(node, kinds):
+            yield node.name, node.lineno, node.end_lineno - node.lineno + 1
+
+
+def function_lines(tree: ast.AST) -> Iterator[int]:
+    """Yield the length of each function in lines, its docstring not counted."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            doc = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+            lines = node.end_lineno - node.lineno + 1
+            yield lines - (doc.end_lineno - doc.lineno + 1 if doc else 0)
+
+
+def visible_names(module: Module) -> set[str]:
+    """Return what a module shows: its own public names, and what it re-exports by `as`.
+
+    An ``__init__`` shows everything that it imports.
+    """
+    names: set[str] = set()
+    for node in _top_level(module.tree):
+        names |= set(_bound(node, face=module.is_face))
+    return {name for name in names if not name.startswith("_") and name != "annotations"}
+
+
+def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    for node in tree.body:
+        if isinstance(node, (ast.If, ast.Try)):
+            yield from node.body
+            yield from node.orelse
+        else:
+            yield node
+
+
+def _bound(node: ast.stmt, *, face: bool) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name))
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        for alias in node.names:
+            if face or alias.asname == alias.name:
+                yield alias.asname or alias.name
+
+
+STDLIB = frozenset(sys.stdlib_module_names)

@@ -1,0 +1,247 @@
+"""Sizes, names and faces: what keeps a room readable."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.walls.floors import FACES
+from tests.walls.reading import (
+    ROOT,
+    Module,
+    fits,
+    function_lines,
+    modules,
+    sized,
+    visible_names,
+)
+
+MODULES = modules()
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+FILE_LINES = 600
+CLASS_LINES = 350
+FUNCTION_LINES = 50
+MEDIAN_FUNCTION_LINES = 10
+FACE_LINES = 15
+IGNORES_PER_THOUSAND_LINES = 1
+SHAPELESS_NAMES = {"utils", "util", "common", "misc"}
+
+# `helpers._util` is a path that real plugins import; as a face it may stand in the annex.
+in_annex = [module for module in MODULES if any(fits(module.name, face) for face in FACES)]
+
+
+def here(module: Module) -> str:
+    return str(module.path.relative_to(ROOT))
+
+
+def test_files_are_short() -> None:
+    long = {here(m): n for m in MODULES if (n := len(m.source.splitlines())) > FILE_LINES}
+    assert long == {}
+
+
+@pytest.mark.parametrize(
+    "kinds, limit", [((ast.ClassDef,), CLASS_LINES), (FUNCTIONS, FUNCTION_LINES)]
+)
+def test_classes_and_functions_are_short(kinds: tuple[type[ast.AST], ...], limit: int) -> None:
+    long = [
+        f"{here(module)}:{line} {name}: {length} lines, at most {limit}"
+        for module in MODULES
+        for name, line, length in sized(module.tree, kinds)
+        if length > limit
+    ]
+    assert long == []
+
+
+def test_half_of_all_functions_are_very_short() -> None:
+    lengths = [length for module in MODULES for length in function_lines(module.tree)]
+    assert median(lengths) < MEDIAN_FUNCTION_LINES
+
+
+def ruff(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_no_function_is_tangled() -> None:
+    done = ruff("--select", "C901", "--output-format", "concise", "tap_core", "target_spark")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_limit_of_tangle_is_eight(tmp_path: Path) -> None:
+    def branches(count: int) -> str:
+        lines = [f"    if x == {n}:\n        return {n}" for n in range(count)]
+        return '"""M."""\n\n\ndef f(x):\n' + "\n".join(lines) + "\n"
+
+    path = tmp_path / "tangled.py"
+    settings = ("--config", str(ROOT / "pyproject.toml"), "--select", "C901", str(path))
+    path.write_text(branches(7))
+    assert ruff(*settings).returncode == 0
+    path.write_text(branches(8))
+    assert ruff(*settings).returncode == 1
+
+
+def test_types_are_rarely_ignored() -> None:
+    ignores = [
+        f"{here(module)}:{number}"
+        for module in MODULES
+        for number, line in enumerate(module.source.splitlines(), 1)
+        if re.search(r"#\s*type:\s*ignore", line)
+    ]
+    lines = sum(len(module.source.splitlines()) for module in MODULES)
+    assert len(ignores) <= IGNORES_PER_THOUSAND_LINES * lines / 1000, ignores
+
+
+def test_both_packages_say_that_they_are_typed() -> None:
+    assert (ROOT / "tap_core" / "py.typed").is_file()
+    assert (ROOT / "target_spark" / "py.typed").is_file()
+
+
+# --------------------------------------------------------------------------- faces
+
+
+def is_face_statement(node: ast.stmt) -> bool:
+    """Tell whether a statement of an ``__init__`` only shows something."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return True
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    if isinstance(node, ast.Assign):
+        return [t.id for t in node.targets if isinstance(t, ast.Name)] == ["__all__"]
+    return False
+
+
+def test_inits_define_nothing() -> None:
+    wrong = [
+        f"{here(module)}:{node.lineno}"
+        for module in MODULES
+        if module.is_face
+        for node in module.tree.body
+        if not is_face_statement(node)
+    ]
+    assert wrong == []
+
+
+def test_the_annex_only_shows() -> None:
+    wrong = []
+    for module in in_annex:
+        if module.name == "tap_core.helpers._classproperty":
+            continue  # the one piece of code that lives there, ground floor in `floors.py`
+        wrong += [f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_face_statement(n)]
+        code = [line for line in _without_docstring(module).splitlines() if line.strip()]
+        if len(code) > FACE_LINES and not _is_one_import(module):
+            wrong.append(f"{here(module)}: {len(code)} lines")
+    assert wrong == []
+
+
+def _without_docstring(module: Module) -> str:
+    body = module.tree.body
+    if not body or ast.get_docstring(module.tree) is None:
+        return module.source
+    return "\n".join(module.source.splitlines()[body[0].end_lineno or 0 :])
+
+
+def _is_one_import(module: Module) -> bool:
+    """A face whose one import lists many names is as long as its list."""
+    return sum(isinstance(n, ast.ImportFrom) for n in module.tree.body) <= 2  # noqa: PLR2004
+
+
+def declared(module: Module) -> list[str] | None:
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+        ):
+            return list(ast.literal_eval(node.value))
+    return None
+
+
+def test_all_is_what_is_visible() -> None:
+    wrong = {}
+    for module in MODULES:
+        names, visible = declared(module), visible_names(module)
+        if names is None:
+            if visible and module not in in_annex:
+                wrong[here(module)] = "has no __all__"
+        elif set(names) != visible:
+            wrong[here(module)] = f"__all__ differs from what is visible in {set(names) ^ visible}"
+    assert wrong == {}
+
+
+def test_every_file_opens_with_what_its_room_is() -> None:
+    silent = [
+        here(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None
+    ]
+    assert silent == []
+
+
+# ---------------------------------------------------------------------------- texts
+
+
+def tracked_texts() -> dict[str, str]:
+    """Return every text file of the project by its path: what git knows, or would add."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: there is no list of the project's own files")
+    texts = {}
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.is_file():
+            try:
+                texts[name] = path.read_text("utf-8")
+            except UnicodeDecodeError:
+                continue
+    return texts
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    shapeless = [
+        here(module)
+        for module in MODULES
+        if set(module.name.split(".")) & SHAPELESS_NAMES
+    ]
+    assert shapeless == []
+
+
+def test_no_text_names_a_place_of_one_machine() -> None:
+    home = re.compile(r"(?<![\w.])/(?:home/[a-z]+|root|Users/[A-Za-z]+|work)/")
+    named = [
+        f"{name}:{number}"
+        for name, text in tracked_texts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if home.search(line)
+    ]
+    assert named == []
+
+
+def test_no_text_names_the_host_of_a_package_index() -> None:
+    host = re.compile(r"https?://[\w.-]*(?:py" r"pi|pythonhosted|maven|npmjs|crates)[\w.-]*")
+    named = [
+        f"{name}:{number}"
+        for name, text in tracked_texts().items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if host.search(line)
+    ]
+    assert named == []
+
+
+def test_every_lint_rule_that_is_off_says_why() -> None:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    bare = [line for line in lines if re.match(r'\s*"[A-Z]+[0-9]+",?\s*$', line)]
+    assert bare == []

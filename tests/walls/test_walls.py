@@ -1,0 +1,223 @@
+"""Imports against the tables of `floors.py`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.walls.floors import (
+    FACES,
+    FLOORS,
+    HEAVY,
+    LIGHT,
+    PEERS_OF_ONE_SHAPE,
+    TARGET_MAY_USE,
+)
+from tests.walls.reading import (
+    PACKAGES,
+    ROOT,
+    STDLIB,
+    Import,
+    Module,
+    circle,
+    fits,
+    floor_of,
+    imports_of,
+    modules,
+)
+
+MODULES = modules()
+KNOWN = {module.name for module in MODULES}
+OURS = [(m, i) for m in MODULES for i in imports_of(m, KNOWN) if i.target.split(".")[0] in PACKAGES]
+FOREIGN = [
+    (m, i)
+    for m in MODULES
+    for i in imports_of(m, KNOWN)
+    if i.target.split(".")[0] not in {*PACKAGES, *STDLIB}
+]
+
+
+def is_annex(name: str) -> bool:
+    return any(fits(name, face) for face in FACES) and name not in FLOORS
+
+
+def where(module: Module, item: Import) -> str:
+    return f"{module.path.relative_to(ROOT)}:{item.line} imports {item.target}"
+
+
+def test_every_module_stands_on_a_floor() -> None:
+    homeless = [m.name for m in MODULES if not is_annex(m.name) and floor_of(m.name, FLOORS) is None]
+    assert homeless == [], "write the room of these modules into tests/walls/floors.py"
+
+
+def test_nothing_that_is_imported_is_missing() -> None:
+    assert [where(m, i) for m, i in OURS if i.target not in KNOWN] == []
+
+
+def test_no_room_imports_upward() -> None:
+    upward = []
+    for module, item in OURS:
+        if is_annex(module.name) or is_annex(item.target):
+            continue
+        if module.name.split(".")[0] != item.target.split(".")[0]:
+            continue  # between the packages TARGET_MAY_USE decides
+        here, there = floor_of(module.name, FLOORS), floor_of(item.target, FLOORS)
+        if here is not None and there is not None and there > here:
+            upward.append(f"{where(module, item)} (floor {here} to {there})")
+    assert upward == []
+
+
+def test_no_room_imports_the_annex() -> None:
+    into = [where(m, i) for m, i in OURS if is_annex(i.target) and not is_annex(m.name)]
+    assert into == [], "the annex shows things by singer_sdk's paths; import them from their room"
+
+
+def test_no_circle_of_imports() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in KNOWN}
+    for module, item in OURS:
+        graph[module.name].add(item.target)
+    found = circle(graph)
+    assert found is None, " -> ".join(found or ())
+
+
+def test_no_protocol_imports_another() -> None:
+    across = []
+    for module, item in OURS:
+        here = [peer for peer in PEERS_OF_ONE_SHAPE if fits(module.name, peer)]
+        there = [peer for peer in PEERS_OF_ONE_SHAPE if fits(item.target, peer)]
+        if here and there and here != there:
+            across.append(where(module, item))
+    assert across == []
+
+
+def test_the_packages_meet_only_where_they_may() -> None:
+    wrong = []
+    for module, item in OURS:
+        package = item.target.split(".")[0]
+        if package == module.name.split(".")[0]:
+            continue
+        if package == "target_spark" or not any(fits(item.target, room) for room in TARGET_MAY_USE):
+            wrong.append(where(module, item))
+    assert wrong == []
+
+
+def test_every_library_stays_at_home() -> None:
+    strays = []
+    for module, item in FOREIGN:
+        library = item.target.split(".")[0]
+        if library in LIGHT:
+            continue
+        home = HEAVY.get(library)
+        if home is None:
+            strays.append(f"{where(module, item)}, which has no home in floors.py")
+        elif not any(fits(module.name, room) for room in home.rooms):
+            strays.append(f"{where(module, item)}, whose home is {', '.join(home.rooms)}")
+    assert strays == []
+
+
+def test_slow_libraries_are_imported_inside_functions() -> None:
+    eager = [
+        f"{where(m, i)} at the top: {home.why}"
+        for m, i in FOREIGN
+        if (home := HEAVY.get(i.target.split(".")[0])) and home.lazily and not i.lazily
+    ]
+    assert eager == []
+
+
+# ---------------------------------------------------------------- what really gets loaded
+
+HEAVY_NAMES = sorted(HEAVY)
+
+
+def loaded_by(code: str, *argv: str) -> set[str]:
+    """Run code in a fresh process and return which heavy libraries it has loaded at its end."""
+    program = (
+        "import atexit, os, sys\n"
+        f"heavy = {HEAVY_NAMES!r}\n"
+        "seen = lambda: [name for name in heavy if name in sys.modules]\n"
+        "atexit.register(lambda: os.write(2, ('LOADED=' + ','.join(seen()) + '\\n').encode()))\n"
+        f"{code}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *argv],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'samples' / 'tap_flights'}"},
+    )
+    assert done.returncode == 0, done.stderr
+    names = done.stderr.rpartition("LOADED=")[2].strip()
+    return set(names.split(",")) - {""}
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    assert loaded_by("import jsonschema") >= {"jsonschema"}
+
+
+@pytest.mark.parametrize("code", ["import tap_core", "from tap_core import typing", "import target_spark"])
+def test_importing_a_package_loads_nothing_heavy(code: str) -> None:
+    assert loaded_by(code) == set()
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
+def test_a_tap_asked_for_light_things_loads_only_the_command_line(flag: str) -> None:
+    code = "from tap_flights.tap import TapFlights\nTapFlights.cli(standalone_mode=True)"
+    assert loaded_by(code, flag) <= {"typer"} | ({"jsonschema", "dotenv"} if flag == "--discover" else set())
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--about"])
+def test_the_target_asked_for_light_things_never_loads_spark(flag: str) -> None:
+    code = "from target_spark.target import TargetSpark\nTargetSpark.cli(standalone_mode=True)"
+    assert loaded_by(code, flag) <= {"typer"}
+
+
+# --------------------------------------------------- the readers find what they look for
+
+
+def made(tmp_path: Path, **files: str) -> list[Module]:
+    for name, source in files.items():
+        path = tmp_path / "house" / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return modules(tmp_path, ["house"])
+
+
+def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    source = (
+        "from typing import TYPE_CHECKING\n"
+        "import house.b\n"
+        "from . import c\n"
+        "if TYPE_CHECKING:\n    from house.d import D\n"
+        "def f():\n    from house import e\n"
+        "class K:\n    def m(self):\n        import json\n"
+    )
+    house = made(tmp_path, a=source, b="", c="", d="class D: ...", e="")
+    [a] = [module for module in house if module.name == "house.a"]
+    found = {(i.target, i.lazily) for i in imports_of(a, {m.name for m in house})}
+    assert found == {
+        ("typing", False),
+        ("house.b", False),
+        ("house.c", False),
+        ("house.d", False),
+        ("house.e", True),
+        ("json", True),
+    }
+
+
+def test_a_circle_is_found_and_shown() -> None:
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
+    assert circle({"a": ["a"]}) == ["a", "a"]
+    assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) is None
+
+
+def test_the_longest_room_decides_the_floor() -> None:
+    floors = {"house.cellar": 1, "house.cellar.hatch": 3, "house": 7}
+    assert floor_of("house.cellar.wine", floors) == 1
+    assert floor_of("house.cellar.hatch", floors) == 3
+    assert floor_of("house", floors) == 7
+    assert floor_of("house.unknown", floors) is None
