@@ -1,0 +1,300 @@
+"""Singer's wire -> events: bytes in, events out, no I/O in the middle.
+
+Rules of the room:
+
+- One line is one message. A record's own bytes are never decoded: the envelope is read,
+  the body goes on as it came, so no number is ever rounded here.
+- How the input is cut into ``feed()`` calls changes how rows are gathered into chunks and
+  nothing else. Consecutive records of one stream and version are one `Rows`.
+- Whatever stood before a line that is no message is yielded before the error is raised;
+  after the error the decoder is spent.
+- Blank lines, a byte order mark at the start and carriage returns at line ends are
+  forgiven. NaN and the infinities, which JSON does not know and Python's ``json``
+  writes, become null with one warning. All else that is not a message is an error:
+  the writer is broken, and what follows cannot be trusted.
+
+Source of the message types: the Singer specification, and `singer_sdk` for
+ACTIVATE_VERSION and BATCH.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+
+from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+
+__all__ = ["Decoder"]
+
+logger = logging.getLogger(__name__)
+
+EXCERPT_LENGTH: Final = 200
+_OPEN_BRACE: Final = ord("{")
+_CHECK_SIZE: Final = 1 << 20
+_NULL: Final = msgspec.Raw(b"null")
+# A text, closed or not, is taken whole, so that only what stands outside of texts is met
+# by the other alternatives, in one pass however broken the line is.
+_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
+
+_Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
+    """One row; `record` stays the bytes that came."""
+
+    stream: str
+    record: msgspec.Raw
+    time_extracted: str | None = None
+    version: _Version | None = None
+
+
+class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
+    """What the rows of a stream look like."""
+
+    stream: str
+    schema: dict[str, Any]
+    key_properties: list[str] | None = None
+    bookmark_properties: str | list[str] | None = None
+
+
+class _State(msgspec.Struct, tag="STATE", tag_field="type"):
+    """A state document; `value` stays the bytes that came."""
+
+    value: msgspec.Raw
+
+
+class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type"):
+    """Only rows of this version remain valid."""
+
+    stream: str
+    version: _Version
+
+
+class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
+    """Rows that stand in files."""
+
+    stream: str
+    encoding: dict[str, Any]
+    manifest: list[str]
+
+
+_Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
+_KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
+_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
+_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Rows of one stream and version that stand together in the input."""
+
+    stream: str
+    version: int | None
+    rows: list[bytes] = field(default_factory=list)
+    times: list[str | None] = field(default_factory=list)
+
+
+class Decoder:
+    """Turns the bytes of a Singer stream into events.
+
+    Call `feed` with each block of bytes and `close` at the end of the input, and take
+    every event from both. Raises `InvalidInputLine` (`TornInputLine` where the input
+    ends within a message, `UnknownMessageType`) naming the line.
+    """
+
+    def __init__(self) -> None:
+        """Start at line 1 with nothing pending."""
+        self._pending: list[bytes] = []
+        self._lines_read = 0
+        self._streams: dict[str, StreamId] = {}
+        self._warned_of_infinities = False
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """Yield the events of all lines that end within ``data``."""
+        first_end = data.find(b"\n")
+        if first_end < 0:
+            self._pending.append(data)
+            return
+        # The line that began in earlier blocks may be very long; it is joined alone,
+        # so that it is copied once.
+        self._pending.append(data[:first_end])
+        lines = [self._take_pending()]
+        last_end = data.rfind(b"\n")
+        if last_end > first_end:
+            lines += data[first_end + 1 : last_end].split(b"\n")
+        self._pending.append(data[last_end + 1 :])
+        yield from self._events(lines)
+
+    def close(self) -> Iterator[Event]:
+        """Yield the event of a last line without a line end; raise if it is torn."""
+        rest = self._take_pending()
+        if not rest.strip():
+            return
+        try:
+            yield from self._events([rest])
+        except (UnknownMessageType, TornInputLine):
+            raise
+        except InvalidInputLine as error:
+            message = f"The input ended within a message. {error}"
+            raise TornInputLine(message) from error
+
+    def _take_pending(self) -> bytes:
+        whole = b"".join(self._pending)
+        self._pending.clear()
+        return whole
+
+    def _events(self, lines: list[bytes]) -> Iterator[Event]:
+        """Yield the events of whole lines, rows gathered into chunks."""
+        chunk = _Chunk("", None)
+        try:
+            for message in self._messages(lines):
+                if not isinstance(message, _Record):
+                    yield from self._finished(chunk)
+                    yield self._event(message)
+                    continue
+                if message.version != chunk.version or message.stream != chunk.stream:
+                    yield from self._finished(chunk)
+                    chunk = _Chunk(message.stream, message.version)
+                body = bytes(message.record)
+                if body[0] != _OPEN_BRACE:
+                    raise _complaint(self._lines_read, body, "a record must be an object")
+                chunk.rows.append(body)
+                chunk.times.append(message.time_extracted)
+        except InvalidInputLine:
+            yield from self._finished(chunk)
+            raise
+        yield from self._finished(chunk)
+
+    def _finished(self, chunk: _Chunk) -> Iterator[Event]:
+        """Yield what the chunk holds and leave it empty, ready for more of the same."""
+        if chunk.rows:
+            rows, times = chunk.rows, chunk.times
+            chunk.rows, chunk.times = [], []
+            stream = self._stream(chunk.stream)
+            yield Rows(stream, rows, extracted_at=times, version=chunk.version)
+
+    def _messages(self, lines: list[bytes]) -> Iterator[_Message]:
+        """Yield one message a line: the loop that everything passes through."""
+        lines.reverse()
+        while lines:
+            line = lines.pop()  # so that nothing holds a line longer than needed
+            self._lines_read += 1
+            try:
+                message = _decode(line)
+                if not line.isascii():
+                    _check_text(line)
+            except _UNREADABLE as error:
+                second = self._second_look(line, error)
+                if second is None:
+                    continue
+                message = second
+            yield message
+
+    def _second_look(self, line: bytes, error: Exception) -> _Message | None:
+        """Read a line that the strict reader refused; None for a blank one."""
+        bare = line.strip()
+        if self._lines_read == 1:
+            bare = bare.removeprefix(codecs.BOM_UTF8).strip()
+        if not bare:
+            return None
+        try:
+            _check_text(bare)
+            bare = self._without_infinities(bare)
+            kind = _kind(bare)
+            if kind in _KNOWN_TYPES:
+                return _decode(bare)
+        except _UNREADABLE as again:
+            raise _complaint(self._lines_read, line, _reason(again)) from error
+        reason = f"its type is {kind!r}" if kind else "it has no type"
+        raise _complaint(self._lines_read, line, reason, UnknownMessageType)
+
+    def _without_infinities(self, line: bytes) -> bytes:
+        """Return the line with NaN and the infinities outside of texts as null."""
+        if b"NaN" not in line and b"Infinity" not in line:
+            return line
+        replaced = _TEXT_OR_NO_NUMBER.sub(_null_for_no_number, line)
+        if replaced != line and not self._warned_of_infinities:
+            self._warned_of_infinities = True
+            logger.warning(
+                "Line %d holds NaN or Infinity, which JSON does not have; here and from "
+                "now on they are read as null.",
+                self._lines_read,
+            )
+        return replaced
+
+    def _stream(self, name: str) -> StreamId:
+        """Return the one identity of a name."""
+        known = self._streams.get(name)
+        if known is None:
+            known = self._streams[name] = StreamId(name)
+        return known
+
+    def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
+        """Translate a message that is no record."""
+        if isinstance(message, _State):
+            return Checkpoint(bytes(message.value))
+        stream = self._stream(message.stream)
+        if isinstance(message, _Schema):
+            keys = tuple(message.key_properties or ())
+            return Describe(stream, message.schema, keys, _cursor(message.bookmark_properties))
+        if isinstance(message, _ActivateVersion):
+            return Truncate(stream, message.version)
+        return Files(stream, tuple(message.manifest), message.encoding)
+
+
+def _cursor(bookmark_properties: str | list[str] | None) -> str | None:
+    """Return the replication key; the specification allows a list, takes its first."""
+    if isinstance(bookmark_properties, list):
+        return bookmark_properties[0] if bookmark_properties else None
+    return bookmark_properties
+
+
+def _kind(line: bytes) -> object:
+    """Return the ``type`` of a message; raises where the line is no JSON object."""
+    return msgspec.json.decode(_decode_fields(line).get("type", _NULL))
+
+
+def _null_for_no_number(match: re.Match[bytes]) -> bytes:
+    token = match[0]
+    return token if token.startswith(b'"') else b"null"
+
+
+def _check_text(line: bytes) -> None:
+    """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
+    if len(line) <= _CHECK_SIZE:
+        line.decode()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(line)
+    for start in range(0, len(line), _CHECK_SIZE):
+        decoder.decode(view[start : start + _CHECK_SIZE])
+    decoder.decode(b"", final=True)
+
+
+def _reason(error: Exception) -> str:
+    """Say in words why a line could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error)
+
+
+def _complaint(
+    number: int,
+    line: bytes,
+    reason: str,
+    kind: type[InvalidInputLine] = InvalidInputLine,
+) -> InvalidInputLine:
+    """Return the error for a line, with its number and how it begins."""
+    start = line[:EXCERPT_LENGTH].decode(errors="backslashreplace")[:EXCERPT_LENGTH]
+    more = "..." if len(line) > EXCERPT_LENGTH else ""
+    return kind(f"Line {number} is not a Singer message ({reason}): {start}{more}")

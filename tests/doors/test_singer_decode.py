@@ -1,0 +1,260 @@
+"""Singer's decoder: what each line becomes, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+from tap_core.protocols.singer.decode import Decoder
+
+A = StreamId("a")
+
+
+def decode(*blocks: bytes) -> list[Event]:
+    """Return every event of an input given in these blocks."""
+    decoder = Decoder()
+    events = [event for block in blocks for event in decoder.feed(block)]
+    return events + list(decoder.close())
+
+
+def decode_leniently(*blocks: bytes) -> tuple[list[Event], str | None]:
+    """Return the events before the first error, and that error's text."""
+    decoder = Decoder()
+    events: list[Event] = []
+    try:
+        for block in blocks:
+            for event in decoder.feed(block):
+                events.append(event)  # noqa: PERF402  keeps what came before an error
+        for event in decoder.close():
+            events.append(event)  # noqa: PERF402
+    except InvalidInputLine as error:
+        return events, str(error)
+    return events, None
+
+
+def one_by_one(events: list[Event]) -> list[object]:
+    """Return events with each chunk taken apart: how rows are gathered is not promised."""
+    apart: list[object] = []
+    for event in events:
+        if isinstance(event, Rows):
+            assert isinstance(event.extracted_at, list)
+            pairs = zip(event.rows, event.extracted_at, strict=True)
+            apart += [(event.stream, event.version, row, time) for row, time in pairs]
+        else:
+            apart.append(event)
+    return apart
+
+
+def lines(*messages: object) -> bytes:
+    """Return messages as the lines of a stream."""
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def record(body: object, stream: str = "a", **more: object) -> dict[str, object]:
+    """Return a RECORD message."""
+    return {"type": "RECORD", "stream": stream, "record": body, **more}
+
+
+def test_each_message_becomes_its_event() -> None:
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    batch = {"encoding": {"format": "jsonl"}, "manifest": ["file:///x"]}
+    events = decode(
+        lines(
+            {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": ["id"]},
+            record({"id": 1}, time_extracted="2024-01-01T00:00:00Z", version=7),
+            {"type": "ACTIVATE_VERSION", "stream": "a", "version": 7},
+            {"type": "BATCH", "stream": "a", **batch},
+            {"type": "STATE", "value": {"bookmarks": {}}},
+        )
+    )
+    assert events == [
+        Describe(A, schema, ("id",)),
+        Rows(A, [b'{"id": 1}'], extracted_at=["2024-01-01T00:00:00Z"], version=7),
+        Truncate(A, 7),
+        Files(A, ("file:///x",), {"format": "jsonl"}),
+        Checkpoint(b'{"bookmarks": {}}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "given_as,cursor",
+    [("t", "t"), (["t", "u"], "t"), ([], None), (None, None)],
+)
+def test_the_replication_key_is_a_name_or_the_first_of_a_list(
+    given_as: object, cursor: str | None
+) -> None:
+    message = {"type": "SCHEMA", "stream": "a", "schema": {}, "bookmark_properties": given_as}
+    (event,) = decode(lines({**message, "key_properties": None}))
+    assert event == Describe(A, {}, (), cursor)
+
+
+def test_consecutive_rows_of_a_stream_and_version_are_one_chunk() -> None:
+    events = decode(
+        lines(
+            record({"n": 1}),
+            record({"n": 2}),
+            record({"n": 3}, version=1),
+            record({"n": 4}, stream="b", version=1),
+            record({"n": 5}),
+            {"type": "STATE", "value": 1},
+            record({"n": 6}),
+        )
+    )
+    assert [len(event.rows) if isinstance(event, Rows) else 0 for event in events] == [
+        2,
+        1,
+        1,
+        1,
+        0,
+        1,
+    ]
+
+
+def test_bodies_and_states_keep_every_byte() -> None:
+    body = b'{"x":1.50, "big": 123456789012345678901234567890,"e":1E400 ,"\\u00e9":"\xc3\xa9"}'
+    state = b'{"b" : 1.10}'
+    line = b'{"type":"RECORD","record":' + body + b',"stream":"a"}\n'
+    events = decode(line + b'{"value": ' + state + b' ,"type":"STATE"}\n')
+    assert events == [Rows(A, [body], extracted_at=[None]), Checkpoint(state)]
+
+
+def test_blank_lines_carriage_returns_a_mark_and_a_missing_last_end_are_forgiven() -> None:
+    text = b"\xef\xbb\xbf" + lines(record({"n": 1})).replace(b"\n", b"\r\n") + b"\n  \r\n"
+    assert len(decode(text + lines(record({"n": 2})).rstrip())) == 2
+    assert decode(b"\xef\xbb\xbf") == []
+
+
+def test_numbers_that_json_does_not_have_are_null_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    body = rb'{"a":NaN,"b":-Infinity,"c":[Infinity],"d":"NaN \" Infinity","e":1.10}'
+    line = b'{"type":"RECORD","stream":"a","record":' + body + b"}\n"
+    with caplog.at_level(logging.WARNING):
+        events = decode(line * 2)
+    expected = rb'{"a":null,"b":null,"c":[null],"d":"NaN \" Infinity","e":1.10}'
+    assert [row for event in events if isinstance(event, Rows) for row in event.rows] == [
+        expected,
+        expected,
+    ]
+    assert [entry.message.split(",")[0] for entry in caplog.records] == [
+        "Line 1 holds NaN or Infinity"
+    ]
+
+
+def test_a_broken_line_that_speaks_of_nan_is_refused_in_linear_time() -> None:
+    with pytest.raises(InvalidInputLine, match="Line 1"):
+        decode(b'{"NaN' + b'\\"' * 500_000 + b"\n")
+
+
+BAD_LINES = {
+    "text": (b"hello", "malformed"),
+    "cut": (b'{"type":"RECORD","stream":"a","record":{"a":', "truncated"),
+    "array": (b"[1]", "object"),
+    "number": (b"17", "object"),
+    "two": (b'{"type":"STATE","value":1}{"type":"STATE","value":2}', "malformed"),
+    "no stream": (b'{"type":"RECORD","record":{}}', "stream"),
+    "no record": (b'{"type":"RECORD","stream":"a"}', "record"),
+    "no value": (b'{"type":"STATE"}', "value"),
+    "record is a list": (b'{"type":"RECORD","stream":"a","record":[{}]}', "object"),
+    "record is null": (b'{"type":"RECORD","stream":"a","record":null}', "object"),
+    "schema is a text": (b'{"type":"SCHEMA","stream":"a","schema":"x"}', "schema"),
+    "version is huge": (
+        b'{"type":"ACTIVATE_VERSION","stream":"a","version":1%s}' % (b"0" * 30),
+        "",
+    ),
+    "not utf-8": (b'{"type":"RECORD","stream":"a","record":{"a":"\xff"}}', "UTF-8"),
+    "name not utf-8": (b'{"type":"RECORD","stream":"\xff","record":{}}', "UTF-8"),
+    "deep": (b'{"type":"RECORD","stream":"a","record":' + b"[" * 100_000, "deep"),
+    "NaN in a name": (b'{"type":"STATE","value":{NaN:1}}', "malformed"),
+}
+
+
+@pytest.mark.parametrize("line,why", BAD_LINES.values(), ids=BAD_LINES.keys())
+def test_a_line_that_is_no_message_is_named_after_what_came_before(line: bytes, why: str) -> None:
+    before = lines({"type": "STATE", "value": 1}, record({"n": 1}), record({"n": 2}))
+    events, error = decode_leniently(before + line + b"\n" + lines(record({"n": 3})))
+    assert one_by_one(events) == one_by_one(decode(before))
+    assert error is not None
+    assert error.startswith("Line 4 is not a Singer message (")
+    assert why in error
+    assert len(error) < 500
+
+
+@pytest.mark.parametrize("line", [b'{"type":"HELLO"}', b"{}", b'{"type":null}', b'{"type":[1]}'])
+def test_an_unknown_type_has_its_own_error(line: bytes) -> None:
+    with pytest.raises(UnknownMessageType, match="Line 1"):
+        decode(line + b"\n")
+
+
+def test_an_input_that_ends_within_a_message_is_torn() -> None:
+    whole = lines(record({"n": 1}))
+    decoder = Decoder()
+    assert len(list(decoder.feed(whole + whole[:-5]))) == 1
+    with pytest.raises(TornInputLine, match=r"ended within a message. Line 2 is not"):
+        list(decoder.close())
+
+
+def test_a_very_long_line_in_small_blocks_is_read_in_linear_time() -> None:
+    text = lines(record({"x": "é" * 3_000_000}))
+    blocks = [text[at : at + 4096] for at in range(0, len(text), 4096)]
+    (event,) = decode(*blocks)
+    assert isinstance(event, Rows)
+    assert json.loads(event.rows[0]) == {"x": "é" * 3_000_000}
+
+
+def test_bytes_cut_within_a_letter_of_a_very_long_line_are_still_text() -> None:
+    body = ('"' + "é" * 2_000_000 + '"').encode()
+    line = b'{"type":"RECORD","stream":"a","record":{"k":' + body + b"}}\n"
+    assert len(decode(line)) == 1
+    _, error = decode_leniently(line.replace(b"\xc3\xa9\xc3\xa9", b"\xc3\xa9\xc3", 1))
+    assert error is not None
+    assert "UTF-8" in error
+
+
+def cut(text: bytes, places: list[int]) -> list[bytes]:
+    """Return the text in blocks that end at these places."""
+    bounds = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+    return [text[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+MESSAGES = st.one_of(
+    st.builds(
+        record,
+        st.dictionaries(st.text(max_size=4), st.none() | st.floats() | st.text(), max_size=3),
+        st.sampled_from(["a", "b", "é"]),
+        version=st.none() | st.integers(0, 2),
+        time_extracted=st.none() | st.just("2024-01-01T00:00:00Z"),
+    ),
+    st.builds(lambda value: {"type": "STATE", "value": value}, st.integers() | st.text()),
+    st.builds(lambda name: {"type": "SCHEMA", "stream": name, "schema": {}}, st.text()),
+    st.builds(lambda n: {"type": "ACTIVATE_VERSION", "stream": "a", "version": n}, st.integers()),
+)
+
+
+@given(
+    st.lists(MESSAGES, max_size=12).map(lambda messages: lines(*messages)),
+    st.lists(st.integers(0, 5000), max_size=8),
+    st.none() | st.tuples(st.integers(0, 5000), st.binary(max_size=3)),
+)
+def test_how_the_input_is_cut_changes_nothing(
+    text: bytes, places: list[int], damage: tuple[int, bytes] | None
+) -> None:
+    if damage is not None:
+        at = damage[0] % (len(text) + 1)
+        text = text[:at] + damage[1] + text[at:]
+    whole, error = decode_leniently(text)
+    parts, same_error = decode_leniently(*cut(text, places))
+    assert one_by_one(parts) == one_by_one(whole)
+    assert same_error == error
+
+
+@given(st.binary(), st.lists(st.integers(0, 100), max_size=4))
+def test_no_bytes_raise_anything_but_the_decoders_own_error(text: bytes, places: list[int]) -> None:
+    assert decode_leniently(*cut(text, places)) == decode_leniently(text)
