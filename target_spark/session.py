@@ -1,0 +1,317 @@
+"""One Spark for the whole run, started in the background, and gone with the process.
+
+Rules of the room: this is the only place that reaches below Spark's public interface.
+The JVM has a process group of its own, so that a signal to ours leaves it a commit to
+finish; it reads its standard input and ends when that closes, which the kernel does
+for us however this process dies. Its standard output is our standard error: ours
+carries states and nothing else. Each thread that writes has a session of its own,
+since settings of a session are shared by all threads that use it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
+from target_spark.jars import format_conf, jars_hint, resolving
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JAVA_LEAST", "Session", "SparkSettings", "check_java", "spark_conf"]
+
+JAVA_LEAST = 17
+_JAVA_WAY_OUT = (
+    f"Spark needs Java {JAVA_LEAST} or newer. Install it (Debian, Ubuntu: apt-get install"
+    " openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
+    " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
+)
+_SMALL_RUNS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Names of settings that must not be seen in the list of processes (Spark's own pattern)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a run asks of Spark.
+
+    ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours),
+    ``jars`` local jars of the table format, instead of resolving them. ``small_runs``
+    tells the JVM to start fast rather than to become fast. ``remote`` is a Spark
+    Connect address.
+    """
+
+    master: str = "local[*]"
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    format: str = "delta"
+    small_runs: bool = False
+    jars: Sequence[str] = ()
+    app_name: str = "target-spark"
+
+
+def check_java(environ: Mapping[str, str] | None = None) -> str:
+    """Return the path of the Java that Spark will take.
+
+    Raises:
+        SparkUnavailableError: there is none, it does not run, or it is too old.
+    """
+    env = os.environ if environ is None else environ
+    home = env.get("JAVA_HOME")
+    java = (
+        str(Path(home, "bin", "java")) if home else shutil.which("java", path=env.get("PATH", ""))
+    )
+    if java is None:
+        raise SparkUnavailableError(
+            f"No Java was found: JAVA_HOME is not set and PATH has no java. {_JAVA_WAY_OUT}"
+        )
+    try:
+        answer = subprocess.run(  # noqa: S603  (the same program that Spark starts)
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SparkUnavailableError(
+            f"Java does not run: {java} -version: {error}. {_JAVA_WAY_OUT}"
+        ) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if found is None:
+        first = (answer.stderr + answer.stdout).strip().partition("\n")[0]
+        raise SparkUnavailableError(
+            f"{java} does not tell its version ({first!r}). {_JAVA_WAY_OUT}"
+        )
+    if int(found[1]) < JAVA_LEAST:
+        raise SparkUnavailableError(f"Java {found[1]} is too old: {java}. {_JAVA_WAY_OUT}")
+    return java
+
+
+def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
+    """Return every setting that Spark is started with; `settings.conf` wins over ours."""
+    conf = _lean(settings.master)
+    conf |= settings.conf
+    conf |= format_conf(settings.format, settings.conf, settings.jars, spark_version)
+    conf["spark.app.name"] = settings.conf.get("spark.app.name", settings.app_name)
+    conf["spark.master"] = settings.master
+    options = [f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"']
+    options += [_SMALL_RUNS] if settings.small_runs else []
+    key = "spark.driver.extraJavaOptions"
+    conf[key] = " ".join([*options, *filter(None, [settings.conf.get(key)])])
+    return conf
+
+
+def _lean(master: str) -> dict[str, str]:
+    """Return what makes one local Spark small and its values exact."""
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"target-spark-{os.getuid()}")),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    if master.startswith("local"):
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(min(8, max(2, os.cpu_count() or 2))),
+        }
+    return conf
+
+
+class Session:
+    """A Spark that starts in the background: `start`, then `spark()` waits for it."""
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        *,
+        pass_fds: Sequence[int] = (),
+        on_jvm: Callable[[int], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._pass_fds = tuple(pass_fds)
+        self._on_jvm = on_jvm
+        self._local = threading.local()
+        self._gateway: Any = None
+        self._spark: SparkSession | None = None
+        self._failure: TargetSparkError | None = None
+        self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
+
+    @classmethod
+    def start(
+        cls,
+        settings: SparkSettings,
+        *,
+        pass_fds: Sequence[int] = (),
+        on_jvm: Callable[[int], None] | None = None,
+    ) -> Session:
+        """Begin to start Spark and return at once.
+
+        ``pass_fds`` are open files that live as long as the JVM does (a lock, say);
+        ``on_jvm`` is called with the JVM's process id before Spark can write anything.
+        """
+        session = cls(settings, pass_fds=pass_fds, on_jvm=on_jvm)
+        session._thread.start()
+        return session
+
+    def spark(self) -> SparkSession:
+        """Return the Spark session, waiting until it is up.
+
+        Raises:
+            SparkUnavailableError: it cannot come up, and why.
+            UnsupportedError: the settings ask for what is not built yet.
+        """
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if self._spark is None:
+            raise SparkUnavailableError("Spark was stopped.")
+        return self._spark
+
+    def thread_session(self) -> SparkSession:
+        """Return this thread's own session: settings and temporary views are not shared."""
+        spark = self.spark()
+        mine: SparkSession | None = getattr(self._local, "spark", None)
+        if mine is None:
+            mine = self._local.spark = spark.newSession()
+            spark.sparkContext.setLocalProperty(
+                "spark.scheduler.pool", threading.current_thread().name
+            )
+        return mine
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """The JVM's process id; None before it runs."""
+        process = self._process()
+        return None if process is None else process.pid
+
+    def stop(self, wait_seconds: float = 30) -> None:
+        """End Spark and its JVM, and wait until it is gone; a JVM that stays is killed."""
+        self._thread.join()
+        if self._spark is not None:
+            with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked
+                self._spark.stop()
+        self._forget()
+        process = self._process()
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(wait_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """End the JVM at once; what it was committing may or may not be in the tables."""
+        pid = self.jvm_pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def _process(self) -> Any:
+        return getattr(self._gateway, "proc", None)
+
+    def _run(self) -> None:
+        try:
+            self._spark = self._start()
+        except TargetSparkError as error:
+            self._failure = error
+        except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
+            self._failure = SparkUnavailableError(f"Spark did not start: {error}")
+            self._failure.__cause__ = error
+
+    def _start(self) -> SparkSession:
+        if self._settings.remote:
+            raise UnsupportedError(
+                "Spark Connect (the setting remote) is not supported yet; set master instead."
+            )
+        try:
+            version = metadata.version("pyspark")
+        except metadata.PackageNotFoundError as error:
+            raise SparkUnavailableError(
+                "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
+            ) from error
+        conf = spark_conf(self._settings, version)
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        self._launch(conf)
+        return self._connect(conf)
+
+    def _launch(self, conf: Mapping[str, str]) -> None:
+        from pyspark import SparkConf, java_gateway
+        from pyspark.errors import PySparkRuntimeError
+
+        launch: Any = java_gateway.launch_gateway  # it has no types
+        shown = {key: value for key, value in conf.items() if not _SECRET.search(key)}
+        popen: dict[str, Any] = {
+            "stdout": _stderr_or_nothing(),
+            "start_new_session": True,
+            "pass_fds": self._pass_fds,
+        }
+        try:
+            with resolving(conf):
+                self._gateway = launch(
+                    SparkConf(loadDefaults=False).setAll(list(shown.items())), popen
+                )
+        except PySparkRuntimeError as error:
+            raise SparkUnavailableError(
+                f"Spark's JVM ended before it was up.{jars_hint(self._settings.format, conf)}"
+            ) from error
+        pid = self.jvm_pid
+        if pid is not None and self._on_jvm is not None:
+            self._on_jvm(pid)
+
+    def _connect(self, conf: Mapping[str, str]) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.sql import SparkSession
+
+        SparkContext(
+            conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
+        )
+        return SparkSession.builder.getOrCreate()
+
+    def _forget(self) -> None:
+        """Make pyspark forget the JVM, so that a later session starts its own."""
+        self._spark = None
+        if self._gateway is None:
+            return
+        from pyspark import SparkContext
+
+        with contextlib.suppress(Exception):  # the JVM may be gone already
+            self._gateway.shutdown()
+        if SparkContext._gateway is self._gateway:  # noqa: SLF001
+            SparkContext._gateway = None  # noqa: SLF001
+            SparkContext._jvm = None  # noqa: SLF001
+
+
+def _stderr_or_nothing() -> int:
+    """Return where the JVM's standard output goes: our standard error, if there is one."""
+    try:
+        os.fstat(2)
+    except OSError:
+        return subprocess.DEVNULL
+    return 2
