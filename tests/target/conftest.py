@@ -1,0 +1,36 @@
+"""One Spark for all tests of the target: starting it costs more than most tests do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from target_spark.session import Session, SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Session]:
+    """The target's own session, with Delta, on two cores; the process has no other."""
+    session = Session.start(SparkSettings(master="local[2]", small_runs=True))
+    pid = None
+    try:
+        session.spark()
+        pid = session.jvm_pid
+        yield session
+    finally:
+        session.stop()
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.fixture
+def spark(spark_session: Session) -> SparkSession:
+    """A session whose settings and temporary views no other test sees."""
+    return spark_session.spark().newSession()
