@@ -1,0 +1,208 @@
+"""What a plugin says of itself with ``--about``: as text, JSON or Markdown.
+
+Rules of the room: the keys of the JSON form are singer_sdk's, which Meltano reads to
+learn a plugin's settings. Nothing is looked up here; the plugin gives what it knows.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tap_core.capabilities import CapabilitiesEnum
+from tap_core.config import variable_name
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "AboutFormatter",
+    "AboutInfo",
+    "JSONFormatter",
+    "MarkdownFormatter",
+    "TextFormatter",
+    "get_supported_pythons",
+    "python_versions",
+]
+
+_OLDEST, _NEWEST = 10, 14
+"""Minor versions of Python 3 that the SDK itself runs on."""
+
+
+@dataclass
+class AboutInfo:
+    """Everything that is known of a plugin; ``settings`` is its JSON Schema."""
+
+    name: str
+    description: str | None
+    version: str
+    sdk_version: str
+    supported_python_versions: Sequence[str] | None
+    capabilities: Sequence[CapabilitiesEnum]
+    settings: JsonSchema
+    env_var_prefix: str
+
+
+class AboutFormatter(abc.ABC):
+    """One way to write it down; a subclass registers under its ``format_name``."""
+
+    formats: ClassVar[dict[str, type[AboutFormatter]]] = {}
+    format_name: str
+
+    def __init_subclass__(cls, format_name: str) -> None:
+        """Register the way."""
+        cls.formats[format_name] = cls
+        super().__init_subclass__()
+
+    @classmethod
+    def get_formatter(cls, name: str) -> AboutFormatter:
+        """Return the formatter of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return cls.formats[name]()
+
+    @abc.abstractmethod
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Write it down."""
+
+
+class TextFormatter(AboutFormatter, format_name="text"):
+    """For people at a terminal."""
+
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Return lines of ``Name: value``, lists indented."""
+        lines = [
+            f"Name: {about_info.name}",
+            f"Description: {about_info.description}",
+            f"Version: {about_info.version}",
+            f"SDK Version: {about_info.sdk_version}",
+        ]
+        if about_info.supported_python_versions:
+            lines.append("Supported Python Versions:")
+            lines += [f"  - {version}" for version in about_info.supported_python_versions]
+        lines.append("Capabilities:")
+        lines += [f"  - {capability}" for capability in about_info.capabilities]
+        lines.append("Settings:")
+        for setting, schema in about_info.settings.get("properties", {}).items():
+            lines += [
+                f"  - Name: {setting}",
+                f"    Type: {schema.get('type')}",
+                f"    Environment Variable: {variable_name(about_info.env_var_prefix, setting)}",
+            ]
+        return "\n".join(lines) + "\n"
+
+
+class JSONFormatter(AboutFormatter, format_name="json"):
+    """For programs."""
+
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Return a JSON object, indented by two."""
+        about = {
+            "name": about_info.name,
+            "description": about_info.description,
+            "version": about_info.version,
+            "sdk_version": about_info.sdk_version,
+            "supported_python_versions": about_info.supported_python_versions,
+            "capabilities": [capability.value for capability in about_info.capabilities],
+            "settings": about_info.settings,
+        }
+        return json.dumps(about, indent=2, default=str)
+
+
+class MarkdownFormatter(AboutFormatter, format_name="markdown"):
+    """For the README of a plugin."""
+
+    def format_about(self, about_info: AboutInfo) -> str:
+        """Return a page: description, capabilities, Python versions, table of settings."""
+        parts = [
+            f"# `{about_info.name}`",
+            about_info.description or "",
+            "Built with tap_core.",
+            "## Capabilities",
+            "\n".join(f"- `{capability}`" for capability in about_info.capabilities),
+        ]
+        if about_info.supported_python_versions:
+            versions = "\n".join(f"- {each}" for each in about_info.supported_python_versions)
+            parts += ["## Supported Python Versions", versions]
+        table = [
+            "| Setting | Required | Default | Description |",
+            "|:--------|:--------:|:-------:|:------------|",
+            *_rows(about_info.settings),
+        ]
+        parts += [
+            "## Settings",
+            "\n".join(table),
+            f"`{about_info.name} --about` shows all settings and capabilities.",
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def _rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
+    required = schema.get("required", ())
+    for name, setting in schema.get("properties", {}).items():
+        path = f"{parent}.{name}" if parent else name
+        description = _cell(setting.get("description", ""))
+        default = _cell(str(setting.get("default", "None")))
+        yield f"| {path} | {name in required} | {default} | {description} |"
+        yield from _rows(setting, path)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", "<BR/>")
+
+
+# Python versions
+
+
+def get_supported_pythons(
+    requires_python: str,
+    *,
+    classifiers: list[str] | None = None,
+) -> Iterator[str]:
+    """Give the versions of Python 3 that a plugin's package names.
+
+    Its classifiers count first; else ``requires_python`` (such as ``>=3.10,<4``) within
+    what the SDK runs on.
+    """
+    if classifiers:
+        yield from classifiers
+        return
+    bounds = [_bound(part.strip()) for part in requires_python.split(",") if part.strip()]
+    for minor in range(_OLDEST, _NEWEST + 1):
+        if all(low <= minor <= high for low, high in bounds):
+            yield f"3.{minor}"
+
+
+def _bound(specifier: str) -> tuple[int, int]:
+    """Turn one version specifier to the first and last minor version that it lets in."""
+    operator = specifier.rstrip("0123456789.* ")
+    major, minor = (*(int(part) for part in _numbers(specifier)[:2]), 0, 0)[:2]
+    if major > 3:  # noqa: PLR2004  as in "<4"
+        return (0, 99)
+    bounds = {
+        ">=": (minor, 99),
+        "~=": (minor, 99),
+        ">": (minor + 1, 99),
+        "<=": (0, minor),
+        "<": (0, minor - 1),
+        "==": (minor, minor),
+    }
+    return bounds.get(operator, (0, 99))
+
+
+def _numbers(specifier: str) -> list[str]:
+    return [part for part in specifier.lstrip("<>=~! ").split(".") if part.isdigit()]
+
+
+def python_versions(package_metadata: Any) -> list[str]:
+    """Give the versions of Python that a package's metadata names."""
+    classifiers = [
+        classifier.split("::")[-1].strip()
+        for classifier in package_metadata.get_all("Classifier") or []
+        if classifier.startswith("Programming Language :: Python :: 3.")
+    ]
+    requires = package_metadata.get("Requires-Python") or f">=3.{_OLDEST}"
+    return list(get_supported_pythons(requires, classifiers=classifiers))

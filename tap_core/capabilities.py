@@ -1,0 +1,429 @@
+"""What a plugin can do, in the words of the Singer world, and the settings that go with it.
+
+Rules of the room: the enums and the built-in settings have the names and values of
+singer_sdk, because catalogs of plugins (Meltano's among them) read them. A capability
+that this version does not have yet is in ``NOT_BUILT``: it is never advertised, whatever
+a plugin lists, and its settings are answered with one clear sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, EnumMeta
+from typing import Any
+from warnings import warn
+
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "ACTIVATE_VERSION_CONFIG",
+    "ADD_RECORD_METADATA_CONFIG",
+    "BATCH_CONFIG",
+    "EMIT_ACTIVATE_VERSION_CONFIG",
+    "FLATTENING_CONFIG",
+    "NOT_BUILT",
+    "SQL_TAP_USE_SINGER_DECIMAL",
+    "STREAM_MAPS_CONFIG",
+    "TARGET_BATCH_SIZE_ROWS_CONFIG",
+    "TARGET_HARD_DELETE_CONFIG",
+    "TARGET_LOAD_METHOD_CONFIG",
+    "TARGET_SCHEMA_CONFIG",
+    "TARGET_VALIDATE_RECORDS_CONFIG",
+    "CapabilitiesEnum",
+    "DeprecatedEnum",
+    "DeprecatedEnumMeta",
+    "PluginCapabilities",
+    "TapCapabilities",
+    "TargetCapabilities",
+    "TargetLoadMethods",
+    "Unbuilt",
+    "unbuilt_in_use",
+]
+
+
+class DeprecatedEnum(Enum):
+    """An enumeration whose members may be deprecated: ``NAME = value, "what instead"``."""
+
+    deprecation: str | None
+
+    def __new__(cls, value: object, deprecation: str | None = None) -> DeprecatedEnum:  # noqa: PYI034
+        """Keep the word about deprecation beside the value."""
+        member = object.__new__(cls)
+        member._value_ = value
+        member.deprecation = deprecation
+        return member
+
+    @property
+    def deprecation_message(self) -> str | None:
+        """What to use instead, or None for a member that is current."""
+        return self.deprecation
+
+    def emit_warning(self) -> None:
+        """Warn whoever reached for this member."""
+        warn(
+            f"{self.name} is deprecated. {self.deprecation_message}",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+
+
+class DeprecatedEnumMeta(EnumMeta):
+    """Warns when a deprecated member is reached by name, by attribute or by value."""
+
+    def __getitem__(cls, name: str) -> Any:
+        return _warned(super().__getitem__(name))
+
+    def __getattribute__(cls, name: str) -> Any:
+        return _warned(super().__getattribute__(name))
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Look a member up by value, or make a new enumeration."""
+        return _warned(super().__call__(*args, **kwargs))
+
+
+def _warned(found: Any) -> Any:
+    if isinstance(found, DeprecatedEnum) and found.deprecation_message:
+        found.emit_warning()
+    return found
+
+
+class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
+    """A family of capabilities; a member prints as its value."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return str(self.value)
+
+
+class PluginCapabilities(CapabilitiesEnum):
+    """What taps and targets alike can have."""
+
+    #: Describes itself and its settings with ``--about``.
+    ABOUT = "about"
+
+    #: Renames, filters and computes on the way (``stream_maps``).
+    STREAM_MAPS = "stream-maps"
+
+    #: Spreads nested objects over columns (``flattening_enabled``).
+    FLATTENING = "schema-flattening"
+
+    #: Knows the ACTIVATE_VERSION message.
+    ACTIVATE_VERSION = "activate-version"
+
+    #: Moves rows in files (``batch_config``).
+    BATCH = "batch"
+
+    #: Logs JSON lines when ``SINGER_SDK_LOG_CONFIG`` asks for them.
+    STRUCTURED_LOGGING = "structured-logging"
+
+
+class TapCapabilities(CapabilitiesEnum):
+    """What a tap can have."""
+
+    #: Prints its catalog with ``--discover``.
+    DISCOVER = "discover"
+
+    #: Takes a catalog, with its metadata and selection.
+    CATALOG = "catalog"
+
+    #: Goes on from a state.
+    STATE = "state"
+
+    #: Tries its connection with ``--test``.
+    TEST = "test"
+
+    #: Knows ``replication_method: LOG_BASED``.
+    LOG_BASED = "log-based"
+
+    #: The catalog under its old name.
+    PROPERTIES = "properties", "Please use CATALOG instead."
+
+    #: Sends ACTIVATE_VERSION messages.
+    ACTIVATE_VERSION = "activate-version"
+
+
+class TargetCapabilities(CapabilitiesEnum):
+    """What a target can have."""
+
+    #: Marks rows as deleted.
+    SOFT_DELETE = "soft-delete"
+
+    #: Removes deleted rows.
+    HARD_DELETE = "hard-delete"
+
+    #: Has a column type for whatever it does not know.
+    DATATYPE_FAILSAFE = "datatype-failsafe"
+
+    #: Lets the user choose the schema of the tables.
+    TARGET_SCHEMA = "target-schema"
+
+    #: Checks records against the schema of their stream.
+    VALIDATE_RECORDS = "validate-records"
+
+
+class TargetLoadMethods(str, Enum):
+    """How a target joins new rows to those that are there."""
+
+    APPEND_ONLY = "append-only"
+    UPSERT = "upsert"
+    OVERWRITE = "overwrite"
+
+
+# What is not built yet
+
+
+@dataclass(frozen=True)
+class Unbuilt:
+    """A capability that does not exist here yet, and the setting that asks for it.
+
+    ``fatal``: without it the rows would be others than the user asked for (a column
+    that a stream map removes would be sent), so the run is refused; otherwise a warning
+    says what happens instead.
+    """
+
+    capability: CapabilitiesEnum
+    setting: str
+    fatal: bool
+    sentence: str
+
+
+NOT_BUILT: tuple[Unbuilt, ...] = (
+    Unbuilt(
+        PluginCapabilities.STREAM_MAPS,
+        "stream_maps",
+        fatal=True,
+        sentence="stream maps are not supported yet; remove the setting",
+    ),
+    Unbuilt(
+        PluginCapabilities.FLATTENING,
+        "flattening_enabled",
+        fatal=True,
+        sentence="flattening is not supported yet; remove the setting or set it to false",
+    ),
+    Unbuilt(
+        PluginCapabilities.BATCH,
+        "batch_config",
+        fatal=False,
+        sentence="batch files are not supported yet; rows go out as RECORD messages",
+    ),
+)
+
+
+def unbuilt_in_use(config: Mapping[str, Any]) -> list[Unbuilt]:
+    """What a configuration asks for that is not built (false and empty ask for nothing)."""
+    return [unbuilt for unbuilt in NOT_BUILT if config.get(unbuilt.setting)]
+
+
+# Built-in settings
+
+
+def _settings(**properties: JsonSchema) -> JsonSchema:
+    return {"type": "object", "properties": properties, "$schema": _DIALECT}
+
+
+def _setting(types: str | list[str], title: str, description: str, **more: Any) -> JsonSchema:
+    known: JsonSchema = {"type": [types, "null"] if isinstance(types, str) else types}
+    return {**known, "title": title, "description": description, **more}
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_GONE: JsonSchema = {"anyOf": [{"const": "__NULL__"}, {"type": "null"}]}
+
+_STREAM_MAP: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "__alias__": _setting("string", "Stream Alias", "Another name for the stream."),
+        "__else__": {
+            **_GONE,
+            "title": "Other properties",
+            "description": "`__NULL__` removes every property that is not listed here.",
+        },
+        "__filter__": _setting("string", "Filter", "Only records for which this holds are kept."),
+        "__key_properties__": _setting(
+            "array",
+            "Key Properties",
+            "Other properties that identify a record.",
+            items={"type": ["string"]},
+        ),
+        "__source__": _setting("string", "Source", "The stream that a new stream is made from."),
+    },
+    "additionalProperties": {"anyOf": [*_GONE["anyOf"], {"type": ["string"]}]},
+}
+
+STREAM_MAPS_CONFIG = _settings(
+    stream_maps={
+        "type": ["object", "null"],
+        "properties": {
+            "__else__": {
+                **_GONE,
+                "title": "Other streams",
+                "description": "`__NULL__` removes every stream that is not listed here.",
+            },
+        },
+        "additionalProperties": {"anyOf": [*_GONE["anyOf"], _STREAM_MAP]},
+        "title": "Stream Maps",
+        "description": "By stream name, how its records are renamed, filtered and computed.",
+    },
+    stream_map_config=_setting(
+        "object",
+        "User Stream Map Configuration",
+        "Values of your own that the expressions of stream maps can use.",
+        properties={},
+        additionalProperties=True,
+    ),
+    faker_config=_setting(
+        "object",
+        "Faker Configuration",
+        "For the variable `fake` in stream maps, where the package Faker is installed.",
+        properties={
+            "seed": {
+                "oneOf": [
+                    {"type": ["number"]},
+                    {"type": ["string"]},
+                    {"type": ["boolean"]},
+                    {"type": "null"},
+                ],
+                "title": "Faker Seed",
+                "description": "The same seed gives the same made-up values.",
+            },
+            "locale": {
+                "oneOf": [
+                    {"type": ["string"]},
+                    {"type": "array", "items": {"type": ["string"]}},
+                    {"type": "null"},
+                ],
+                "title": "Faker Locale",
+                "description": "The language, or languages, of made-up values.",
+            },
+        },
+        additionalProperties=True,
+    ),
+)
+
+FLATTENING_CONFIG = _settings(
+    flattening_enabled=_setting(
+        "boolean", "Enable Schema Flattening", "Whether nested objects become columns of their own."
+    ),
+    flattening_max_depth=_setting(
+        "integer", "Max Flattening Depth", "How many levels are flattened."
+    ),
+    flattening_max_key_length=_setting(
+        "integer", "Max Key Length", "The longest name that flattening may make, in characters."
+    ),
+    flattening_separator=_setting(
+        "string", "Flattening Separator", "What stands between the parts of a flattened name."
+    ),
+)
+
+BATCH_CONFIG = _settings(
+    batch_config=_setting(
+        "object",
+        "Batch Configuration",
+        "How rows are moved in files.",
+        properties={
+            "encoding": _setting(
+                "object",
+                "Batch Encoding Configuration",
+                "What the files hold.",
+                properties={
+                    "format": _setting(
+                        "string",
+                        "Batch Encoding Format",
+                        "The format of the files.",
+                        enum=["jsonl", "parquet"],
+                    ),
+                    "compression": _setting(
+                        "string",
+                        "Batch Compression Format",
+                        "How the files are compressed.",
+                        enum=["gzip", "none"],
+                    ),
+                },
+                additionalProperties=True,
+            ),
+            "storage": _setting(
+                "object",
+                "Batch Storage Configuration",
+                "Where the files are.",
+                properties={
+                    "root": _setting("string", "Batch Storage Root", "The folder or address."),
+                    "prefix": _setting("string", "Batch Storage Prefix", "How file names begin."),
+                },
+                additionalProperties=True,
+            ),
+        },
+        additionalProperties=True,
+    ),
+)
+
+SQL_TAP_USE_SINGER_DECIMAL = _settings(
+    use_singer_decimal=_setting(
+        "boolean",
+        "Use Singer Decimal",
+        "Whether decimals are sent as text with the format `x-singer.decimal`, to the last digit.",
+    ),
+)
+
+TARGET_SCHEMA_CONFIG = _settings(
+    default_target_schema=_setting(
+        "string", "Default Target Schema", "The schema (database) in which tables are made."
+    ),
+)
+
+EMIT_ACTIVATE_VERSION_CONFIG = _settings(
+    emit_activate_version_messages=_setting(
+        "boolean",
+        "Emit `ACTIVATE_VERSION` messages",
+        "Whether each stream says when its table holds a complete new version.",
+        default=False,
+    ),
+)
+
+ACTIVATE_VERSION_CONFIG = _settings(
+    process_activate_version_messages=_setting(
+        "boolean",
+        "Process `ACTIVATE_VERSION` messages",
+        "Whether rows of older versions go when a new version is complete.",
+        default=True,
+    ),
+)
+
+ADD_RECORD_METADATA_CONFIG = _settings(
+    add_record_metadata=_setting(
+        "boolean", "Add Record Metadata", "Whether each row gets the `_sdc_` columns."
+    ),
+)
+
+TARGET_HARD_DELETE_CONFIG = _settings(
+    hard_delete=_setting(
+        "boolean", "Hard Delete", "Whether deleted rows are removed, not marked.", default=False
+    ),
+)
+
+TARGET_VALIDATE_RECORDS_CONFIG = _settings(
+    validate_records=_setting(
+        "boolean",
+        "Validate Records",
+        "Whether each record is checked against its stream's schema.",
+        default=True,
+    ),
+)
+
+TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
+    batch_size_rows=_setting("integer", "Batch Size Rows", "The most rows in one batch."),
+)
+
+TARGET_LOAD_METHOD_CONFIG = _settings(
+    load_method={
+        "type": ["string", "null"],
+        "description": (
+            "`append-only` adds every record as a row, `upsert` updates the rows that are "
+            "there and adds the others, `overwrite` replaces all rows."
+        ),
+        "enum": [method.value for method in TargetLoadMethods],
+        "default": TargetLoadMethods.APPEND_ONLY.value,
+    },
+)

@@ -1,0 +1,65 @@
+"""Instants: now, and to and from the text that the wire uses.
+
+Rules of the room: every instant is aware and in UTC; a text without an offset is taken
+to be UTC, as the Singer specification has it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+__all__ = ["NonUTCDatetimeError", "parse_instant", "strftime", "strptime_to_utc", "utc_now"]
+
+_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class NonUTCDatetimeError(Exception):
+    """A date-time was to be written as UTC and is not in UTC."""
+
+    def __init__(self) -> None:
+        super().__init__("The date-time must be in UTC to be written with a 'Z'.")
+
+
+def utc_now() -> datetime:
+    """Return the present instant, aware, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an ISO 8601 date-time; without an offset it is taken as UTC.
+
+    Raises:
+        ValueError: the text is no date-time.
+    """
+    found = _parse(text)
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
+
+
+def strptime_to_utc(dtimestr: str) -> datetime:
+    """Read an ISO 8601 date-time and turn it to UTC."""
+    return parse_instant(dtimestr).astimezone(timezone.utc)
+
+
+def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
+    """Write a date-time of UTC, by default as ``2024-01-31T00:00:00.000000Z``.
+
+    Raises:
+        NonUTCDatetimeError: its offset is not zero.
+    """
+    if dtime.utcoffset() != timedelta(0):
+        raise NonUTCDatetimeError
+    # The C library writes years before 1000 without leading zeros, or "4Y" for %04Y.
+    return dtime.strftime(format_str.replace("%04Y", "%Y").replace("%Y", f"{dtime.year:04}"))
+
+
+def _parse(text: str) -> datetime:
+    try:
+        # Python 3.10 does not know the "Z".
+        return datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] in "Zz" else text)
+    except ValueError:
+        import pendulum
+
+        found: object = pendulum.parse(text)
+        if isinstance(found, datetime):
+            return datetime.fromisoformat(found.isoformat())
+        raise ValueError(f"'{text}' is not a date-time.") from None

@@ -1,0 +1,240 @@
+"""Whether a configuration fits its schema, and how that is said.
+
+Rules of the room: every fault is reported, each in one sentence that begins with the
+path of the setting (``a.b[0]: …``; a fault of the whole has none). No sentence holds the
+value of a secret setting. ``jsonschema`` is loaded only when the simple rules below
+cannot tell that all is well: a start costs less without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Number
+from typing import Any, TypeAlias
+
+from tap_core.config import is_secret
+from tap_core.types import JsonSchema
+
+__all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]
+
+_Fault: TypeAlias = Any
+"""A ``jsonschema.ValidationError``, named without loading that library."""
+
+
+def config_faults(
+    config: Mapping[str, Any],
+    schema: JsonSchema,
+    *,
+    skip: Iterable[str] = (),
+) -> list[str]:
+    """Describe every fault of a configuration, in the order of the settings.
+
+    ``skip`` names settings whose faults are known already.
+    """
+    if surely_valid(config, schema):
+        return []
+    from jsonschema import Draft202012Validator
+
+    skipped = set(skip)
+    errors = Draft202012Validator(schema).iter_errors(config)
+    return [
+        _sentence(error, schema)
+        for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
+        if not error.path or error.path[0] not in skipped
+    ]
+
+
+def setting_path(parts: Iterable[str | int]) -> str:
+    """Write a path as ``a.b[0]``."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.removeprefix(".")
+
+
+# Sentences
+
+
+def _sentence(error: _Fault, schema: JsonSchema) -> str:
+    path = setting_path(error.absolute_path)
+    hidden = _shows_secret(error, schema)
+    message = _without_value(error) if hidden else error.message
+    return f"{path}: {message}" if path else message
+
+
+def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
+    if error.validator in {"required", "additionalProperties", "dependentRequired"}:
+        return False  # these name settings, and show no value
+    if isinstance(error.schema, Mapping) and is_secret("", error.schema):
+        return True
+    return _secret_path(list(error.absolute_path), schema) or _holds_secret(
+        error.instance, _schema_at(list(error.absolute_path), schema)
+    )
+
+
+def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
+    return any(
+        is_secret(str(part), _schema_at(path[: depth + 1], schema))
+        for depth, part in enumerate(path)
+    )
+
+
+def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
+    """Find what a schema says of a path; an empty schema where it says nothing."""
+    found: Any = schema
+    for part in path:
+        found = found.get("items") if isinstance(part, int) else _property(found, part)
+        if not isinstance(found, dict):
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _property(schema: JsonSchema, name: str) -> Any:
+    """Find a property, in the alternatives of a schema too."""
+    known = schema.get("properties", {}).get(name)
+    if known is not None:
+        return known
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for branch in schema.get(keyword, ()):
+            found = _property(branch, name) if isinstance(branch, dict) else None
+            if found is not None:
+                return found
+    return schema.get("additionalProperties")
+
+
+def _holds_secret(value: Any, schema: JsonSchema) -> bool:
+    if isinstance(value, Mapping):
+        return any(
+            is_secret(str(key), _schema_at([key], schema))
+            or _holds_secret(item, _schema_at([key], schema))
+            for key, item in value.items()
+        )
+    if isinstance(value, list):
+        return any(_holds_secret(item, _schema_at([0], schema)) for item in value)
+    return False
+
+
+def _without_value(error: _Fault) -> str:
+    if error.validator in {"type", "enum", "format", "pattern"}:
+        return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
+    return f"the value (not shown) does not fit the rule '{error.validator}'"
+
+
+# The short way
+
+
+def surely_valid(value: Any, schema: Any) -> bool:
+    """Whether simple rules suffice to see that a value fits; False means "perhaps not".
+
+    Knows ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
+    ``const`` and a boolean ``additionalProperties``; any other keyword that could refuse
+    a value is answered with False.
+    """
+    if schema is True:
+        return True
+    if not isinstance(schema, dict) or not schema.keys() <= _UNDERSTOOD:
+        return False
+    return all(
+        rule(value, schema[keyword], schema)
+        for keyword, rule in _SIMPLE_RULES.items()
+        if keyword in schema
+    )
+
+
+def _fits_type(value: Any, types: Any, _schema: JsonSchema) -> bool:
+    names = [types] if isinstance(types, str) else types
+    return any(_is_of(value, name) for name in names)
+
+
+def _is_of(value: Any, name: str) -> bool:
+    if isinstance(value, bool) or name == "boolean":
+        return isinstance(value, bool) and name == "boolean"
+    kinds = _KINDS.get(name)
+    return kinds is not None and isinstance(value, kinds)
+
+
+def _fits_properties(value: Any, properties: Any, _schema: JsonSchema) -> bool:
+    if not isinstance(value, dict):
+        return True
+    return all(
+        surely_valid(value[name], known) for name, known in properties.items() if name in value
+    )
+
+
+def _fits_required(value: Any, required: Any, _schema: JsonSchema) -> bool:
+    return not isinstance(value, dict) or all(name in value for name in required)
+
+
+def _fits_additional(value: Any, allowed: Any, schema: JsonSchema) -> bool:
+    if allowed is True or not isinstance(value, dict):
+        return True
+    return allowed is False and value.keys() <= schema.get("properties", {}).keys()
+
+
+def _fits_items(value: Any, items: Any, _schema: JsonSchema) -> bool:
+    return not isinstance(value, list) or all(surely_valid(item, items) for item in value)
+
+
+def _fits_enum(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
+    # Only texts: JSON tells 1 from true, Python's equality does not.
+    return isinstance(value, str) and value in allowed
+
+
+def _fits_const(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
+    return isinstance(value, str) and value == allowed
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float, Number),
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+_SIMPLE_RULES: dict[str, Callable[[Any, Any, JsonSchema], bool]] = {
+    "type": _fits_type,
+    "properties": _fits_properties,
+    "required": _fits_required,
+    "additionalProperties": _fits_additional,
+    "items": _fits_items,
+    "enum": _fits_enum,
+    "const": _fits_const,
+}
+_WITHOUT_EFFECT = {"$schema", "title", "description", "default", "examples", "secret"}
+_WITHOUT_EFFECT |= {"writeOnly", "readOnly", "deprecated", "format", "$comment", "x-sql-datatype"}
+_UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
+
+
+# Settings that nobody knows
+
+
+def unknown_settings(config: Mapping[str, Any], schema: JsonSchema) -> Iterator[tuple[str, str]]:
+    """Find likely slips of the pen: pairs of an unknown setting and the known one it is near.
+
+    Both are paths. Where a schema describes further settings, none is unknown.
+    """
+    yield from _near_misses(config, schema, ())
+
+
+def _near_misses(
+    config: Any, schema: JsonSchema, path: tuple[str | int, ...]
+) -> Iterator[tuple[str, str]]:
+    known = schema.get("properties", {})
+    free = isinstance(schema.get("additionalProperties"), dict)
+    if isinstance(config, Mapping) and known and not free:
+        unset = [name for name in known if name not in config]
+        for name in config:
+            near = None if name in known else _nearest(str(name), unset)
+            if near is not None:
+                yield setting_path((*path, name)), setting_path((*path, near))
+    for name, inner in known.items():
+        if isinstance(config, Mapping) and isinstance(inner, dict) and name in config:
+            yield from _near_misses(config[name], inner, (*path, name))
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    if not known:
+        return None
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.8)
+    return near[0] if near else None

@@ -1,0 +1,202 @@
+"""The log: lines on standard error, as text or as JSON.
+
+Rules of the room: standard output belongs to the protocol, so nothing here writes to
+it. The level is ``<PLUGIN>_LOGLEVEL``, else ``LOGLEVEL``, else INFO.
+``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`; Meltano
+writes one with the class ``singer_sdk.logging.StructuredFormatter`` in it, so names of
+that package mean ours. A log configuration that cannot be used is said and left: logs
+must not stop a sync.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import linecache
+import logging
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from tap_core import metrics
+
+__all__ = [
+    "DEFAULT_FORMAT",
+    "DEFAULT_LOG_LEVEL",
+    "ConsoleFormatter",
+    "StructuredFormatter",
+    "plugin_log_level",
+    "setup_console_logging",
+]
+
+DEFAULT_FORMAT = "{asctime:23s} | {levelname:8s} | {name:30s} | {message}"
+DEFAULT_LOG_LEVEL = "INFO"
+
+LOG_CONFIG_VARIABLE = "SINGER_SDK_LOG_CONFIG"
+
+_ExcInfo: TypeAlias = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """One line of text for each record: time, level, logger, message."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
+
+
+# What every LogRecord has; the rest was given as `extra`.
+_BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
+
+
+class StructuredFormatter(logging.Formatter):
+    """One JSON object on a line for each record.
+
+    Fields: level, pid, logger_name, ts (seconds since 1970), thread_name, app_name,
+    stream_name, message, extra; with an error ``exception`` (type, module, message,
+    traceback, cause or context); with a measurement ``metric_info``. Meltano shows such
+    lines as its own.
+    """
+
+    def __init__(self, *, defaults: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._defaults = defaults or {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the JSON text of a record."""
+        given = self._defaults | vars(record)
+        extra = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
+        line: dict[str, Any] = {
+            "level": record.levelname.lower(),
+            "pid": record.process,
+            "logger_name": record.name,
+            "ts": record.created,
+            "thread_name": record.threadName,
+            "app_name": extra.pop("app_name", "singer-sdk"),
+            "stream_name": extra.pop("stream_name", None),
+        }
+        if record.exc_info and (raised := _exception(record.exc_info)):
+            line["exception"] = raised
+        line.update(_message(record))
+        line["extra"] = extra
+        return json.dumps(line, default=str, separators=(",", ":"))
+
+
+def _message(record: logging.LogRecord) -> dict[str, Any]:
+    point = record.args[0] if isinstance(record.args, tuple) and record.args else None
+    if record.msg == "METRIC: %s" and isinstance(point, metrics.Point):
+        return {"message": "METRIC", "metric_info": point.to_dict()}
+    try:
+        return {"message": record.getMessage()}
+    except (TypeError, ValueError):  # arguments that do not fit the text
+        return {"message": record.msg}
+
+
+def _exception(raised: _ExcInfo) -> dict[str, Any] | None:
+    kind, error, trace = raised
+    if kind is None or error is None:
+        return None
+    found: dict[str, Any] = {
+        "type": kind.__name__,
+        "module": kind.__module__,
+        "message": str(error),
+    }
+    if trace is not None:
+        found["traceback"] = _frames(trace)
+    for name, other in (("cause", error.__cause__), ("context", error.__context__)):
+        if other is not None:
+            found[name] = _exception((type(other), other, other.__traceback__))
+            break
+    return found
+
+
+def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
+    frames = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(
+            {
+                "filename": code.co_filename,
+                "function": code.co_name,
+                "lineno": trace.tb_lineno,
+                "line": linecache.getline(code.co_filename, trace.tb_lineno),
+            }
+        )
+        trace = trace.tb_next
+    return frames
+
+
+# Setting up
+
+
+def plugin_log_level(plugin_name: str) -> str:
+    """Return the name of the level that the environment asks for; INFO where it asks none."""
+    prefix = plugin_name.upper().replace("-", "_")
+    asked = os.environ.get(f"{prefix}_LOGLEVEL") or os.environ.get("LOGLEVEL")
+    level = (asked or DEFAULT_LOG_LEVEL).strip().upper()
+    return level if isinstance(logging.getLevelName(level), int) else DEFAULT_LOG_LEVEL
+
+
+class _ConsoleHandler(logging.StreamHandler[Any]):
+    """Ours, so that setting up twice in one process leaves one."""
+
+
+def setup_console_logging(log_level: str | int | None = None) -> None:
+    """Send logs to standard error, then apply the file of ``SINGER_SDK_LOG_CONFIG``."""
+    root = logging.getLogger()
+    for handler in [found for found in root.handlers if isinstance(found, _ConsoleHandler)]:
+        root.removeHandler(handler)
+    handler = _ConsoleHandler(sys.stderr)
+    handler.setFormatter(ConsoleFormatter())
+    root.addHandler(handler)
+    root.setLevel(log_level or DEFAULT_LOG_LEVEL)
+    if path := os.environ.get(LOG_CONFIG_VARIABLE):
+        _apply(Path(path))
+
+
+def _apply(path: Path) -> None:
+    import logging.config as stdlib_config
+
+    try:
+        stdlib_config.dictConfig(_ours(_document(path.read_text(encoding="utf-8"))))
+    except FileNotFoundError:
+        _logger.warning("Logging config file not found: %s", path)
+    except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
+        _logger.warning("Logging config file %s cannot be used: %s", path, error)
+
+
+def _document(text: str) -> Any:
+    """Read JSON; YAML, of which JSON is a part, needs the package PyYAML."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return importlib.import_module("yaml").safe_load(text)
+
+
+def _ours(config: dict[str, Any]) -> dict[str, Any]:
+    """Translate a log configuration that was written for singer_sdk.
+
+    Loggers that exist already stay enabled: Meltano's file would silence every module
+    that was imported before this point, and with it warnings that a user must see.
+    """
+    renamed: dict[str, Any] = _renamed(config)
+    return {**renamed, "disable_existing_loggers": False}
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_ours_for(key): _renamed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    return _ours_for(value)
+
+
+def _ours_for(name: Any) -> Any:
+    if isinstance(name, str) and (name == "singer_sdk" or name.startswith("singer_sdk.")):
+        return name.replace("singer_sdk", "tap_core", 1)
+    return name

@@ -1,0 +1,292 @@
+"""Measurements, as lines of the log: ``METRIC: {"type":…,"metric":…,"value":…,"tags":…}``.
+
+Rules of the room: names and text are those of singer_sdk, whose readers (Meltano) look
+for them; the logger is ``tap_core.metrics``. A counter costs its caller one call per
+chunk, never one per record, and speaks at most once in its interval.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import time
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from tap_core.types import Context
+
+__all__ = [
+    "DEFAULT_LOG_INTERVAL",
+    "METRICS_LOGGER_NAME",
+    "Counter",
+    "Meter",
+    "Metric",
+    "MetricExclusionFilter",
+    "Point",
+    "Status",
+    "Tag",
+    "Timer",
+    "batch_counter",
+    "get_metrics_logger",
+    "http_request_counter",
+    "log",
+    "record_counter",
+    "sync_timer",
+]
+
+DEFAULT_LOG_INTERVAL = 60.0
+"""Seconds between two lines of one counter."""
+
+METRICS_LOGGER_NAME = __name__
+
+_Value = TypeVar("_Value")
+_Meter = TypeVar("_Meter", bound="Meter")
+_Counter = TypeVar("_Counter", bound="Counter")
+_Timer = TypeVar("_Timer", bound="Timer")
+
+
+class Status(str, enum.Enum):
+    """How what was timed came out."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Tag(str, enum.Enum):
+    """Names of tags that are in common use."""
+
+    STREAM = "stream"
+    CONTEXT = "context"
+    ENDPOINT = "endpoint"
+    JOB_TYPE = "job_type"
+    HTTP_STATUS_CODE = "http_status_code"
+    STATUS = "status"
+    PID = "pid"
+
+
+class Metric(str, enum.Enum):
+    """What is measured: counts, and durations in seconds."""
+
+    RECORD_COUNT = "record_count"
+    BATCH_COUNT = "batch_count"
+    HTTP_REQUEST_DURATION = "http_request_duration"
+    HTTP_REQUEST_COUNT = "http_request_count"
+    JOB_DURATION = "job_duration"
+    SYNC_DURATION = "sync_duration"
+    BATCH_PROCESSING_TIME = "batch_processing_time"
+
+
+@dataclass
+class Point(Generic[_Value]):
+    """One measurement."""
+
+    metric_type: str
+    metric: Metric
+    value: _Value
+    tags: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as the log shows it."""
+        return {
+            "type": self.metric_type,
+            "metric": self.metric.value,
+            "value": self.value,
+            "tags": self.tags,
+        }
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_dict(), default=_jsonable, separators=(",", ":"))
+
+
+def _jsonable(value: Any) -> Any:
+    """A context is a read-only mapping; anything else that JSON lacks becomes its text."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+class MetricExclusionFilter(logging.Filter):
+    """Keeps measurements out of the log: by metric, by type, or by the value of a tag."""
+
+    def __init__(
+        self,
+        *,
+        metrics: Sequence[str | Metric] | None = None,
+        types: Sequence[str] | None = None,
+        tags: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.metrics = metrics or []
+        self.types = types or []
+        self.tags = tags or {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record stays: everything does that is no excluded measurement."""
+        point = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return not (isinstance(point, Point) and self._excludes(point))
+
+    def _excludes(self, point: Point[Any]) -> bool:
+        return (
+            point.metric.value in self.metrics
+            or point.metric_type in self.types
+            or any(point.tags.get(tag) == value for tag, value in self.tags.items())
+        )
+
+
+def get_metrics_logger() -> logging.Logger:
+    """Return the logger of all measurements."""
+    return logging.getLogger(METRICS_LOGGER_NAME)
+
+
+def log(logger: logging.Logger, point: Point[Any]) -> None:
+    """Write one measurement to the log, at level INFO."""
+    logger.info("METRIC: %s", point)
+
+
+class Meter(abc.ABC):
+    """What measures while it is entered (``with``)."""
+
+    def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
+        self.metric = metric
+        self.tags = tags or {}
+        self.tags[Tag.PID] = os.getpid()
+        self.logger = get_metrics_logger()
+
+    @property
+    def context(self) -> Context | None:
+        """The partition that is being measured, if it is one."""
+        return self.tags.get(Tag.CONTEXT)
+
+    @context.setter
+    def context(self, value: Context | None) -> None:
+        self.with_context(value)
+
+    def with_context(self, value: Context | None) -> None:
+        """Tag what follows with a partition, or with none."""
+        if value is None:
+            self.tags.pop(Tag.CONTEXT, None)
+        else:
+            self.tags[Tag.CONTEXT] = value
+
+    @abc.abstractmethod
+    def __enter__(self: _Meter) -> _Meter:  # noqa: PYI019  the same
+        """Start to measure."""
+
+    @abc.abstractmethod
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """End, and log."""
+
+
+class Counter(Meter):
+    """Counts; logs what was counted since its last line, every ``log_interval`` seconds."""
+
+    def __init__(
+        self,
+        metric: Metric,
+        tags: dict[str, Any] | None = None,
+        log_interval: float = DEFAULT_LOG_INTERVAL,
+    ) -> None:
+        super().__init__(metric, tags)
+        self.value = 0
+        self.log_interval = log_interval
+        self.last_log_time = time()
+
+    def __enter__(self: _Counter) -> _Counter:  # noqa: PYI019  Self is of 3.11
+        self.last_log_time = time()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.exit()
+
+    def exit(self) -> None:
+        """Log what is left."""
+        self._pop()
+
+    def increment(self, value: int = 1) -> None:
+        """Count ``value`` more; the engine calls this once per chunk."""
+        self.value += value
+        if self._ready_to_log():
+            self._pop()
+
+    def _ready_to_log(self) -> bool:
+        return time() - self.last_log_time > self.log_interval
+
+    def _pop(self) -> None:
+        log(self.logger, Point("counter", self.metric, self.value, self.tags))
+        self.value = 0
+        self.last_log_time = time()
+
+
+class Timer(Meter):
+    """Measures seconds, and whether what it timed succeeded."""
+
+    def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
+        super().__init__(metric, tags)
+        self.start_time = time()
+
+    def __enter__(self: _Timer) -> _Timer:  # noqa: PYI019  the same
+        self.start_time = time()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        if Tag.STATUS not in self.tags:
+            self.tags[Tag.STATUS] = Status.SUCCEEDED if exc_type is None else Status.FAILED
+        log(self.logger, Point("timer", self.metric, self.elapsed(), self.tags))
+
+    def elapsed(self) -> float:
+        """Return the seconds since it was entered."""
+        return time() - self.start_time
+
+
+def record_counter(
+    stream: str,
+    endpoint: str | None = None,
+    log_interval: float = DEFAULT_LOG_INTERVAL,
+    **tags: Any,
+) -> Counter:
+    """Count the records of a stream."""
+    tags[Tag.STREAM] = stream
+    if endpoint:
+        tags[Tag.ENDPOINT] = endpoint
+    return Counter(Metric.RECORD_COUNT, tags, log_interval=log_interval)
+
+
+def batch_counter(stream: str, **tags: Any) -> Counter:
+    """Count the batches of a stream."""
+    tags[Tag.STREAM] = stream
+    return Counter(Metric.BATCH_COUNT, tags)
+
+
+def http_request_counter(
+    stream: str,
+    endpoint: str,
+    log_interval: float = DEFAULT_LOG_INTERVAL,
+    **tags: Any,
+) -> Counter:
+    """Count the requests of a stream to one endpoint."""
+    tags.update({Tag.STREAM: stream, Tag.ENDPOINT: endpoint})
+    return Counter(Metric.HTTP_REQUEST_COUNT, tags, log_interval=log_interval)
+
+
+def sync_timer(stream: str, **tags: Any) -> Timer:
+    """Time the sync of a stream."""
+    tags[Tag.STREAM] = stream
+    return Timer(Metric.SYNC_DURATION, tags)

@@ -1,0 +1,368 @@
+"""What taps and targets have in common: a name, settings, a version, a command line.
+
+Rules of the room: public names are singer_sdk's ``PluginBase``, so that plugins move
+by changing an import. The configuration that is given and the class's
+``config_jsonschema`` are never changed: the settings that the SDK adds stand in copies.
+No protocol is known here; a room above says which command serves an argument list.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from types import FrameType, MappingProxyType
+from typing import Any, ClassVar, Protocol
+
+from tap_core import about, metrics
+from tap_core.capabilities import (
+    FLATTENING_CONFIG,
+    NOT_BUILT,
+    STREAM_MAPS_CONFIG,
+    CapabilitiesEnum,
+    PluginCapabilities,
+    unbuilt_in_use,
+)
+from tap_core.classproperty import classproperty
+from tap_core.config import (
+    Environment,
+    copied,
+    fill_defaults,
+    merge_missing_config_jsonschema,
+    parse_environment_config,
+    read_config_files,
+    read_environment,
+)
+from tap_core.config_validation import config_faults, unknown_settings
+from tap_core.exceptions import ConfigValidationError, SingerSDKDeprecationWarning
+from tap_core.logging import plugin_log_level, setup_console_logging
+from tap_core.types import JsonSchema
+
+__all__ = ["SDK_PACKAGE_NAME", "Command", "EntryPoint", "PluginBase", "plugin_cli"]
+
+SDK_PACKAGE_NAME = "tap-core-sdk"
+"""The distribution whose version is the SDK's."""
+
+_NO_VERSION = "[could not be detected]"
+
+
+class Command(Protocol):
+    """What a door makes of a plugin class: a command in the manner of click."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> Any:
+        """Run it with an argument list."""
+
+
+class EntryPoint:
+    """The executable of one plugin class.
+
+    Callable without arguments, as console scripts do (then it reads ``sys.argv``), with
+    an argument list, and by :meth:`main` as runners for click commands do. What else is
+    asked of it (``params``, ``help``) is asked of the Singer command, which is made then.
+    """
+
+    def __init__(self, plugin: type[PluginBase]) -> None:
+        self._plugin = plugin
+        self.name = plugin.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it; the arguments are those of :meth:`main`."""
+        return self.main(*args, **kwargs)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> Any:
+        """Set the log up, choose the door by the arguments, and go through it."""
+        argv = list(sys.argv[1:] if args is None else args)
+        setup_console_logging(plugin_log_level(self.name))
+        command = self._plugin.get_command(argv)
+        return command.main(args=argv, prog_name=prog_name, **extra)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._plugin.get_singer_command(), name)
+
+
+class plugin_cli:  # noqa: N801  singer_sdk's name
+    """Make ``Plugin.cli`` the entry point of whichever class it is asked of."""
+
+    def __get__(self, instance: object, owner: type[PluginBase]) -> EntryPoint:
+        return EntryPoint(owner)
+
+
+class PluginBase(abc.ABC):
+    """The common base of taps and targets.
+
+    ``name`` is that of the executable (``tap-x``), ``package_name`` that of the
+    distribution where it is another, ``config_jsonschema`` describes the settings.
+    """
+
+    name: str
+    package_name: str | None = None
+    config_jsonschema: ClassVar[JsonSchema] = {"properties": {}}
+    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+        PluginCapabilities.ABOUT,
+        PluginCapabilities.STRUCTURED_LOGGING,
+    ]
+
+    cli = plugin_cli()
+    """The console script, ``tap_x.tap:TapX.cli``."""
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None = None,
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+    ) -> None:
+        """Take the settings, check them and start to listen for signals.
+
+        Raises:
+            ConfigValidationError: with ``validate_config``, for every fault at once.
+            TypeError: the configuration is neither a mapping nor a path.
+        """
+        given = _given(config)
+        found = Environment({}, {})
+        if parse_env_config:
+            found = read_environment(self._full_schema(), self._env_var_prefix)
+        self._config: dict[str, Any] = {**given, **found.values}
+        self._env_faults = found.faults
+        fill_defaults(self._config, self._full_schema())
+
+        self.metrics_logger = metrics.get_metrics_logger()
+        self.metrics_logger.setLevel(plugin_log_level(self.name))
+        # Without validation nothing is checked, unless a plugin has a check of its own.
+        if validate_config or type(self)._validate_config is not PluginBase._validate_config:
+            self._validate_config(raise_errors=validate_config)
+        else:
+            self._warn_of_environment()
+        self.__initialized_at = int(time.time() * 1000)
+        self._setup_signal_handlers()
+
+    # Settings
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings, read only."""
+        return MappingProxyType(self._config)
+
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
+        """Add to a schema, in place, the settings that come with the capabilities.
+
+        The SDK calls it with copies. Override it to add settings of a whole family of
+        plugins.
+        """
+        for capability, settings in (
+            (PluginCapabilities.STREAM_MAPS, STREAM_MAPS_CONFIG),
+            (PluginCapabilities.FLATTENING, FLATTENING_CONFIG),
+        ):
+            if capability in cls._built_capabilities():
+                merge_missing_config_jsonschema(settings, config_jsonschema)
+
+    @classmethod
+    def _built_capabilities(cls) -> list[CapabilitiesEnum]:
+        """What the plugin lists and the SDK has: only that is advertised."""
+        missing = {unbuilt.capability for unbuilt in NOT_BUILT}
+        return [capability for capability in cls.capabilities if capability not in missing]
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema:
+        schema: JsonSchema = copied(cls.config_jsonschema)
+        cls.append_builtin_config(schema)
+        return schema
+
+    def _validate_config(self, *, raise_errors: bool = True) -> list[str]:
+        """Check the settings; return a sentence for each fault.
+
+        Raises:
+            ConfigValidationError: there are faults and ``raise_errors`` is set.
+        """
+        schema = self._full_schema()
+        errors = [
+            *self._env_faults.values(),
+            *config_faults(self._config, schema, skip=self._env_faults),
+            *self._unbuilt_faults(),
+        ]
+        for slip, known in unknown_settings(self._config, schema):
+            self.logger.warning("Setting '%s' is not known. Is '%s' meant?", slip, known)
+        if errors and raise_errors:
+            summary = f"Config validation failed: {'; '.join(errors)}"
+            raise ConfigValidationError(summary, errors=errors, schema=schema)
+        if errors:
+            self.logger.warning("Config validation failed: %s", "; ".join(errors))
+        return errors
+
+    def _unbuilt_faults(self) -> list[str]:
+        in_use = unbuilt_in_use(self._config)
+        for unbuilt in in_use:
+            if not unbuilt.fatal:
+                self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
+        return [f"{each.setting}: {each.sentence}" for each in in_use if each.fatal]
+
+    def _warn_of_environment(self) -> None:
+        for fault in self._env_faults.values():
+            self.logger.warning("%s; it is left out", fault)
+
+    @classproperty
+    def _env_var_prefix(cls) -> str:  # noqa: N805
+        name: str = cls.name
+        return f"{name.upper().replace('-', '_')}_"
+
+    @classproperty
+    def _env_var_config(cls) -> dict[str, Any]:  # noqa: N805
+        """The settings that the environment gives.
+
+        Raises:
+            ConfigValidationError: for variables that do not fit their settings.
+        """
+        return parse_environment_config(cls._full_schema(), cls._env_var_prefix)
+
+    # What it is
+
+    @classproperty
+    def logger(cls) -> logging.Logger:  # noqa: N805
+        """The plugin's logger, of the same name."""
+        return logging.getLogger(cls.name)
+
+    @property
+    def initialized_at(self) -> int:
+        """When this object was made, in milliseconds since 1970."""
+        return self.__initialized_at
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state, for plugins that have one."""
+        raise NotImplementedError
+
+    def setup_mapper(self) -> None:
+        """Prepare stream maps; nothing to prepare until they exist."""
+
+    @classmethod
+    def get_plugin_version(cls) -> str:
+        """Return the version of the plugin's distribution."""
+        return _version(cls.package_name or cls.name)
+
+    @classmethod
+    def get_sdk_version(cls) -> str:
+        """Return the version of this SDK."""
+        return _version(SDK_PACKAGE_NAME)
+
+    @classmethod
+    def get_supported_python_versions(cls) -> list[str] | None:
+        """Return the versions that the plugin's distribution names; None if not installed."""
+        from importlib import metadata
+
+        try:
+            return about.python_versions(metadata.metadata(cls.package_name or cls.name))
+        except metadata.PackageNotFoundError:
+            return None
+
+    @classproperty
+    def plugin_version(cls) -> str:  # noqa: N805
+        """The version of the plugin's distribution."""
+        version: str = cls.get_plugin_version()
+        return version
+
+    @classproperty
+    def sdk_version(cls) -> str:  # noqa: N805
+        """The version of this SDK."""
+        version: str = cls.get_sdk_version()
+        return version
+
+    @classmethod
+    def print_version(cls, print_fn: Callable[[Any], None] = print) -> None:
+        """Print the versions of plugin and SDK on one line."""
+        print_fn(f"{cls.name} v{cls.plugin_version}, tap-core v{cls.sdk_version}")
+
+    @classmethod
+    def print_about(cls, output_format: str | None = None) -> None:
+        """Print what the plugin is: ``text`` (default), ``json`` or ``markdown``."""
+        formatter = about.AboutFormatter.get_formatter(output_format or "text")
+        print(formatter.format_about(cls._get_about_info()))  # noqa: T201  its purpose
+
+    @classmethod
+    def _get_about_info(cls) -> about.AboutInfo:
+        return about.AboutInfo(
+            name=cls.name,
+            description=cls.__doc__,
+            version=cls.get_plugin_version(),
+            sdk_version=cls.get_sdk_version(),
+            supported_python_versions=cls.get_supported_python_versions(),
+            capabilities=cls._built_capabilities(),
+            settings=cls._full_schema(),
+            env_var_prefix=cls._env_var_prefix,
+        )
+
+    # How it is run
+
+    @classmethod
+    def get_command(cls, args: Sequence[str]) -> Command:  # noqa: ARG003  for doors to come
+        """Choose the door for an argument list; Singer's unless a subclass knows better."""
+        return cls.get_singer_command()
+
+    @classmethod
+    def get_singer_command(cls) -> Command:
+        """Make the Singer command; taps and targets each have theirs."""
+        raise NotImplementedError
+
+    def _setup_signal_handlers(self) -> None:
+        # Python delivers signals to the main thread, and only there may handlers be set.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._handle_termination)
+            signal.signal(signal.SIGTERM, self._handle_termination)
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """End in an orderly way; plugins that have something to save do so first."""
+        self.logger.info("Gracefully shutting down...")
+        sys.exit(0)
+
+
+def _given(
+    config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None,
+) -> dict[str, Any]:
+    """Copy the configuration, or read it where paths are given, which is deprecated."""
+    if not config:
+        return {}
+    if isinstance(config, Mapping):
+        settings: dict[str, Any] = copied(config)
+        return settings
+    if isinstance(config, (str, PurePath)):
+        _warn_of_paths("a configuration file's path")
+        return read_config_files([config])
+    if isinstance(config, (list, tuple)):
+        _warn_of_paths("a list of configuration files' paths")
+        return read_config_files(config)
+    raise TypeError(f"A configuration is a mapping, not of type '{type(config).__name__}'.")
+
+
+def _warn_of_paths(what: str) -> None:
+    warnings.warn(
+        f"Giving {what} is deprecated; give the configuration as a dictionary.",
+        SingerSDKDeprecationWarning,
+        stacklevel=4,
+    )
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return _NO_VERSION
