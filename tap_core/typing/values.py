@@ -112,7 +112,7 @@ def strftime(dtime: datetime, format_str: str = DATETIME_FMT) -> str:
     return dtime.strftime(format_str.replace("%04Y", year))
 
 
-def handle_invalid_timestamp_in_record(  # noqa: PLR0917 - the signature that sinks know
+def handle_invalid_timestamp_in_record(  # noqa: PLR0917 - the order that sinks know
     record: Record,  # noqa: ARG001
     key_breadcrumb: Sequence[str],
     invalid_value: str,

@@ -1,0 +1,77 @@
+"""Types made of others: any of, one of, all of, and unions told apart by a property."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tap_core.types import JsonSchema
+from tap_core.typing.base import JSONTypeHelper
+from tap_core.typing.properties import ObjectType, Property
+from tap_core.typing.scalars import Constant
+
+__all__ = ["AllOf", "AnyOf", "DiscriminatedUnion", "OneOf"]
+
+
+class _Combination(JSONTypeHelper[Any]):
+    """A keyword with a list of types."""
+
+    _keyword: ClassVar[str]
+
+    def __init__(self, *types: JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]) -> None:
+        """Take the types."""
+        super().__init__()
+        self.wrapped = types
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        return {self._keyword: [kind.type_dict for kind in self.wrapped]}
+
+
+class AnyOf(_Combination):
+    """A value that is of at least one of the types."""
+
+    _keyword = "anyOf"
+
+
+class OneOf(_Combination):
+    """A value that is of exactly one of the types."""
+
+    _keyword = "oneOf"
+
+
+class AllOf(_Combination):
+    """A value that is of all of the types."""
+
+    _keyword = "allOf"
+
+
+class DiscriminatedUnion(OneOf):
+    """An object of one of several types, told by the value of one property.
+
+    >>> union = DiscriminatedUnion("species", cat=ObjectType(), dog=ObjectType())
+    >>> union.type_dict["oneOf"][1]["required"]
+    ['species']
+    """
+
+    def __init__(self, key: str, **options: ObjectType) -> None:
+        """Take the name of the property, and for each of its values the object type."""
+        self.key = key
+        self.options = options
+        super().__init__(*(_tagged(key, name, option) for name, option in options.items()))
+
+
+def _tagged(key: str, value: str, option: ObjectType) -> ObjectType:
+    """Return the object type with the property that tells it apart, in front."""
+    tag: Property[Any] = Property(
+        key,
+        Constant(value),
+        required=True,
+        description=f"Discriminator for object of type '{value}'.",
+    )
+    return ObjectType(
+        tag,
+        *option.wrapped.values(),
+        additional_properties=option.additional_properties,
+        pattern_properties=option.pattern_properties,
+    )

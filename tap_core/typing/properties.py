@@ -1,0 +1,217 @@
+"""Objects and what is in them: properties, nested objects, lists.
+
+Rules of the room: a property that is not required may be null, so its type gets
+``"null"`` at the end (its ``enum`` does not); keywords given to the property win over
+those of the type it wraps; a type that several properties share is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from tap_core.types import JsonSchema
+from tap_core.typing.base import JSONTypeHelper, T
+from tap_core.typing.inspect import (
+    JSONSCHEMA_ANNOTATION_SECRET,
+    JSONSCHEMA_ANNOTATION_WRITEONLY,
+    append_type,
+)
+
+__all__ = ["ArrayType", "ObjectType", "PropertiesList", "Property"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+"""What a whole schema says it is written in."""
+
+W = TypeVar("W", bound=JSONTypeHelper[Any])
+
+_AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
+
+
+class ArrayType(JSONTypeHelper[list[Any]], Generic[W]):
+    """A list whose items are all of one type."""
+
+    def __init__(self, wrapped_type: W | type[W], **kwargs: Any) -> None:
+        """Take the type of the items."""
+        self.wrapped_type = wrapped_type
+        super().__init__(**kwargs)
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        kind = ["array", "null"] if self.nullable else "array"
+        return {"type": kind, "items": self.wrapped_type.type_dict, **self.extras}
+
+
+class Property(JSONTypeHelper[T], Generic[T]):
+    """A named part of an object.
+
+    >>> Property("name", JSONTypeHelper, True).optional
+    False
+    """
+
+    def __init__(  # noqa: PLR0917 - the order that authors of taps know
+        self,
+        name: str,
+        wrapped: JSONTypeHelper[T] | type[JSONTypeHelper[T]],
+        required: bool = False,
+        default: T | None = None,
+        description: str | None = None,
+        secret: bool | None = False,
+        allowed_values: list[T] | None = None,
+        examples: list[T] | None = None,
+        *,
+        nullable: bool | None = None,
+        title: str | None = None,
+        deprecated: bool | None = None,
+        requires_properties: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take the name, the type and the keywords of the property.
+
+        ``secret`` marks it as ``secret`` and ``writeOnly``; ``requires_properties``
+        names others that must be there when this one is; ``kwargs`` are any further
+        JSON Schema keywords.
+        """
+        super().__init__(
+            allowed_values=allowed_values or None,
+            examples=examples or None,
+            nullable=nullable,
+        )
+        self.name = name
+        self.wrapped = wrapped
+        self.optional = not required
+        self.default = default
+        self.description = description
+        self.secret = secret
+        self.title = title
+        self.deprecated = deprecated
+        self.requires_properties = requires_properties
+        self.kwargs = kwargs
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the wrapped type.
+
+        Raises ValueError for a class that must be given what it holds, such as the
+        bare ``ObjectType``.
+        """
+        schema = self.wrapped.type_dict
+        if not isinstance(schema, Mapping):
+            name = getattr(self.wrapped, "__name__", repr(self.wrapped))
+            msg = f"{name} alone describes no type: write what it holds, {name}(...)"
+            raise ValueError(msg)  # noqa: TRY004 - what authors of taps catch
+        return dict(schema)
+
+    def to_dict(self) -> JsonSchema:
+        """Return the name with the JSON Schema of the property."""
+        schema = self.type_dict
+        if self.title:
+            schema["title"] = self.title
+        if self.nullable or self.optional:
+            schema = append_type(schema, "null")
+        return {self.name: {**schema, **self._keywords(), **self.kwargs}}
+
+    def _keywords(self) -> JsonSchema:
+        secret = self.secret or None
+        keywords = {
+            "default": self.default,
+            "description": self.description or None,
+            JSONSCHEMA_ANNOTATION_SECRET: secret and True,
+            JSONSCHEMA_ANNOTATION_WRITEONLY: secret and True,
+            "enum": self.allowed_values,
+            "examples": self.examples,
+            "deprecated": self.deprecated,
+        }
+        return {keyword: value for keyword, value in keywords.items() if value is not None}
+
+
+class ObjectType(JSONTypeHelper[Any]):
+    """An object with named properties.
+
+    >>> ObjectType(additional_properties=False).type_dict
+    {'type': 'object', 'properties': {}, 'additionalProperties': False}
+    """
+
+    def __init__(
+        self,
+        *properties: Property[Any],
+        additional_properties: _AnyType | bool | None = True,
+        pattern_properties: Mapping[str, _AnyType] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take the properties, and what further ones may be.
+
+        ``additional_properties`` is the type of properties that are not named, or
+        whether there may be any; ``pattern_properties`` gives types by regular
+        expressions for names.
+        """
+        self.wrapped: dict[str, Property[Any]] = {one.name: one for one in properties}
+        self.additional_properties = additional_properties
+        self.pattern_properties = pattern_properties
+        super().__init__(**kwargs)
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        parts = self.wrapped.values()
+        properties: JsonSchema = {}
+        for part in parts:
+            properties.update(part.to_dict())
+        optional = {
+            "required": [part.name for part in parts if not part.optional],
+            "dependentRequired": {
+                part.name: part.requires_properties for part in parts if part.requires_properties
+            },
+        }
+        return {
+            "type": ["object", "null"] if self.nullable else "object",
+            "properties": properties,
+            **{keyword: value for keyword, value in optional.items() if value},
+            **self._unnamed(),
+        }
+
+    def _unnamed(self) -> JsonSchema:
+        """Return the keywords for properties that are not named."""
+        more, patterns = self.additional_properties, self.pattern_properties
+        result: JsonSchema = {}
+        if more is not None:
+            result["additionalProperties"] = more if isinstance(more, bool) else more.type_dict
+        if patterns:
+            result["patternProperties"] = {
+                pattern: kind.type_dict for pattern, kind in patterns.items()
+            }
+        return result
+
+
+class PropertiesList(ObjectType):
+    """A whole schema: of a stream, or of a plugin's settings.
+
+    It can be read like a mapping of names to properties and appended to.
+    """
+
+    def __init__(
+        self,
+        *args: Property[Any],
+        additional_properties: _AnyType | bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take the properties; about further ones nothing is said unless given."""
+        super().__init__(*args, additional_properties=additional_properties, **kwargs)
+
+    def items(self) -> ItemsView[str, Property[Any]]:
+        """Return the properties by name."""
+        return self.wrapped.items()
+
+    def append(self, property: Property[Any]) -> None:
+        """Add a property; one of the same name is replaced."""
+        self.wrapped[property.name] = property
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema, with the dialect it is written in."""
+        return {**super().type_dict, "$schema": DIALECT}
+
+    def __iter__(self) -> Iterator[Property[Any]]:
+        """Go through the properties in their order."""
+        return iter(self.wrapped.values())

@@ -1,0 +1,316 @@
+"""Types of single values: text and its formats, numbers, booleans, null, anything.
+
+Rules of the room: ``type`` is a list (``["string"]``), with ``"null"`` last where the
+type is nullable; keywords that were not given are absent.
+
+Source: JSON Schema 2020-12, Validation, sections 6 and 7.3 (the formats).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tap_core.types import JsonSchema
+from tap_core.typing.base import DefaultInstanceProperty, JSONTypeHelper, JsonValue, T
+
+__all__ = [
+    "AnyType",
+    "BooleanType",
+    "Constant",
+    "CustomType",
+    "DateTimeType",
+    "DateType",
+    "DecimalType",
+    "DurationType",
+    "EmailType",
+    "HostnameType",
+    "IDNEmailType",
+    "IDNHostnameType",
+    "IPv4Type",
+    "IPv6Type",
+    "IRIReferenceType",
+    "IRIType",
+    "IntegerType",
+    "JSONPointerType",
+    "NullType",
+    "NumberType",
+    "RegexType",
+    "RelativeJSONPointerType",
+    "SingerDecimalType",
+    "StringType",
+    "TimeType",
+    "URIReferenceType",
+    "URITemplateType",
+    "URIType",
+    "UUIDType",
+]
+
+
+class StringType(JSONTypeHelper[str]):
+    """Text; subclasses name the ``format`` it is in.
+
+    >>> StringType(max_length=10, nullable=True).type_dict
+    {'type': ['string', 'null'], 'maxLength': 10}
+    """
+
+    string_format: str | None = None
+
+    def __init__(
+        self,
+        *,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        pattern: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take bounds in characters, and a regular expression the text must match."""
+        super().__init__(**kwargs)
+        self.min_length = min_length
+        self.max_length = max_length
+        self.pattern = pattern
+
+    @DefaultInstanceProperty
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        format_ = {"format": self.string_format} if self.string_format else {}
+        bounds = _given(
+            maxLength=self.max_length,
+            minLength=self.min_length,
+            pattern=self.pattern,
+        )
+        return {"type": self._named("string"), **format_, **self.extras, **bounds}
+
+
+class DateTimeType(StringType):
+    """An instant, such as ``2018-11-13T20:20:39+00:00``."""
+
+    string_format = "date-time"
+
+
+class TimeType(StringType):
+    """A time of day, such as ``20:20:39+00:00``."""
+
+    string_format = "time"
+
+
+class DateType(StringType):
+    """A day, such as ``2018-11-13``."""
+
+    string_format = "date"
+
+
+class DurationType(StringType):
+    """A span of time, such as ``P3D``."""
+
+    string_format = "duration"
+
+
+class EmailType(StringType):
+    """An e-mail address."""
+
+    string_format = "email"
+
+
+class IDNEmailType(StringType):
+    """An e-mail address with characters beyond ASCII."""
+
+    string_format = "idn-email"
+
+
+class HostnameType(StringType):
+    """A host name."""
+
+    string_format = "hostname"
+
+
+class IDNHostnameType(StringType):
+    """A host name with characters beyond ASCII."""
+
+    string_format = "idn-hostname"
+
+
+class IPv4Type(StringType):
+    """An IPv4 address."""
+
+    string_format = "ipv4"
+
+
+class IPv6Type(StringType):
+    """An IPv6 address."""
+
+    string_format = "ipv6"
+
+
+class UUIDType(StringType):
+    """A UUID, such as ``3e4666bf-d5e5-4aa7-b8ce-cefe41c7568a``."""
+
+    string_format = "uuid"
+
+
+class URIType(StringType):
+    """A URI."""
+
+    string_format = "uri"
+
+
+class IRIType(StringType):
+    """A URI with characters beyond ASCII."""
+
+    string_format = "iri"
+
+
+class URIReferenceType(StringType):
+    """A URI or a reference relative to one."""
+
+    string_format = "uri-reference"
+
+
+class IRIReferenceType(StringType):
+    """An IRI or a reference relative to one."""
+
+    string_format = "iri-reference"
+
+
+class URITemplateType(StringType):
+    """A URI with variables in braces."""
+
+    string_format = "uri-template"
+
+
+class JSONPointerType(StringType):
+    """A path into a JSON document, such as ``/a/0``."""
+
+    string_format = "json-pointer"
+
+
+class RelativeJSONPointerType(StringType):
+    """A path from a place in a JSON document, such as ``1/a``."""
+
+    string_format = "relative-json-pointer"
+
+
+class RegexType(StringType):
+    """A regular expression."""
+
+    string_format = "regex"
+
+
+class SingerDecimalType(StringType):
+    """A decimal number written as text, so that no digit is lost."""
+
+    string_format = "singer.decimal"
+
+
+class BooleanType(JSONTypeHelper[bool]):
+    """True or false."""
+
+    @DefaultInstanceProperty
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        return {"type": self._named("boolean"), **self.extras}
+
+
+class _NumericType(JSONTypeHelper[T]):
+    """What integers and other numbers have in common."""
+
+    __type_name__: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        exclusive_minimum: float | None = None,
+        exclusive_maximum: float | None = None,
+        multiple_of: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Take bounds, and a number that values are multiples of."""
+        super().__init__(**kwargs)
+        self.minimum = minimum
+        self.maximum = maximum
+        self.exclusive_minimum = exclusive_minimum
+        self.exclusive_maximum = exclusive_maximum
+        self.multiple_of = multiple_of
+
+    @DefaultInstanceProperty
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        bounds = _given(
+            minimum=self.minimum,
+            maximum=self.maximum,
+            exclusiveMinimum=self.exclusive_minimum,
+            exclusiveMaximum=self.exclusive_maximum,
+            multipleOf=self.multiple_of,
+        )
+        return {"type": self._named(self.__type_name__), **self.extras, **bounds}
+
+
+class IntegerType(_NumericType[int]):
+    """A whole number of any size.
+
+    >>> IntegerType(minimum=0, maximum=10).type_dict
+    {'type': ['integer'], 'minimum': 0, 'maximum': 10}
+    """
+
+    __type_name__ = "integer"
+
+
+class DecimalType(_NumericType[float]):
+    """Any number."""
+
+    __type_name__ = "number"
+
+
+class NumberType(DecimalType):
+    """Any number: the older name of `DecimalType`."""
+
+
+class NullType(JSONTypeHelper[None]):
+    """Null and nothing else."""
+
+    @DefaultInstanceProperty
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        return {"type": "null"}
+
+
+class AnyType(JSONTypeHelper[Any]):
+    """Any value: the schema names no type."""
+
+    @DefaultInstanceProperty
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        return self.extras
+
+
+class Constant(JSONTypeHelper[Any]):
+    """One value, always the same."""
+
+    def __init__(self, value: JsonValue) -> None:
+        """Take the value."""
+        super().__init__()
+        self.value = value
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema of the type."""
+        return {"const": self.value}
+
+
+class CustomType(JSONTypeHelper[Any]):
+    """A type for which the author wrote the JSON Schema."""
+
+    def __init__(self, jsonschema_type_dict: JsonSchema) -> None:
+        """Take the schema; it is never changed."""
+        super().__init__()
+        self._jsonschema_type_dict = jsonschema_type_dict
+
+    @property
+    def type_dict(self) -> JsonSchema:
+        """The JSON Schema that was given."""
+        return self._jsonschema_type_dict
+
+
+def _given(**keywords: Any) -> JsonSchema:
+    return {keyword: value for keyword, value in keywords.items() if value is not None}

@@ -1,0 +1,99 @@
+"""Between SQL types and JSON Schema, the simple way.
+
+Rules of the room: ``sqlalchemy`` is an extra and imported only where a type of it is
+taken or made; the first rule that fits decides.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+from tap_core.types import JsonSchema
+from tap_core.typing.base import JSONTypeHelper
+from tap_core.typing.inspect import get_datelike_property_type
+from tap_core.typing.scalars import (
+    BooleanType,
+    DateTimeType,
+    DateType,
+    IntegerType,
+    NumberType,
+    StringType,
+)
+
+__all__ = ["to_jsonschema_type", "to_sql_type"]
+
+_BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
+    ("timestamp", DateTimeType),
+    ("datetime", DateTimeType),
+    ("date", DateType),
+    ("int", IntegerType),
+    ("number", NumberType),
+    ("decimal", NumberType),
+    ("double", NumberType),
+    ("float", NumberType),
+    ("string", StringType),
+    ("text", StringType),
+    ("char", StringType),
+    ("bool", BooleanType),
+    ("variant", StringType),
+)
+"""Part of a SQL type's name, in lower case, to the JSON type; the first match counts."""
+
+_DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
+
+
+def to_jsonschema_type(from_type: Any) -> JsonSchema:
+    """Return the JSON Schema of a SQL type: a name, a SQLAlchemy type or its class.
+
+    What is not known is text. Raises ValueError for anything that is no SQL type.
+    """
+    name = (from_type if isinstance(from_type, str) else _type_name(from_type)).lower()
+    kind = next((kind for part, kind in _BY_NAME if part in name), StringType)
+    schema: JsonSchema = kind.type_dict
+    return schema
+
+
+def to_sql_type(jsonschema_type: JsonSchema) -> Any:
+    """Return the SQLAlchemy type that holds values of a JSON Schema."""
+    name = _sql_name(jsonschema_type)
+    kind = getattr(_sqlalchemy_types(), name)
+    if name == "VARCHAR" and not _accepts(jsonschema_type, "object", "array"):
+        is_text = _accepts(jsonschema_type, "string")
+        return kind(jsonschema_type.get("maxLength") if is_text else None)
+    return kind()
+
+
+def _sqlalchemy_types() -> Any:
+    """Import by name: an extra that need not be there when types are checked."""
+    try:
+        return import_module("sqlalchemy.types")
+    except ModuleNotFoundError as ex:
+        msg = "SQL types need SQLAlchemy: pip install 'tap-core-sdk[sql]'"
+        raise ModuleNotFoundError(msg, name=ex.name) from ex
+
+
+def _type_name(sql_type: Any) -> str:
+    kind = sql_type if isinstance(sql_type, type) else type(sql_type)
+    if issubclass(kind, _sqlalchemy_types().TypeEngine):
+        return kind.__name__
+    msg = f"{sql_type!r} is neither the name of a SQL type nor a SQLAlchemy type"
+    raise ValueError(msg)
+
+
+def _sql_name(schema: JsonSchema) -> str:
+    if _accepts(schema, "object", "array"):
+        return "VARCHAR"
+    if _accepts(schema, "string"):
+        return _DATELIKE.get(get_datelike_property_type(schema) or "", "VARCHAR")
+    numbers = (("integer", "INTEGER"), ("number", "DECIMAL"), ("boolean", "BOOLEAN"))
+    return next((name for kind, name in numbers if _accepts(schema, kind)), "VARCHAR")
+
+
+def _accepts(schema: JsonSchema, *names: str) -> bool:
+    """Tell whether ``type``, or that of an option of ``anyOf``, is one of the names."""
+    kind = schema.get("type", ())
+    kinds = (kind,) if isinstance(kind, str) else kind
+    if any(one in names for one in kinds):
+        return True
+    return any(_accepts(option, *names) for option in schema.get("anyOf", ()))

@@ -1,0 +1,48 @@
+"""Every declaration gives what the real singer_sdk gives for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import typing as th
+from tests.peers import missing_reason, peer_python
+from tests.typing_.declarations import outcomes
+
+PEER = peer_python("singer_sdk")
+SCRIPT = Path(__file__).with_name("declarations.py")
+IMPORTED_BY_THE_PEER = {"json", "t", "deprecated", "SingerSDKPendingDeprecationWarning"}
+TYPE_VARIABLES = {"P", "T", "W"}
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+@pytest.fixture(scope="module")
+def peer() -> dict[str, Any]:
+    command = [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk.typing"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout))
+
+
+def test_every_declaration_gives_the_same_json(peer):
+    ours = outcomes(th)
+    assert len(ours) > 400
+    different = {
+        name: (value, ours.get(name))
+        for name, value in peer["outcomes"].items()
+        if ours.get(name) != value
+    }
+    assert different == {}
+
+
+def test_every_public_name_exists(peer):
+    names = {name for name in peer["names"] if not name.startswith("_")}
+    missing = {name for name in names if not hasattr(th, name)}
+    assert missing == IMPORTED_BY_THE_PEER | TYPE_VARIABLES

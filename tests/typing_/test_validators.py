@@ -1,0 +1,51 @@
+"""The validator that fills in defaults."""
+
+from __future__ import annotations
+
+from jsonschema.validators import Draft202012Validator
+
+from tap_core import typing as th
+
+
+def test_the_default_validator_is_that_of_the_dialect_of_our_schemas():
+    assert th.DEFAULT_JSONSCHEMA_VALIDATOR is Draft202012Validator
+
+
+def test_defaults_are_filled_at_each_depth_and_values_are_kept():
+    schema = th.PropertiesList(
+        th.Property("a", th.IntegerType, default=1),
+        th.Property("b", th.IntegerType, default=2),
+        th.Property(
+            "inner", th.ObjectType(th.Property("c", th.StringType, default="c")), default={}
+        ),
+        th.Property("none", th.StringType),
+    ).to_dict()
+    instance = {"b": 7}
+    validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
+    assert list(validator.iter_errors(instance)) == []
+    assert instance == {"a": 1, "b": 7, "inner": {"c": "c"}}
+
+
+def test_what_is_wrong_is_still_found():
+    schema = th.PropertiesList(th.Property("a", th.IntegerType, default="x")).to_dict()
+    validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
+    assert [list(error.path) for error in validator.iter_errors({})] == [["a"]]
+
+
+def test_something_that_is_no_object_is_an_error_and_no_crash():
+    schema = th.PropertiesList(th.Property("a", th.IntegerType, default=1)).to_dict()
+    validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
+    assert [error.validator for error in validator.iter_errors([])] == ["type"]
+
+
+def test_a_default_is_not_shared_between_instances():
+    schema = th.PropertiesList(
+        th.Property("list", th.ArrayType(th.StringType), default=[]),
+    ).to_dict()
+    validator = th.extend_validator_with_defaults(th.DEFAULT_JSONSCHEMA_VALIDATOR)(schema)
+    first: dict[str, list[str]] = {}
+    second: dict[str, list[str]] = {}
+    validator.validate(first)
+    first["list"].append("x")
+    validator.validate(second)
+    assert second == {"list": []}
