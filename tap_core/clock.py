@@ -6,6 +6,8 @@ to be UTC, as the Singer specification has it.
 
 from __future__ import annotations
 
+import re
+import sys
 from datetime import datetime, timedelta, timezone
 
 __all__ = ["NonUTCDatetimeError", "parse_instant", "strftime", "strptime_to_utc", "utc_now"]
@@ -53,13 +55,9 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
 
 
 def _parse(text: str) -> datetime:
-    try:
-        # Python 3.10 does not know the "Z".
-        return datetime.fromisoformat(f"{text[:-1]}+00:00" if text[-1:] in "Zz" else text)
-    except ValueError:
-        import pendulum
-
-        found: object = pendulum.parse(text)
-        if isinstance(found, datetime):
-            return datetime.fromisoformat(found.isoformat())
-        raise ValueError(f"'{text}' is not a date-time.") from None
+    if sys.version_info >= (3, 11):
+        return datetime.fromisoformat(text)
+    # Python 3.10 knows neither the "Z" nor fractions of other than three or six digits.
+    fraction = re.compile(r"\.(\d{1,6})\d*")
+    plain = re.sub(r"[Zz]$", "+00:00", text)
+    return datetime.fromisoformat(fraction.sub(lambda found: f".{found[1]:0<6}", plain))

@@ -45,10 +45,8 @@ ENV = "ENV"
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
 
-_SECRET_WORDS = frozenset(
-    "password passwd passphrase secret token credential api_key apikey access_key auth_key "
-    "private_key connection_string".split()
-)
+_SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "token", "credential")
+_SECRET_KEYS = ("api_key", "apikey", "access_key", "auth_key", "private_key", "conn_string")
 
 logger = logging.getLogger(__name__)
 
@@ -304,7 +302,7 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
     if schema is not None and (schema.get("secret") or schema.get("writeOnly")):
         return True
     name = setting.lower().replace("-", "_")
-    return any(word in name for word in _SECRET_WORDS)
+    return any(word in name for word in _SECRET_WORDS + _SECRET_KEYS)
 
 
 def copied(value: Any) -> Any:

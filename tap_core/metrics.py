@@ -172,7 +172,7 @@ class Meter(abc.ABC):
             self.tags[Tag.CONTEXT] = value
 
     @abc.abstractmethod
-    def __enter__(self: _Meter) -> _Meter:  # noqa: PYI019  the same
+    def __enter__(self: _Meter) -> _Meter:
         """Start to measure."""
 
     @abc.abstractmethod

@@ -147,7 +147,8 @@ class PluginBase(abc.ABC):
         self.metrics_logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
         # Without validation nothing is checked, unless a plugin has a check of its own.
-        if validate_config or type(self)._validate_config is not PluginBase._validate_config:
+        own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
+        if validate_config or own_check:
             self._validate_config(raise_errors=validate_config)
         else:
             self._warn_of_environment()
@@ -250,7 +251,7 @@ class PluginBase(abc.ABC):
         """The state, for plugins that have one."""
         raise NotImplementedError
 
-    def setup_mapper(self) -> None:
+    def setup_mapper(self) -> None:  # noqa: B027  a hook, not a duty
         """Prepare stream maps; nothing to prepare until they exist."""
 
     @classmethod

@@ -1,0 +1,7 @@
+"""The import path of singer_sdk for settings from the environment."""
+
+from __future__ import annotations
+
+from tap_core.config import TRUTHY as TRUTHY
+from tap_core.config import merge_missing_config_jsonschema as merge_missing_config_jsonschema
+from tap_core.config import parse_environment_config as parse_environment_config

@@ -1,0 +1,8 @@
+"""The import path of singer_sdk for JSON files and the present instant."""
+
+from __future__ import annotations
+
+from tap_core.clock import utc_now as utc_now
+from tap_core.documents import dump_json as dump_json
+from tap_core.documents import load_json as load_json
+from tap_core.documents import read_json_file as read_json_file

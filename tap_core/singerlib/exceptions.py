@@ -1,0 +1,7 @@
+"""The import path of singer_sdk for what is wrong with messages."""
+
+from __future__ import annotations
+
+from tap_core.exceptions import InvalidInputLine as InvalidInputLine
+from tap_core.exceptions import SingerError as SingerError
+from tap_core.exceptions import SingerReadError as SingerReadError

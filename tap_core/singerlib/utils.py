@@ -1,0 +1,7 @@
+"""The import path of singer_sdk for instants as text."""
+
+from __future__ import annotations
+
+from tap_core.clock import NonUTCDatetimeError as NonUTCDatetimeError
+from tap_core.clock import strftime as strftime
+from tap_core.clock import strptime_to_utc as strptime_to_utc
