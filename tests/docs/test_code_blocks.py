@@ -1,0 +1,179 @@
+"""Every code block of the README and the docs runs, in the order in which it is read.
+
+Rules of the room: the blocks of one document share a temporary folder, so that a later block may
+use what an earlier one made, and the project's commands are on the PATH. The word after the three
+backticks says what happens:
+
+- ``sh``: run by `sh -e`, exit 0 expected; ``sh exit=1``: that exit expected
+- ``python``: run by the interpreter; ``python file=tap.py``: saved under that name, then imported
+  by nobody until a later block runs it
+- ``json file=…``, ``yaml file=…``, ``toml file=…``: saved; without a name: parsed
+- ``console skip="why"`` or ``sh skip="why"``: not run, and the reason is there to read
+- ``text``: words or a drawing, nothing to run
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").rglob("*.md")]
+)
+RUNS = {"sh", "python"}
+DATA = {"json", "yaml", "toml"}
+WORDS = {"text", "mermaid"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its options and where it stands."""
+
+    language: str
+    options: dict[str, str]
+    body: str
+    line: int
+
+
+def blocks_of(text: str) -> list[Block]:
+    found, lines = [], text.splitlines()
+    position = 0
+    while position < len(lines):
+        opened = re.match(r"^(\s*)```(.*)$", lines[position])
+        position += 1
+        if not opened:
+            continue
+        start = position
+        while not lines[position].strip().startswith("```"):
+            position += 1
+        indent = len(opened.group(1))
+        body = "\n".join(line[indent:] for line in lines[start:position]) + "\n"
+        found.append(_block(opened.group(2), body, start))
+        position += 1
+    return found
+
+
+def _block(info: str, body: str, line: int) -> Block:
+    words = shlex.split(info)
+    options = dict(word.split("=", 1) for word in words[1:])
+    return Block(words[0] if words else "", options, body, line)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The caller's environment with the project's commands in front, and a home of its own."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST_"))}
+    return {
+        **keep,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def run(block: Block, folder: Path) -> None:
+    if block.language == "python":
+        path = folder / f"block_{block.line}.py"
+        path.write_text(block.body)
+        command = [sys.executable, str(path)]
+    else:
+        command = ["sh", "-e", "-c", block.body]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    wanted = int(block.options.get("exit", "0"))
+    assert done.returncode == wanted, f"line {block.line}:\n{done.stdout}\n{done.stderr}"
+
+
+def perform(block: Block, folder: Path) -> None:
+    if block.language in WORDS or "skip" in block.options:
+        return
+    if "file" in block.options:
+        path = folder / block.options["file"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.body)
+    elif block.language in RUNS:
+        run(block, folder)
+    elif block.language == "json":
+        json.loads(block.body)
+
+
+def identify(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
+def test_every_block_says_what_it_is(document: Path) -> None:
+    for block in blocks_of(document.read_text("utf-8")):
+        assert block.language in RUNS | DATA | WORDS, f"line {block.line}: {block.language!r}"
+        assert "skip" not in block.options or len(block.options["skip"]) > 10, block.line
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if blocks_of(path.read_text("utf-8"))],
+    ids=identify,
+)
+def test_every_block_runs(document: Path, tmp_path: Path) -> None:
+    for sample in ("samples",):
+        shutil.copytree(
+            ROOT / sample, tmp_path / sample, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+        )
+    for block in blocks_of(document.read_text("utf-8")):
+        perform(block, tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
+def test_every_link_within_the_project_leads_somewhere(document: Path) -> None:
+    prose = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+    broken = [
+        target
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose)
+        if "://" not in target and not (document.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_path_that_the_docs_name_in_code_exists() -> None:
+    """Names such as `tap_core/state/order.py` in running text are promises too."""
+    broken = {}
+    for document in DOCUMENTS:
+        named = re.findall(
+            r"`((?:tap_core|target_spark|tests|samples|docs|scripts)/[\w./-]*)`",
+            document.read_text("utf-8"),
+        )
+        missing = [name for name in named if not (ROOT / name).exists()]
+        if missing:
+            broken[identify(document)] = missing
+    assert broken == {}
+
+
+def test_a_failing_block_fails(tmp_path: Path) -> None:
+    [block] = blocks_of("words\n```sh\nfalse\n```\n")
+    with pytest.raises(AssertionError, match="line 2"):
+        perform(block, tmp_path)
+
+
+def test_blocks_are_read_with_their_options() -> None:
+    text = '```python file="a b.py"\nx = 1\n```\n- item\n  ```sh exit=3\n  exit 3\n  ```\n'
+    first, second = blocks_of(text)
+    assert (first.language, first.options, first.body) == ("python", {"file": "a b.py"}, "x = 1\n")
+    assert (second.language, second.options["exit"], second.body) == ("sh", "3", "exit 3\n")
