@@ -1,0 +1,292 @@
+"""What stands in the state of one stream or partition, and how it may change.
+
+Rules of the room:
+
+- A *state dict* is the entry of one stream, or of one partition, in a state document.
+  Its words and its shape are singer_sdk's, so either side resumes what the other wrote.
+- ``replication_key_value`` is a bookmark: every record up to it was sent.
+- ``progress_markers`` hold the highest value of an unsorted stream while it runs. They say
+  nothing about what is complete: they are wiped when a sync starts and become the bookmark
+  only when the stream, or the partition, has ended.
+- ``replication_key_signpost`` is the moment (or log position) at which the sync began. No
+  marker is promoted beyond it: a record changed after that may have been missed.
+- ``progress_tracking`` is the older word for ``progress_markers`` and is read as such.
+
+The functions have the names and arguments of ``singer_sdk.helpers._state``. They scan the
+list of partitions; `StateDocument` is what a sync uses instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tap_core.exceptions import InvalidStreamSortException
+from tap_core.state.order import Order, is_missing, order_of
+from tap_core.state.partitions import PartitionIndex
+from tap_core.types import Context, TapState
+from tap_core.typing.values import to_json_compatible
+
+__all__ = [
+    "NOT_RESUMABLE",
+    "NULL_VALUE",
+    "PROGRESS_MARKERS",
+    "PROGRESS_MARKER_NOTE",
+    "SIGNPOST_MARKER",
+    "STARTING_MARKER",
+    "finalize_state_progress_markers",
+    "get_starting_replication_value",
+    "get_state_if_exists",
+    "get_state_partitions_list",
+    "get_writeable_state_dict",
+    "increment_state",
+    "is_state_non_resumable",
+    "log_sort_error",
+    "open_progress_markers",
+    "progress_markers_of",
+    "reset_state_progress_markers",
+    "sort_error_text",
+    "sort_fault_text",
+    "write_replication_key_signpost",
+    "write_starting_replication_value",
+    "write_stream_state",
+]
+
+PROGRESS_MARKERS = "progress_markers"
+PROGRESS_MARKER_NOTE = "Note"
+SIGNPOST_MARKER = "replication_key_signpost"
+STARTING_MARKER = "starting_replication_value"
+
+NOT_RESUMABLE = "Progress is not resumable if interrupted."
+"""The note that stands beside markers; tools look for these very words."""
+
+NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
+
+_OLD_PROGRESS_MARKERS = "progress_tracking"
+
+_PLAIN = order_of(None)
+
+logger = logging.getLogger(__name__)
+
+
+# Finding the state of a stream or a partition
+
+
+def get_state_if_exists(
+    tap_state: TapState | dict[str, Any],
+    tap_stream_id: str,
+    state_partition_context: Context | None = None,
+    key: str | None = None,
+) -> Any | None:
+    """Return the state dict of a stream or partition, or one value of it; None if absent.
+
+    Raises ValueError when two entries have this context.
+    """
+    state = tap_state.get("bookmarks", {}).get(tap_stream_id)
+    if state is not None and state_partition_context:
+        state = PartitionIndex(state.get("partitions", [])).find(state_partition_context)
+    if state is None or not key:
+        return state
+    return state.get(key)
+
+
+def get_state_partitions_list(
+    tap_state: TapState | dict[str, Any], tap_stream_id: str
+) -> list[dict[str, Any]] | None:
+    """Return the partitions of a stream as its state has them; None when it has none."""
+    state = get_state_if_exists(tap_state, tap_stream_id) or {}
+    partitions: list[dict[str, Any]] | None = state.get("partitions")
+    return partitions
+
+
+def get_writeable_state_dict(
+    tap_state: TapState | dict[str, Any],
+    tap_stream_id: str,
+    state_partition_context: Context | None = None,
+) -> dict[str, Any]:
+    """Return the state dict of a stream or partition; made, and put in its place, if absent.
+
+    Raises ValueError when two entries have this context, or when there is no state at all.
+    """
+    if tap_state is None:
+        raise ValueError("There is no state document to write to.")
+    state = tap_state.setdefault("bookmarks", {}).setdefault(tap_stream_id, {})
+    if not state_partition_context:
+        return state
+    return PartitionIndex(state.setdefault("partitions", [])).find_or_add(state_partition_context)
+
+
+def write_stream_state(
+    tap_state: TapState | dict[str, Any],
+    tap_stream_id: str,
+    key: str,
+    val: Any,
+    *,
+    state_partition_context: Context | None = None,
+) -> None:
+    """Set one value in the state dict of a stream or partition."""
+    get_writeable_state_dict(tap_state, tap_stream_id, state_partition_context)[key] = val
+
+
+# The start of a sync
+
+
+def reset_state_progress_markers(
+    stream_or_partition_state: dict[str, Any],
+) -> dict[str, Any] | None:
+    """Wipe the markers of an earlier, unfinished sync; return them without their note."""
+    markers = progress_markers_of(stream_or_partition_state) or {}
+    stream_or_partition_state.pop(PROGRESS_MARKERS, None)
+    markers.pop(PROGRESS_MARKER_NOTE, None)
+    return markers or None
+
+
+def write_replication_key_signpost(
+    stream_or_partition_state: dict[str, Any], new_signpost_value: Any
+) -> None:
+    """Set the value beyond which this sync may not move the bookmark."""
+    stream_or_partition_state[SIGNPOST_MARKER] = to_json_compatible(new_signpost_value)
+
+
+def write_starting_replication_value(
+    stream_or_partition_state: dict[str, Any], initial_value: Any
+) -> None:
+    """Set the value from which this sync starts; None is written too."""
+    stream_or_partition_state[STARTING_MARKER] = to_json_compatible(initial_value)
+
+
+def get_starting_replication_value(stream_or_partition_state: dict[str, Any] | None) -> Any | None:
+    """Return the value from which this sync started, as it was written at its start."""
+    return (stream_or_partition_state or {}).get(STARTING_MARKER)
+
+
+# While records come
+
+
+def increment_state(
+    stream_or_partition_state: dict[str, Any],
+    *,
+    latest_record: Mapping[str, Any],
+    replication_key: str,
+    is_sorted: bool,
+    check_sorted: bool,
+    order: Order | None = None,
+) -> None:
+    """Move the bookmark (sorted) or the markers (unsorted) to the value of one record.
+
+    ``order`` compares values by the type in the schema; without it text is compared as text.
+    Raises InvalidStreamSortException for a smaller value in a sorted stream, and KeyError
+    when the record lacks the key. `Cursor` does the same for many records at less cost.
+    """
+    order = order or _PLAIN
+    progress = stream_or_partition_state
+    if not is_sorted:
+        progress = open_progress_markers(stream_or_partition_state, _warn_of_markers)
+    old = progress.get("replication_key_value")
+    new = to_json_compatible(latest_record[replication_key])
+    if is_missing(new):
+        logger.warning(NULL_VALUE)
+    elif old is None or not check_sorted or order.newer_or_equal(new, old):
+        progress["replication_key"] = replication_key
+        progress["replication_key_value"] = new
+    elif is_sorted:
+        raise InvalidStreamSortException(sort_fault_text(replication_key, new, old))
+
+
+def open_progress_markers(
+    state: dict[str, Any], on_first_marker: Callable[[], object] | None
+) -> dict[str, Any]:
+    """Return the markers of a state dict, made if absent; ``on_first_marker`` hears of it."""
+    markers = progress_markers_of(state)
+    if markers is None:
+        markers = state[PROGRESS_MARKERS] = {PROGRESS_MARKER_NOTE: NOT_RESUMABLE}
+        if on_first_marker is not None:
+            on_first_marker()
+    return markers
+
+
+def progress_markers_of(state: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the markers of a state dict, None if it has none; the old name is made the new."""
+    if _OLD_PROGRESS_MARKERS in state:
+        old = state.pop(_OLD_PROGRESS_MARKERS)
+        if isinstance(old, dict):
+            state.setdefault(PROGRESS_MARKERS, old)
+    markers: dict[str, Any] | None = state.get(PROGRESS_MARKERS)
+    return markers
+
+
+def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
+    """Say which value broke the order that a sorted stream promises."""
+    return (
+        f"The stream is declared as sorted by '{replication_key}', but '{new}' came after '{old}'. "
+        "Set is_sorted = False if the source does not send its records in order."
+    )
+
+
+def _warn_of_markers() -> None:
+    logger.warning(
+        "The stream is taken as unsorted: if it is interrupted, it starts again where it started.",
+    )
+
+
+# The end of a stream or partition
+
+
+def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool:
+    """Return whether there are markers that an interruption would lose."""
+    return (
+        PROGRESS_MARKERS in stream_or_partition_state
+        or _OLD_PROGRESS_MARKERS in stream_or_partition_state
+    )
+
+
+def finalize_state_progress_markers(
+    stream_or_partition_state: dict[str, Any], *, order: Order | None = None
+) -> dict[str, Any] | None:
+    """Make the markers the bookmark, no further than the signpost; drop what was for the run.
+
+    Returns what was in the markers and was not promoted, None if nothing.
+    """
+    state = stream_or_partition_state
+    signpost = state.pop(SIGNPOST_MARKER, None)
+    state.pop(STARTING_MARKER, None)
+    markers = progress_markers_of(state) or {}
+    if "replication_key" in markers and "replication_key_value" in markers:
+        value = markers.pop("replication_key_value")
+        if not is_missing(signpost):
+            value = (order or _PLAIN).minimum(value, signpost)
+        state["replication_key"] = markers.pop("replication_key")
+        state["replication_key_value"] = value
+    return reset_state_progress_markers(state)
+
+
+def log_sort_error(
+    *,
+    ex: Exception,
+    log_fn: Callable[[str], object],
+    stream_name: str,
+    current_context: Context | None,
+    state_partition_context: Context | None,
+    record_count: int,
+    partition_record_count: int,
+) -> None:
+    """Log at which record, and in which partition, the order broke."""
+    where = (state_partition_context, partition_record_count)
+    log_fn(sort_error_text(ex, stream_name, current_context, record_count, where))
+
+
+def sort_error_text(
+    error: Exception,
+    stream: str,
+    context: Context | None,
+    count: int,
+    partition: tuple[Context | None, int],
+) -> str:
+    """Make the sentence for `log_sort_error`; ``partition`` is its context and own count."""
+    words = [f"Records of stream '{stream}' are out of order at record {count}"]
+    if partition[1] != count:
+        words.append(f", which is record {partition[1]} of partition {partition[0]}")
+    if context:
+        words.append(f", context {dict(context)}")
+    return f"{''.join(words)}: {error}"

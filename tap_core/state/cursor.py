@@ -1,0 +1,206 @@
+"""The position of one partition while its records come.
+
+Rules of the room:
+
+- `Cursor.advance` is called per record and is the price of state: nearly always it is one
+  comparison of two values of the same type and form. Whatever is not so simple goes the
+  slow way, through `Order`, and gives the same answer as if it had always gone there.
+- The state dict moves only at `settle`. Who lets anybody look at it settles first, and
+  calls `reload` afterwards when it may have been changed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tap_core.exceptions import InvalidStreamSortException
+from tap_core.state.bookmarks import (
+    NULL_VALUE,
+    open_progress_markers,
+    progress_markers_of,
+    sort_fault_text,
+)
+from tap_core.state.order import Kind, Order, is_missing
+from tap_core.typing.values import to_json_compatible
+
+__all__ = ["Cursor"]
+
+_FULL_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d(?:(?P<gap>[T ])\d\d:\d\d:\d\d(?P<fraction>\.\d+)?"
+    r"(?P<zone>Z|[+-]\d\d:\d\d)?)?",
+    re.ASCII,
+)
+# Two texts of this form, of one length and one zone, sort as their instants do.
+
+_DATE_LENGTH = 10
+_SECONDS = 17
+_FRACTION = 20
+
+
+class Cursor:
+    """Follows the replication key through the records of one state dict.
+
+    ``is_sorted`` is whether the *state* is kept as for a sorted stream.
+    ``on_first_marker`` is called when the state gets progress markers.
+    """
+
+    __slots__ = (
+        "_check_sorted",
+        "_cut",
+        "_gap",
+        "_is_open",
+        "_is_sorted",
+        "_kind",
+        "_latest",
+        "_length",
+        "_on_first_marker",
+        "_opens",
+        "_order",
+        "_settled",
+        "_skips_smaller",
+        "_zone",
+        "replication_key",
+        "state",
+    )
+    _cut: int
+    _gap: str
+    _is_open: bool
+    _kind: Any
+    _latest: Any
+    _length: int
+    _opens: bool
+    _settled: Any
+    _zone: str
+
+    def __init__(
+        self,
+        state: dict[str, Any],
+        *,
+        replication_key: str,
+        is_sorted: bool,
+        check_sorted: bool,
+        order: Order,
+        on_first_marker: Callable[[], object] | None = None,
+    ) -> None:
+        self.state = state
+        self.replication_key = replication_key
+        self._is_sorted = is_sorted
+        self._check_sorted = check_sorted
+        self._skips_smaller = not is_sorted
+        self._order = order
+        self._on_first_marker = on_first_marker
+        self.reload()
+
+    def advance(self, value: Any) -> None:
+        """Take in the replication key value of one record.
+
+        Raises InvalidStreamSortException, and stays where it is, when the value is smaller
+        than the one before in a sorted stream.
+        """
+        try:
+            if type(value) is self._kind:
+                length = self._length
+                if not length or (
+                    len(value) == length
+                    and (
+                        length == _DATE_LENGTH
+                        or (
+                            value[16] == ":"
+                            and value[10] == self._gap
+                            and (
+                                value[self._cut :] == self._zone
+                                if self._zone
+                                else value[self._cut :].isdigit()
+                            )
+                        )
+                    )
+                ):
+                    if value >= self._latest:
+                        self._latest = value
+                        return
+                    if self._skips_smaller:
+                        return
+        except TypeError:  # one date-time with an offset and one without
+            pass
+        self._weigh(value)
+
+    def settle(self) -> bool:
+        """Write what `advance` took into the state dict; return whether anything was written."""
+        moved = self._latest is not self._settled
+        if not (moved or self._opens):
+            return False
+        target = self.state if self._is_sorted else open_progress_markers(self.state, None)
+        if moved:
+            target["replication_key"] = self.replication_key
+            target["replication_key_value"] = to_json_compatible(self._latest)
+        self._settled = self._latest
+        self._opens = False
+        return True
+
+    def reload(self) -> None:
+        """Go on from what the state dict says now; what was not settled is forgotten."""
+        source = self.state if self._is_sorted else progress_markers_of(self.state)
+        self._is_open = source is not None
+        self._opens = False
+        latest = None
+        if source and source.get("replication_key") == self.replication_key:
+            latest = source.get("replication_key_value")
+        self._settled = latest
+        self._take(latest)
+
+    def _weigh(self, value: Any) -> None:
+        """Take a value or refuse it, whatever it is."""
+        if not self._is_open:
+            self._open()
+        if is_missing(value):
+            self._order.tell_once("null", NULL_VALUE)
+        elif self._is_next(value):
+            self._take(value)
+        elif self._is_sorted:
+            raise InvalidStreamSortException(
+                sort_fault_text(self.replication_key, value, self._latest)
+            )
+
+    def _open(self) -> None:
+        self._is_open = self._opens = True
+        if self._on_first_marker is not None:
+            self._on_first_marker()
+
+    def _is_next(self, value: Any) -> bool:
+        return (
+            self._latest is None
+            or not self._check_sorted
+            or self._order.newer_or_equal(value, self._latest)
+        )
+
+    def _take(self, value: Any) -> None:
+        """Make a value the latest, and learn which values compare with it at once."""
+        self._latest = value
+        self._length = 0
+        self._kind = None
+        if self._check_sorted and self._is_simple(value):
+            self._kind = type(value)
+
+    def _is_simple(self, value: Any) -> bool:
+        """Return whether values of this one's type (and form) compare as `Order` would."""
+        if isinstance(value, str):
+            kind = self._order.kind
+            return kind is Kind.TEXT or (kind is Kind.INSTANT and self._has_full_form(value))
+        if isinstance(value, dt.datetime):
+            # Python compares date-times of one zone by the clock on the wall.
+            return value.tzinfo is None or type(value.tzinfo) is dt.timezone
+        return type(value) in {int, float, dt.date}
+
+    def _has_full_form(self, text: str) -> bool:
+        form = _FULL_FORM.fullmatch(text)
+        if form is None:
+            return False
+        self._length = len(text)
+        self._gap = form["gap"]
+        self._zone = form["zone"] or ""
+        without_zone = _FRACTION if form["fraction"] else _SECONDS
+        self._cut = len(text) - len(self._zone) if self._zone else without_zone
+        return True

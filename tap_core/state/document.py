@@ -1,0 +1,172 @@
+"""The state document of a tap: its dict, and its text at the price of what changed.
+
+Rules of the room:
+
+- The dict is the truth and keeps its form; authors hold references to it and to parts of
+  it. Nothing here ever rebinds or copies it.
+- Text is kept per partition. Who changes a state dict says so (`touch`); what an author may
+  change unseen is made anew at every `encode` (`share`) until the sync ends (`unshare`).
+- Entries that appear, vanish or are replaced are noticed without being told.
+- Everything at the top of the document beside ``bookmarks`` is written too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, cast
+
+from tap_core.state.bookmarks import reset_state_progress_markers
+from tap_core.state.encode import Encoder
+from tap_core.state.stream_text import StreamText
+from tap_core.types import Context, TapState
+
+__all__ = ["StateDocument"]
+
+_BYTES_OF_A_CHANGE = 100
+
+
+class StateDocument:
+    """Wraps ``tap_state``, which stays the caller's own dict and may be filled later."""
+
+    def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
+        self.tap_state = cast(dict[str, Any], tap_state)
+        self._encoder = Encoder()
+        self._streams: dict[str, StreamText] = {}
+        self._all_shared = False
+        self._touched = 0
+        self._given: bytes | None = None
+
+    # Finding state dicts
+
+    def stream_state(self, stream_id: str) -> dict[str, Any]:
+        """Return the state dict of a stream, made if absent."""
+        return self._text(stream_id).state
+
+    def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
+        """Return the state dict of a partition, made if absent; of the stream for no context.
+
+        O(1). Raises ValueError when the document has two entries for the context.
+        """
+        text = self._text(stream_id)
+        if not partition_context:
+            return text.state
+        index = text.index(add=True)
+        count = len(index.entries)
+        entry = index.find_or_add(partition_context)
+        self._touched += len(index.entries) - count
+        return entry
+
+    def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
+        """Return the list of a stream's partitions, None when its state has none."""
+        state = self.tap_state.get("bookmarks", {}).get(stream_id) or {}
+        found: list[dict[str, Any]] | None = state.get("partitions")
+        return found
+
+    def reset_progress_markers(self) -> None:
+        """Wipe what an unfinished sync left; the first step of a sync."""
+        for state in self.tap_state.get("bookmarks", {}).values():
+            reset_state_progress_markers(state)
+            for partition in state.get("partitions", []):
+                reset_state_progress_markers(partition)
+        self.refresh()
+
+    # What changed
+
+    def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
+        """Say that a state dict was changed."""
+        self._touched += 1
+        self._text(stream_id).touch(partition_context)
+
+    def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
+        """Say that someone holds this state dict, so that it may change at any time.
+
+        Without a stream: the whole document. A stream's dict contains its partitions'.
+        """
+        if stream_id is None:
+            self._all_shared = True
+        else:
+            self._text(stream_id).share(partition_context)
+
+    def unshare(self) -> None:
+        """End every `share`: from now on changes are told by `touch` again."""
+        if self._is_shared():
+            self._all_shared = False
+            self._streams = {}
+            self._touched += 1
+
+    def refresh(self) -> None:
+        """Forget all kept text and every index: the dict may have been changed anywhere."""
+        self._touched += 1
+        for text in self._streams.values():
+            text.refresh()
+
+    # Text
+
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of JSON made afresh until now; kept text that was only joined does not count."""
+        return self._encoder.made
+
+    @property
+    def size_estimate(self) -> int:
+        """About how many bytes the next text has, without making it."""
+        return len(self._given or b"") + self._touched * _BYTES_OF_A_CHANGE
+
+    def encode(self) -> bytes:
+        """Return the whole document as JSON on one line."""
+        return b"".join(chain.from_iterable(self._pieces()))
+
+    def encode_if_changed(self) -> bytes | None:
+        """Return what `encode` does, or None when that is what this returned the last time."""
+        if self._given is not None and not self._touched and not self._is_shared():
+            return None
+        line = self.encode()
+        self._touched = 0
+        if line == self._given:
+            return None
+        self._given = line
+        return line
+
+    def _pieces(self) -> Iterator[Iterable[bytes]]:
+        before = b"{"
+        for key, value in self.tap_state.items():
+            if key == "bookmarks" and isinstance(value, dict):
+                yield (before, b'"bookmarks":')
+                yield from self._bookmarks(value)
+            else:
+                yield (before, self._encoder.members({key: value}))
+            before = b","
+        yield (b"{}",) if before == b"{" else (b"}",)
+
+    def _bookmarks(self, bookmarks: dict[str, Any]) -> Iterator[Iterable[bytes]]:
+        before = b"{"
+        for stream_id, state in bookmarks.items():
+            if isinstance(state, dict):
+                text = self._text(stream_id)
+                yield (before, text.name, b":")
+                yield text.encode(everything=self._all_shared)
+            else:
+                yield (before, self._encoder.members({stream_id: state}))
+            before = b","
+        yield (b"{}",) if before == b"{" else (b"}",)
+
+    def _text(self, stream_id: str) -> StreamText:
+        bookmarks = self.tap_state.get("bookmarks")
+        if bookmarks is None:
+            bookmarks = self.tap_state["bookmarks"] = {}
+        state = bookmarks.get(stream_id)
+        if state is None:
+            state = bookmarks[stream_id] = {}
+            self._touched += 1
+        text = self._streams.get(stream_id)
+        if text is None or text.state is not state:
+            shared = text is not None and text.is_shared
+            text = StreamText(stream_id, state, self._encoder)
+            if shared:
+                text.share(None)
+            self._streams[stream_id] = text
+        return text
+
+    def _is_shared(self) -> bool:
+        return self._all_shared or any(text.is_shared for text in self._streams.values())

@@ -1,0 +1,93 @@
+"""Reading a state file.
+
+Rules of the room:
+
+- A state file is one JSON document, or lines of which each is one (what
+  ``tap | target > state.json`` leaves). The last whole line is the state.
+- A last line that is cut off is left out with a warning: its writer died in it. Any other
+  line that is no state is an error with file and line, never an empty state: that would
+  silently read everything again.
+- A STATE message, and the wrapping in which Meltano keeps states, are taken off.
+- Numbers come back as they stand: a float where that gives the same text, else a Decimal.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from decimal import Decimal
+from typing import Any
+
+from tap_core.exceptions import StateFileError
+
+__all__ = ["read_state"]
+
+logger = logging.getLogger(__name__)
+
+
+def read_state(text: str | bytes, source: str) -> dict[str, Any]:
+    """Return the state that a file holds; ``{}`` for an empty file or ``null``.
+
+    ``source`` names the file in messages. Raises StateFileError.
+    """
+    content = text.encode() if isinstance(text, str) else text
+    content = content.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\0")
+    if not content:
+        return {}
+    try:
+        found = _parse(content)
+    except ValueError as fault:
+        found, line = _last_whole_line(content, source, fault)
+    else:
+        line = 1
+    return _unwrap(found, f"{source}, line {line}")
+
+
+def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[Any, int]:
+    """Return the last line that is JSON, and its number. The first has to be JSON too."""
+    lines = [(n, line) for n, line in enumerate(content.split(b"\n"), 1) if line.strip(b" \t\r\0")]
+    try:
+        _parse(lines[0][1])
+    except ValueError:
+        raise _fault(source, lines[0][0], fault) from fault
+    number, line = lines[-1]
+    try:
+        return _parse(line), number
+    except ValueError:
+        logger.warning("%s: line %d is cut off; the line before it is used.", source, number)
+    number, line = lines[-2]
+    try:
+        return _parse(line), number
+    except ValueError as second:
+        raise _fault(source, number, second) from second
+
+
+def _fault(source: str, line: int, fault: ValueError) -> StateFileError:
+    if isinstance(fault, json.JSONDecodeError):
+        return StateFileError(
+            f"{source}, line {max(line, fault.lineno)}, column {fault.colno}: "
+            f"this is not JSON: {fault.msg}"
+        )
+    return StateFileError(f"{source}, line {line}: this is not JSON: {fault}")
+
+
+def _unwrap(found: Any, where: str) -> dict[str, Any]:
+    """Take off what may stand around a state."""
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise StateFileError(f"{where}: a state is a JSON object, not {type(found).__name__}.")
+    if found.get("type") == "STATE" and "value" in found:
+        return _unwrap(found["value"], where)
+    if "singer_state" in found:
+        return _unwrap(found["singer_state"], where)
+    return found
+
+
+def _parse(text: bytes) -> Any:
+    return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
+
+
+def _number(text: str) -> float | Decimal:
+    nearest = float(text)
+    return nearest if repr(nearest) == text else Decimal(text)

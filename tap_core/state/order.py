@@ -1,0 +1,230 @@
+"""Which of two replication key values is the later one.
+
+Rules of the room:
+
+- The property's schema decides: date-times and dates are instants (a date is its midnight,
+  a value without an offset is UTC), numbers are numbers, everything else is text.
+- A comparison never raises. Values that cannot be read as the schema says are compared as
+  text, with one warning per stream.
+- What is compared may come from a record (a Python object) or from a state (its JSON), of
+  an earlier version of the tap too, so every mixture must have an answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tap_core.typing.values import to_json_compatible
+
+__all__ = ["Kind", "Order", "instant_of", "is_missing", "number_of", "order_of"]
+
+logger = logging.getLogger(__name__)
+
+Instant: TypeAlias = tuple[dt.datetime, str]
+"""A moment: an aware date-time, and the digits of its fraction beyond microseconds."""
+
+
+class Kind(Enum):
+    """As what the values of a replication key are compared."""
+
+    INSTANT = "a point in time"
+    NUMBER = "a number"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Compares the values of one stream's replication key; made by `order_of`."""
+
+    kind: Kind
+    _told: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def newer_or_equal(self, new: Any, old: Any) -> bool:
+        """Return whether ``new`` is at or after ``old``."""
+        left, right = self._comparable(new, old)
+        return bool(left >= right)
+
+    def minimum(self, first: Any, second: Any) -> Any:
+        """Return the earlier of two values as it was given; ``first`` when they are equal."""
+        return first if self.newer_or_equal(second, first) else second
+
+    def maximum(self, first: Any, second: Any) -> Any:
+        """Return the later of two values as it was given; ``first`` when they are equal."""
+        return first if self.newer_or_equal(first, second) else second
+
+    def tell_once(self, topic: str, message: str, *args: Any) -> None:
+        """Log a warning, but once per topic for all that share this order."""
+        if topic not in self._told:
+            self._told.add(topic)
+            logger.warning(message, *args)
+
+    def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
+        for read in _READERS[self.kind]:
+            left, right = read(new), read(old)
+            if left is not None and right is not None:
+                return left, right
+        if not (self.kind is Kind.TEXT and isinstance(new, str) and isinstance(old, str)):
+            self._tell_of_text(new, old)
+        return _text_of(new), _text_of(old)
+
+    def _tell_of_text(self, new: Any, old: Any) -> None:
+        self.tell_once(
+            "text",
+            "The replication key values %r and %r cannot both be read as %s. "
+            "They are compared as text.",
+            new,
+            old,
+            self.kind.value,
+        )
+
+
+def order_of(property_schema: Any) -> Order:
+    """Return the order for the values of a property with this JSON Schema; None means text."""
+    kinds = set(_kinds(property_schema))
+    if Kind.INSTANT in kinds:
+        return Order(Kind.INSTANT)
+    return Order(Kind.NUMBER if kinds == {Kind.NUMBER} else Kind.TEXT)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is none at all: None, or a number that JSON writes as null."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
+
+
+def _kinds(schema: Any) -> Iterator[Kind]:
+    """Yield every kind of value that the schema allows, alternatives included."""
+    if not isinstance(schema, Mapping):
+        return
+    if schema.get("format") in {"date-time", "date"}:
+        yield Kind.INSTANT
+    types = schema.get("type", ())
+    for name in (types,) if isinstance(types, str) else types:
+        if name in {"integer", "number"}:
+            yield Kind.NUMBER
+        elif name != "null":
+            yield Kind.TEXT
+    for word in ("anyOf", "oneOf", "allOf"):
+        for part in schema.get(word, ()):
+            yield from _kinds(part)
+
+
+# Reading values
+
+_DATE_TIME = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
+    r"(?:[Tt ](?P<hour>\d\d?):(?P<minute>\d\d?)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
+    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
+    re.ASCII,
+)
+# ISO 8601 as sources really write it: hours of one digit, a space, offsets without a colon,
+# any number of digits in the fraction. `datetime.fromisoformat` differs between versions of
+# Python and reads none of the first, so it is not asked.
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+def instant_of(value: Any) -> Instant | None:
+    """Return the moment that a date, a date-time or its ISO 8601 text stands for, else None."""
+    if isinstance(value, dt.datetime):
+        return _utc(value), ""
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.timezone.utc), ""
+    return _instant_of_text(value) if isinstance(value, str) else None
+
+
+def number_of(value: Any) -> int | float | Decimal | None:
+    """Return the number that a value is or spells, else None."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, (float, Decimal)):
+        return None if is_missing(value) else value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return Decimal(value)
+    return None
+
+
+def _bare_number(value: Any) -> int | float | Decimal | None:
+    return None if isinstance(value, str) else number_of(value)
+
+
+def _bare_instant(value: Any) -> Instant | None:
+    return None if isinstance(value, str) else instant_of(value)
+
+
+_READERS = {
+    Kind.INSTANT: (instant_of, _bare_number),
+    Kind.NUMBER: (number_of,),
+    Kind.TEXT: (_bare_number, _bare_instant),
+}
+
+
+def _text_of(value: Any) -> str:
+    return str(to_json_compatible(value))
+
+
+def _utc(value: dt.datetime) -> dt.datetime:
+    if value.tzinfo is None:
+        return value.replace(tzinfo=dt.timezone.utc)
+    try:
+        return value.astimezone(dt.timezone.utc)
+    except OverflowError:  # in the first or the last hours of the calendar
+        return value
+
+
+def _instant_of_text(text: str) -> Instant | None:
+    found = _DATE_TIME.fullmatch(text.strip())
+    if found is None:
+        return _instant_of_rare_text(text.strip())
+    number = functools.partial(_group, found)
+    fraction = found["fraction"] or ""
+    try:
+        moment = dt.datetime(
+            number("year"),
+            number("month"),
+            number("day"),
+            number("hour"),
+            number("minute"),
+            number("second"),
+            int(fraction[:6].ljust(6, "0")),
+            _zone_of(found),
+        )
+    except ValueError:
+        return None
+    return moment, fraction[6:].rstrip("0")
+
+
+def _group(found: re.Match[str], name: str) -> int:
+    return int(found[name] or 0)
+
+
+def _zone_of(found: re.Match[str]) -> dt.timezone:
+    if found["sign"] is None:
+        return dt.timezone.utc
+    minutes = _group(found, "zone_hour") * 60 + _group(found, "zone_minute")
+    return dt.timezone(dt.timedelta(minutes=minutes * (-1 if found["sign"] == "-" else 1)))
+
+
+def _instant_of_rare_text(text: str) -> Instant | None:
+    """Read the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
+
+    Bare digits are left alone: they may as well be a count of seconds.
+    """
+    if not text[:8].isdigit() or text.isdigit():
+        return None
+    import pendulum
+
+    try:
+        moment = pendulum.parse(text, exact=True)
+    except (ValueError, OverflowError):
+        return None
+    return instant_of(moment) if isinstance(moment, dt.date) else None

@@ -1,0 +1,146 @@
+"""Finding the entry of a partition in the list that a state document keeps.
+
+Rules of the room:
+
+- In the document a stream's partitions are a list of ``{"context": {...}, ...}``; that
+  stays so. The index beside it makes finding one O(1), whatever their number.
+- Two contexts are the same partition when Python's ``==`` says so (1 and 1.0 are, 1 and "1"
+  are not), or when they are the same once written to the document and read back.
+- The list is the truth. Entries that somebody else appended are taken into the index; when
+  it was changed in another way the index is made anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from tap_core.types import Context
+
+__all__ = ["PartitionIndex", "freeze"]
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_TWICE = -1
+
+
+def freeze(context: Context) -> Hashable:
+    """Return a key that is equal for equal contexts, nested ones included."""
+    if _PLAIN.issuperset(map(type, context.values())):
+        return frozenset(context.items())
+    return frozenset((key, _frozen(value)) for key, value in context.items())
+
+
+class PartitionIndex:
+    """Finds entries of one ``partitions`` list by their context.
+
+    Entries without a context are kept and never found.
+    """
+
+    __slots__ = ("_count", "_last", "_positions", "entries")
+
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
+        self.entries = entries
+        self._reset()
+
+    def position(self, context: Context) -> int | None:
+        """Return where the partition stands in the list; None when it is not there.
+
+        Raises ValueError when two entries have this context.
+        """
+        key = freeze(context)
+        self._catch_up()
+        position = self._positions.get(key)
+        if position is None or position == _TWICE or self._stands(position, key, context):
+            return self._checked(position, context)
+        self._reset()
+        self._catch_up()
+        return self._checked(self._positions.get(key), context)
+
+    def find(self, context: Context) -> dict[str, Any] | None:
+        """Return the entry of a partition, or None; raises as `position` does."""
+        position = self.position(context)
+        return None if position is None else self.entries[position]
+
+    def find_or_add(self, context: Context) -> dict[str, Any]:
+        """Return the entry of a partition, appended if absent; raises as `position` does."""
+        entry = self.find(context)
+        if entry is None:
+            entry = {"context": dict(context)}
+            self.entries.append(entry)
+        return entry
+
+    def _reset(self) -> None:
+        self._positions: dict[Hashable, int] = {}
+        self._count = 0
+        self._last: object = None
+
+    def _catch_up(self) -> None:
+        """Take in what was appended; start again when the list was changed otherwise."""
+        entries, count = self.entries, self._count
+        if count == len(entries) and (not count or entries[-1] is self._last):
+            return
+        if count and (count > len(entries) or entries[count - 1] is not self._last):
+            self._reset()
+            count = 0
+        for position in range(count, len(entries)):
+            self._add(position)
+        self._count = len(entries)
+        self._last = entries[-1] if entries else None
+
+    def _add(self, position: int) -> None:
+        context = _context_of(self.entries[position])
+        if context is not None:
+            key = freeze(context)
+            self._positions[key] = _TWICE if key in self._positions else position
+
+    def _stands(self, position: int, key: Hashable, context: Context) -> bool:
+        found = _context_of(self.entries[position])
+        return found is not None and (found == context or freeze(found) == key)
+
+    def _checked(self, position: int | None, context: Context) -> int | None:
+        if position == _TWICE:
+            raise ValueError(
+                f"The state has more than one entry for the partition {dict(context)}. "
+                "Keep the one with the right bookmark and remove the others."
+            )
+        return position
+
+
+def _context_of(entry: Any) -> Context | None:
+    context = entry.get("context") if isinstance(entry, dict) else None
+    return context if isinstance(context, Mapping) else None
+
+
+def _frozen(value: Any) -> Hashable:
+    if type(value) in _PLAIN:
+        hashable: Hashable = value
+        return hashable
+    if isinstance(value, Mapping):
+        return freeze(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in value)
+    return _as_read_back(value)
+
+
+def _as_read_back(value: Any) -> Hashable:
+    """Return what a value that JSON cannot hold is after a trip through the document."""
+    for kind, read_back in _READ_BACK:
+        if isinstance(value, kind):
+            return read_back(value)
+    return str(value) if not isinstance(value, (str, int, float)) else value
+
+
+def _number(value: Decimal) -> Hashable:
+    nearest = float(value)
+    return nearest if Decimal(repr(nearest)) == value else value
+
+
+_READ_BACK: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
+    (Decimal, _number),
+    (dt.datetime, dt.datetime.isoformat),
+    (dt.date, str),
+    (UUID, str),
+)
