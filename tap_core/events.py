@@ -1,0 +1,138 @@
+"""A sync is a stream of events: what a tap says and what a target folds.
+
+Rules of the room: an event is frozen, knows no protocol, and is made once per chunk,
+never once per record. A protocol is a pair of codecs (`protocols/*/decode`, `encode`)
+between these and its wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+__all__ = [
+    "Checkpoint",
+    "Describe",
+    "Emit",
+    "Event",
+    "Files",
+    "Log",
+    "Op",
+    "Progress",
+    "Rows",
+    "Status",
+    "StreamId",
+    "Truncate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamId:
+    """A stream is named by its name and, where the source has them, a namespace."""
+
+    name: str
+    namespace: str | None = None
+
+    def __str__(self) -> str:
+        """Return ``namespace.name``, or the bare name."""
+        return f"{self.namespace}.{self.name}" if self.namespace else self.name
+
+
+class Op(Enum):
+    """What a target does with the rows of one chunk."""
+
+    UPSERT = "upsert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Progress(Enum):
+    """How far a stream has come, as its source says."""
+
+    STARTED = "started"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """The schema of a stream, before its first rows and again when it changes.
+
+    ``keys`` are the properties that identify a row (none: rows are only appended);
+    ``cursor`` is the replication key.
+    """
+
+    stream: StreamId
+    schema: Mapping[str, Any]
+    keys: tuple[str, ...] = ()
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A chunk of finished rows of one stream, in their order.
+
+    ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without
+    a line end). ``extracted_at`` is an ISO 8601 instant for the whole chunk, or one
+    per row. ``version`` is the table version that the rows belong to.
+    """
+
+    stream: StreamId
+    rows: Sequence[bytes]
+    op: Op = Op.UPSERT
+    extracted_at: str | Sequence[str | None] | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Rows that stand in files: their addresses, and the encoding they are in."""
+
+    stream: StreamId
+    paths: Sequence[str]
+    format: Mapping[str, Any]
+    op: Op = Op.UPSERT
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Rows of this stream that are not of ``version`` are no longer valid."""
+
+    stream: StreamId
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A state that may be kept once every row before it is safe.
+
+    ``state`` is the whole state document, encoded as JSON on one line.
+    """
+
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A source's word on how far one stream has come."""
+
+    stream: StreamId
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Something a person may want to read; ``level`` is one of logging's names."""
+
+    level: str
+    message: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Event: TypeAlias = Describe | Rows | Files | Truncate | Checkpoint | Status | Log
+
+Emit: TypeAlias = Callable[[Event], None]
+"""Where a sync puts its events; it may block, and that is the backpressure."""

@@ -1,0 +1,278 @@
+"""`Stream`: what an author subclasses.
+
+Rules of the room: public members, signatures and underscore hooks are the Singer SDK's
+(version 0.54), so that a tap changes one import line. Bodies are thin: the work is in
+`sync`, `records` and `state`, which know streams by a Protocol only. A class that
+overrides one of `sync.plan.HOOKS` runs in the hook lane, all others in the compiled one.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from tap_core import metrics
+from tap_core.clock import utc_now
+from tap_core.events import Truncate
+from tap_core.protocols.singer.messages import RecordMessage, SchemaMessage
+from tap_core.records.conform import conform_record_data_types
+from tap_core.records.select import pop_deselected_record_properties
+from tap_core.streams.stateful import Stateful
+from tap_core.sync.children import sync_child_contexts, sync_children
+from tap_core.sync.engine import sync_stream
+from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
+from tap_core.sync.plan import HOOKS, is_overridden, plan_of
+
+if TYPE_CHECKING:
+    from tap_core.catalog import Schema
+    from tap_core.sync.contract import Host
+    from tap_core.types import Context, JsonSchema, Record, StrPath
+
+__all__ = ["Stream"]
+
+
+class Stream(Stateful, abc.ABC):
+    """A stream of records: override `get_records`, say name, schema and keys.
+
+    >>> class Users(Stream):
+    ...     name = "users"
+    ...     primary_keys = ("id",)
+    ...     schema = {"properties": {"id": {"type": "integer"}}}
+    ...     def get_records(self, context):
+    ...         yield {"id": 1}
+    """
+
+    STATE_MSG_FREQUENCY: int = 10_000
+    """Records after which a state is written."""
+
+    ABORT_AT_RECORD_COUNT: int | None = None
+    """Records after which the sync is aborted; for tests of a connection."""
+
+    context: Context | None = None
+    """The context that is being synced, read-only; change it in `preprocess_context`."""
+
+    _HOOKS: ClassVar[Mapping[str, Any]] = {}
+    _stream_version: int | None = None
+
+    def __init__(
+        self,
+        tap: Host,
+        schema: StrPath | JsonSchema | Schema | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Make a stream of ``tap``; ``schema`` and ``name`` override the class's own."""
+        super().__init__(tap, schema, name)
+        self.child_streams: list[Stream] = []
+        self._sync_costs: dict[str, int] = {}
+
+    # What an author overrides
+
+    @abc.abstractmethod
+    def get_records(
+        self, context: Context | None
+    ) -> Iterable[Record | tuple[Record, Context | None]]:
+        """Yield the records of a context (None where the stream has no partitions)."""
+
+    def post_process(
+        self,
+        row: Record,
+        context: Context | None = None,  # noqa: ARG002 - for overrides
+    ) -> Record | None:
+        """Change a record after it was pulled; None leaves it out."""
+        return row
+
+    def preprocess_context(self, context: Context) -> Context:
+        """Change a context before it is used and frozen."""
+        return context
+
+    def get_child_context(self, record: Record, context: Context | None) -> Context | None:
+        """Return the context in which a record's children are synced, None for none.
+
+        By default the stream's own context, else the record.
+
+        Raises:
+            NotImplementedError: there is no context, and a child keeps a bookmark for
+                each: say what tells them apart.
+        """
+        if context is None:
+            for child in self.child_streams:
+                if child.state_partitioning_keys is None:
+                    parent = type(self).__name__
+                    msg = (
+                        f"'{self.name}' has the child stream '{child.name}', and nothing says"
+                        f" what context a record gives it. Define {parent}.get_child_context(),"
+                        f" or {type(child).__name__}.state_partitioning_keys."
+                    )
+                    raise NotImplementedError(msg)
+        return context or record
+
+    def generate_child_contexts(
+        self, record: Record, context: Context | None
+    ) -> Iterable[Context | None]:
+        """Yield the contexts in which a record's children are synced."""
+        yield self.get_child_context(record=record, context=context)
+
+    def log_sync_costs(self) -> None:
+        """Log what the sync of this stream cost, where the stream counts that."""
+        if self._sync_costs:
+            self.log("Total Sync costs for stream %s: %s", self.name, self._sync_costs)
+
+    def get_record_counter(
+        self, *, endpoint: str | None = None, log_interval: float = metrics.DEFAULT_LOG_INTERVAL
+    ) -> metrics.Counter:
+        """Return the counter of this stream's records."""
+        return metrics.record_counter(self.name, endpoint=endpoint, log_interval=log_interval)
+
+    def get_batch_counter(self) -> metrics.Counter:
+        """Return the counter of this stream's batches."""
+        return metrics.batch_counter(self.name)
+
+    def get_sync_timer(self) -> metrics.Timer:
+        """Return the timer of this stream's sync."""
+        return metrics.sync_timer(self.name)
+
+    # Parents and children
+
+    @final
+    @property
+    def has_selected_descendents(self) -> bool:
+        """Whether a child, or a child of one, is selected."""
+        return any(
+            child.selected or child.has_selected_descendents for child in self.child_streams
+        )
+
+    @final
+    @property
+    def descendent_streams(self) -> list[Stream]:
+        """All children, and theirs."""
+        return [
+            *self.child_streams,
+            *(below for child in self.child_streams for below in child.descendent_streams),
+        ]
+
+    # Running; the names with an underscore are hooks that some taps override
+
+    @final
+    def sync(self, context: Context | None = None) -> None:
+        """Sync this stream: all partitions, or one context."""
+        sync_stream(self, context)
+
+    def finalize_state_progress_markers(self, state: dict[str, Any] | None = None) -> None:
+        """Promote the progress markers of this stream and its selected children."""
+        if state:
+            self._finalize_state(state)
+        else:
+            for child in self.child_streams:
+                if child.selected:
+                    child.finalize_state_progress_markers()
+            if not self.selected:
+                return
+            self._tap.run.settle()
+            self.state_manager.finalize_progress_markers(state=state, partitions=self.partitions)
+        self._write_state_message()
+
+    def _sync_records(
+        self, context: Context | None = None, *, write_messages: bool = True
+    ) -> Iterator[Record]:
+        """Sync the records of one sync and yield each."""
+        return hooked_records(self, context, write_messages=write_messages)
+
+    def _process_record(
+        self,
+        record: Record,
+        child_context: Context | None = None,
+        partition_context: Context | None = None,
+    ) -> None:
+        """Add what the context says to a record, and sync its children."""
+        for key, value in (partition_context or {}).items():
+            record.setdefault(key, value)
+        if plan_of(self).child_contexts:
+            sync_child_contexts(self, record, child_context)
+
+    def _sync_children(self, child_context: Context | None) -> None:
+        """Sync the selected children in one context."""
+        sync_children(self, child_context)
+
+    def _check_max_record_limit(self, current_record_index: int) -> None:
+        """End the sync when `ABORT_AT_RECORD_COUNT` is reached."""
+        check_record_limit(self, current_record_index)
+
+    def _abort_sync(self, abort_reason: Exception) -> None:
+        """Write the state that there is and end the sync."""
+        abort_sync(self, abort_reason)
+
+    # Messages
+
+    def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
+        """Yield the SCHEMA of this stream."""
+        event = plan_of(self).describe
+        yield SchemaMessage(
+            event.stream.name,
+            dict(event.schema),
+            list(event.keys),
+            [event.cursor] if event.cursor else None,
+        )
+
+    def _write_schema_message(self) -> None:
+        """Write the SCHEMA, unless it is the one written last in this run."""
+        if is_overridden(self, "_generate_schema_messages"):
+            for message in self._generate_schema_messages():
+                self._tap.write_message(message)
+        else:
+            self._tap.run.describe(plan_of(self).describe)
+
+    def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
+        """Yield the RECORD of a record: pruned (in place) and conformed."""
+        pop_deselected_record_properties(record, self.schema, self.mask)
+        conformed = conform_record_data_types(
+            stream_name=self.name,
+            record=record,
+            schema=self.effective_schema,
+            level=self.TYPE_CONFORMANCE_LEVEL,
+            logger=self.logger,
+        )
+        yield RecordMessage(
+            stream=self.name,
+            record=conformed,
+            version=self._stream_version,
+            time_extracted=utc_now(),
+        )
+
+    def _write_record_message(self, record: Record) -> None:
+        """Write a record behind those before it."""
+        if is_overridden(self, "_generate_record_messages") or is_overridden(
+            self._tap, "write_message"
+        ):
+            for message in self._generate_record_messages(record):
+                self._tap.write_message(message)
+        else:
+            write_record(self, record)
+        self.state_manager.is_flushed = False
+
+    def _write_activate_version_message(self, full_table_version: int) -> None:
+        """Say which version of the table counts."""
+        self._tap.run.emit(Truncate(plan_of(self).stream, full_table_version))
+
+    def _write_state_message(self) -> None:
+        """Write the state, if it changed since it was written last."""
+        _ = self.state_manager.stream_state  # a stream that was synced has an entry
+        self._tap.run.checkpoint(owed=True)
+        self.state_manager.is_flushed = True
+
+    def _log_metric(self, point: metrics.Point) -> None:
+        """Log one measurement."""
+        metrics.log(self.metrics_logger, point=point)
+
+
+Stream._HOOKS = {
+    name: inspect.getattr_static(Stream, name)
+    for name in (
+        *HOOKS,
+        "_generate_schema_messages",
+        "generate_child_contexts",
+        "get_child_context",
+        "post_process",
+    )
+}

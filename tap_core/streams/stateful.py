@@ -1,0 +1,217 @@
+"""Where a stream stands: bookmarks, partitions, signposts and what authors may ask.
+
+Rules of the room: this half of `Stream` asks `state/` and decides nothing itself. An
+author who looks at state sees it as of the last record that he yielded, so each look
+settles the open chunk first; a dict that was handed out may be changed by its holder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, cast
+
+from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.clock import parse_instant
+from tap_core.state.manager import StreamStateManager
+from tap_core.state.order import order_of
+from tap_core.streams.declared import Declared
+from tap_core.sync.engine import missing_replication_key, replication_key_of
+
+if TYPE_CHECKING:
+    from tap_core.types import Context, Record, TapState
+
+__all__ = ["Stateful"]
+
+
+class Stateful(Declared):
+    """The half of a stream that knows where it stands: see `tap_core.Stream`."""
+
+    _state_partitioning_keys: Sequence[str] | None = None
+    _state_manager: StreamStateManager | None = None
+
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None:
+        """Keys of the context that tell bookmarks apart.
+
+        None takes the whole context; an empty list keeps one bookmark for the stream.
+        Anything but None makes the stream unsorted for its state.
+        """
+        return self._state_partitioning_keys
+
+    @state_partitioning_keys.setter
+    def state_partitioning_keys(self, new_value: Sequence[str] | None) -> None:
+        self._state_partitioning_keys = new_value
+        self._state_manager = None
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether records come in the order of the replication key, so that a sync that
+        was interrupted can go on where it stopped."""
+        return False
+
+    @property
+    def check_sorted(self) -> bool:
+        """Whether a record that breaks the order of a sorted stream is an error."""
+        return True
+
+    @property
+    def state_manager(self) -> StreamStateManager:
+        """What keeps this stream's bookmarks."""
+        if self._state_manager is None:
+            self._state_manager = StreamStateManager(
+                tap_name=self.tap_name,
+                stream_name=self.name,
+                tap_state=cast("TapState", self._tap.document.tap_state),
+                state_partitioning_keys=self.state_partitioning_keys,
+                is_sorted=self.is_sorted,
+                check_sorted=self.check_sorted,
+                document=self._tap.document,
+                order=order_of(
+                    self.effective_schema.get("properties", {}).get(self.replication_key)
+                    if self.replication_key
+                    else None
+                ),
+            )
+        return self._state_manager
+
+    # What authors may look at
+
+    @property
+    def tap_state(self) -> TapState:
+        """The whole tap's state, writable; shared by all streams."""
+        return self._tap.state
+
+    _tap_state = tap_state
+
+    @property
+    def stream_state(self) -> dict[str, Any]:
+        """This stream's state, writable; made when there is none."""
+        self._tap.run.settle()
+        self._tap.document.share(self.name)
+        return self.state_manager.stream_state
+
+    def get_context_state(self, context: Context | None) -> dict[str, Any]:
+        """Return the state of one context, writable; made when there is none.
+
+        A stream without partitions, or with ``state_partitioning_keys`` that leave
+        nothing of the context, has the stream's own state for every context.
+        """
+        self._tap.run.settle()
+        self._tap.document.share(self.name, self._get_state_partition_context(context))
+        return self.state_manager.get_context_state(context)
+
+    def _get_state_partition_context(self, context: Context | None) -> Context | None:
+        """Return the part of a context that tells bookmarks apart."""
+        return self.state_manager.get_state_partition_context(context)
+
+    def get_starting_replication_key_value(self, context: Context | None) -> Any | None:
+        """Return where this sync of the context starts, None for the beginning.
+
+        The value is the bookmark or ``start_date`` as of the start of the sync. Use it
+        for replication keys that are no date-times.
+        """
+        self._tap.run.settle()
+        return self.state_manager.get_starting_replication_value(context, self.replication_method)
+
+    def get_starting_timestamp(self, context: Context | None) -> datetime | None:
+        """Return where this sync of the context starts, as an aware date-time.
+
+        Raises:
+            ValueError: the replication key is no date-time, or the value is none.
+        """
+        value = self.get_starting_replication_key_value(context)
+        if value is None:
+            return None
+        if not self.is_timestamp_replication_key:
+            msg = f"The replication key {self.replication_key} is not of timestamp type"
+            raise ValueError(msg)
+        return self._parse_datetime(value)
+
+    def _parse_datetime(self, value: str) -> datetime:
+        """Parse a date-time; without a zone it is UTC."""
+        try:
+            return parse_instant(value)
+        except (ValueError, TypeError) as error:
+            msg = f"Stream '{self.name}': {value!r} is not a date-time in ISO 8601."
+            raise ValueError(msg) from error
+
+    def compare_start_date(self, value: str, start_date_value: str) -> str:
+        """Return the later of a bookmark and ``start_date``.
+
+        Only date-time keys can be compared; for others the bookmark is taken. Override
+        for keys such as epoch seconds.
+        """
+        if self.is_timestamp_replication_key:
+            return max(value, start_date_value, key=self._parse_datetime)
+        return value
+
+    def get_replication_key_signpost(self, context: Context | None = None) -> datetime | Any | None:
+        """Return the greatest bookmark that this sync may reach, None for no bound.
+
+        For date-time keys that is the time at which the tap started: records changed
+        later may have been missed on pages already read. Override for keys of other
+        kinds, such as event ids or log positions.
+        """
+        del context
+        if not self.is_timestamp_replication_key:
+            return None
+        return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
+
+    @property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """Contexts that this stream is synced for, one after the other.
+
+        By default those that the state knows. Override to say them.
+        """
+        contexts = [
+            partition["context"]
+            for partition in self._tap.document.partitions(self.name) or ()
+            if "context" in partition
+        ]
+        return contexts or None
+
+    # Hooks that authors may override
+
+    def _write_replication_key_signpost(
+        self, context: Context | None, value: datetime | str | float | None
+    ) -> None:
+        """Keep the signpost of a context until it is finalized."""
+        self.state_manager.write_replication_key_signpost(value, context=context)
+
+    def _write_starting_replication_value(self, context: Context | None) -> None:
+        """Keep where the sync of a context starts until it is finalized."""
+        self.state_manager.write_starting_replication_value(
+            context=context,
+            replication_method=self.replication_method,
+            replication_key=self.replication_key,
+            config=self._config,
+            compare_start_date_fn=self.compare_start_date,
+        )
+
+    def _increment_stream_state(
+        self, latest_record: Record, *, context: Context | None = None
+    ) -> None:
+        """Move the bookmark of a context past a record.
+
+        Raises:
+            InvalidStreamSortException: the stream is sorted and the record is not.
+            InvalidReplicationKeyException: the record lacks the replication key.
+        """
+        if not latest_record or self.replication_method != REPLICATION_INCREMENTAL:
+            return
+        key = replication_key_of(self)
+        if key not in latest_record:
+            raise missing_replication_key(self, latest_record)
+        self._tap.run.settle_bookmarks()
+        self.state_manager.increment_state(
+            latest_record, context=context, replication_key=key
+        )
+        self._tap.run.reload_bookmarks()
+
+    def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
+        """Promote the progress markers of one state dict."""
+        self._tap.run.settle_bookmarks()
+        self.state_manager.finalize_state(state)
+        self._tap.run.reload_bookmarks()
+

@@ -1,0 +1,147 @@
+"""What the engine asks of a stream, and a stream of its tap.
+
+Rules of the room: Protocols only, so that `sync` never imports the classes above it.
+The names are the Singer SDK's, underscores included, because authors override them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tap_core.catalog import SelectionMask
+    from tap_core.events import Event
+    from tap_core.metrics import Counter, Timer
+    from tap_core.state.document import StateDocument
+    from tap_core.state.manager import StreamStateManager
+    from tap_core.sync.run import Run
+    from tap_core.types import Context, JsonSchema, Record
+    from tap_core.typing.inspect import TypeConformanceLevel
+
+__all__ = ["Host", "Outlet", "SyncStream"]
+
+
+class Outlet(Protocol):
+    """A door's side of a sync: how a body is encoded and where events go."""
+
+    def encode(self, record: Record, /) -> Any:
+        """Encode the body of one shaped record."""
+
+    def emit(self, event: Event, /) -> None:
+        """Take one event; may block until the reader is ready."""
+
+
+class Host(Protocol):
+    """What a stream needs of its tap."""
+
+    name: str
+    logger: logging.Logger
+    metrics_logger: logging.Logger
+
+    @property
+    def initialized_at(self) -> int:
+        """When the tap started, in milliseconds since 1970."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings, read-only."""
+
+    @property
+    def state(self) -> Any:
+        """The whole state, writable: whoever takes it may change it."""
+
+    @property
+    def document(self) -> StateDocument:
+        """The state as the engine keeps it."""
+
+    @property
+    def run(self) -> Run:
+        """The run that is going on, or one of its own for a call outside any."""
+
+    def write_message(self, message: Any) -> None:
+        """Write a Singer message that an author made."""
+
+
+class SyncStream(Protocol):
+    """What the engine needs of a stream."""
+
+    name: str
+    context: Context | None
+    child_streams: Sequence[Any]
+    parent_stream_type: Any
+    STATE_MSG_FREQUENCY: int
+    ABORT_AT_RECORD_COUNT: int | None
+    TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
+    _tap: Host
+    _stream_version: int | None
+    _initialized_at: int
+    _plan: Any
+    _input_schema: JsonSchema | None
+    _HOOKS: Mapping[str, Any]
+
+    @property
+    def logger(self) -> logging.Logger: ...
+    @property
+    def tap_stream_id(self) -> str: ...
+    @property
+    def schema(self) -> JsonSchema: ...
+    @property
+    def effective_schema(self) -> JsonSchema: ...
+    @property
+    def mask(self) -> SelectionMask: ...
+    @property
+    def selected(self) -> bool: ...
+    @property
+    def has_selected_descendents(self) -> bool: ...
+    @property
+    def primary_keys(self) -> Sequence[str]: ...
+    @property
+    def replication_key(self) -> str | None: ...
+    @property
+    def replication_method(self) -> str: ...
+    @property
+    def emit_activate_version_messages(self) -> bool: ...
+    @property
+    def is_sorted(self) -> bool: ...
+    @property
+    def check_sorted(self) -> bool: ...
+    @property
+    def partitions(self) -> Sequence[Mapping[str, Any]] | None: ...
+    @property
+    def state_manager(self) -> StreamStateManager: ...
+
+    def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None: ...
+    def preprocess_context(self, context: Context) -> Context: ...
+    def get_records(self, context: Context | None) -> Iterable[Any]: ...
+    def post_process(self, row: Record, context: Context | None = None) -> Record | None: ...
+    def get_replication_key_signpost(self, context: Context | None = None) -> Any: ...
+    def generate_child_contexts(
+        self, record: Record, context: Context | None
+    ) -> Iterable[Context | None]: ...
+    def get_record_counter(self) -> Counter: ...
+    def get_sync_timer(self) -> Timer: ...
+    def sync(self, context: Context | None = None) -> None: ...
+    def _get_state_partition_context(self, context: Context | None) -> Context | None: ...
+    def _write_replication_key_signpost(self, context: Context | None, value: Any) -> None: ...
+    def _write_starting_replication_value(self, context: Context | None) -> None: ...
+    def _write_schema_message(self) -> None: ...
+    def _write_activate_version_message(self, full_table_version: int) -> None: ...
+    def _write_record_message(self, record: Record) -> None: ...
+    def _write_state_message(self) -> None: ...
+    def _increment_stream_state(
+        self, latest_record: Record, *, context: Context | None = None
+    ) -> None: ...
+    def _finalize_state(self, state: dict[str, Any] | None = None) -> None: ...
+    def _check_max_record_limit(self, current_record_index: int) -> None: ...
+    def _process_record(
+        self,
+        record: Record,
+        child_context: Context | None = None,
+        partition_context: Context | None = None,
+    ) -> None: ...
+    def _sync_children(self, child_context: Context | None) -> None: ...
+    def _sync_records(
+        self, context: Context | None = None, *, write_messages: bool = True
+    ) -> Iterator[Record]: ...

@@ -1,0 +1,314 @@
+"""Sync one stream: walk its partitions, pull its records, move its bookmarks.
+
+Rules of the room: what an author can see keeps the Singer SDK's order. A record is
+pulled, post-processed, its children synced, then it is written, and only then does the
+bookmark move; an error in between leaves what was written valid and the bookmark where
+it was. A partition that ends is final. The compiled lane is the loop here; a stream with
+hooks of its own takes the loop in `hooked`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tap_core.catalog import REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL
+from tap_core.exceptions import (
+    InvalidReplicationKeyException,
+    InvalidStreamSortException,
+    SingerSDKDeprecationWarning,
+)
+from tap_core.sync.children import sync_child_contexts
+from tap_core.sync.plan import plan_of
+from tap_core.sync.run import CHUNK_BYTES, CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from tap_core.metrics import Counter, Timer
+    from tap_core.state.cursor import Cursor
+    from tap_core.sync.contract import SyncStream
+    from tap_core.sync.plan import Plan
+    from tap_core.sync.run import Run
+    from tap_core.types import Context, Record
+
+__all__ = [
+    "begin_partition",
+    "contexts_of",
+    "end_partition",
+    "end_records",
+    "log_sort_error",
+    "metered",
+    "missing_replication_key",
+    "replication_key_of",
+    "sync_stream",
+    "unpack",
+]
+
+
+def sync_stream(stream: SyncStream, context: Context | None) -> None:
+    """Sync a stream: all its partitions, or the one context that is given."""
+    run = stream._tap.run
+    context = stream.preprocess_context(context) if context else None
+    _announce(stream, context)
+    stream.context = MappingProxyType(dict(context)) if context else None
+    plan = plan_of(stream)
+    signpost = stream.get_replication_key_signpost(context)
+    if signpost:
+        stream._write_replication_key_signpost(context, signpost)
+    if stream.selected:
+        stream._write_schema_message()
+        _begin_version(stream)
+    try:
+        if plan.compiled:
+            _pull(stream, run, plan, context, signpost)
+        else:
+            for _ in stream._sync_records(context=context):
+                pass
+    except Exception:
+        stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR)
+        raise
+
+
+def _announce(stream: SyncStream, context: Context | None) -> None:
+    """Log the start; contexts of children may be thousands, so those at DEBUG."""
+    method = stream.replication_method.lower()
+    if context:
+        stream.log(
+            "Beginning sync of '%s' in %s mode with context keys: %s",
+            stream.name,
+            method,
+            tuple(sorted(context)),
+            level=logging.DEBUG,
+        )
+    else:
+        stream.log("Beginning sync of '%s' in %s mode", stream.name, method)
+
+
+def _begin_version(stream: SyncStream) -> None:
+    """Say which version of a full table is coming, once per run."""
+    if (
+        stream.replication_method == REPLICATION_FULL_TABLE
+        and stream.emit_activate_version_messages
+        and stream._stream_version is None
+    ):
+        stream._stream_version = stream._initialized_at // 1000
+        stream._write_activate_version_message(stream._stream_version)
+
+
+# The compiled lane
+
+
+def _pull(
+    stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any
+) -> None:
+    """Pull all records of the contexts of one sync."""
+    selected = stream.selected
+    done = 0
+    with metered(stream, run) as (counter, timer):
+        for current in contexts_of(stream, context):
+            counter.with_context(current or {})
+            timer.with_context(current or {})
+            bookmark = begin_partition(stream, current, None if context else signpost)
+            run.open(plan)
+            before = done
+            try:
+                with _cursor(stream, run, current) as cursor:
+                    done = _loop(stream, run, plan, current, bookmark, cursor, done)
+            finally:
+                run.settle()
+            counter.increment(done - before if selected else 0)
+            end_partition(stream, current, bookmark)
+    end_records(stream, context)
+
+
+def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
+    """Give the contexts of one sync; None where the stream has none."""
+    if context is not None:
+        yield context
+    else:
+        for partition in stream.partitions or [{}]:
+            yield partition or None
+
+
+def _loop(  # noqa: C901, PLR0912, PLR0913, PLR0915 - the hot loop: what it would call, it inlines
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    context: Context | None,
+    bookmark: Context | None,
+    cursor: Cursor | None,
+    done: int,
+) -> int:
+    """Pull one partition's records and return the count so far of this sync."""
+    post = stream.post_process if plan.post_process else None
+    children = plan.child_contexts
+    child_context = None if context is None else copy.copy(context)
+    key = stream.replication_key
+    advance = None if cursor is None else cursor.advance
+    selected, frequency = stream.selected, stream.STATE_MSG_FREQUENCY
+    shape, bodies, extra = plan.shape, run.bodies, tuple((bookmark or {}).items())
+    append, begin = bodies.append, run.begin
+    start, size, stop = done, 0, done + run.limit
+    next_state = done + frequency - done % frequency
+    for record in stream.get_records(context):
+        if type(record) is tuple:
+            record, child_context = unpack(record)  # noqa: PLW2901
+        if post is not None:
+            record = post(record, context)  # noqa: PLW2901
+            if record is None:
+                continue
+        for name, value in extra:
+            if name not in record:
+                record[name] = value
+        if children:
+            sync_childcontexts_of(stream, record, child_context)
+            run.open(plan)
+        done += 1
+        if not selected:
+            continue
+        if not bodies:
+            begin()
+        body = shape(record)
+        append(body)
+        if advance is not None:
+            try:
+                advance(record[key])
+            except KeyError:
+                raise missing_replication_key(stream, record) from None
+            except InvalidStreamSortException as error:
+                log_sort_error(stream, error, context, done, start)
+                raise
+        size += len(body)
+        if done >= stop or size >= CHUNK_BYTES:
+            run.settle()
+            if done >= next_state:
+                stream._write_state_message()
+                next_state += frequency
+            size, stop = 0, min(done + CHUNK_ROWS, next_state)
+    return done
+
+
+@contextmanager
+def _cursor(
+    stream: SyncStream, run: Run, context: Context | None
+) -> Iterator[Cursor | None]:
+    """Make the cursor of a context and keep it where whoever looks can settle it."""
+    if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
+        yield None
+        return
+    manager = stream.state_manager
+    cursor = manager.cursor(context, replication_key=replication_key_of(stream))
+    run.cursors[cursor] = lambda: manager.touch(context)
+    try:
+        yield cursor
+    finally:
+        run.settle_bookmarks()
+        del run.cursors[cursor]
+
+
+def replication_key_of(stream: SyncStream) -> str:
+    """Return the replication key of an incremental stream.
+
+    Raises:
+        ValueError: the stream is incremental by force and has none.
+    """
+    if not stream.replication_key:
+        msg = (
+            f"Could not detect replication key for '{stream.name}' stream"
+            f" (replication method={stream.replication_method})"
+        )
+        raise ValueError(msg)
+    return stream.replication_key
+
+
+# What both lanes do around their records
+
+
+def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) -> Context | None:
+    """Note where a context starts and how far it may get; return its bookmark's context."""
+    bookmark = stream._get_state_partition_context(context)
+    stream._write_starting_replication_value(context)
+    if signpost and context:
+        stream._write_replication_key_signpost(context, signpost)
+    return bookmark
+
+
+def end_partition(stream: SyncStream, context: Context | None, bookmark: Context | None) -> None:
+    """Make a context final, where it has a bookmark of its own."""
+    if context == bookmark:
+        stream._finalize_state(stream.state_manager.get_context_state(context))
+        if context:
+            stream._tap.run.checkpoint(owed=False)
+
+
+def end_records(stream: SyncStream, context: Context | None, *, write: bool = True) -> None:
+    """End one sync: the stream's own state is final when all its contexts were read."""
+    if not context:
+        stream._finalize_state(stream.state_manager.stream_state)
+    if write and context:
+        stream._tap.run.checkpoint(owed=False)
+    elif write:
+        stream._write_state_message()
+
+
+@contextmanager
+def metered(stream: SyncStream, run: Run) -> Iterator[tuple[Counter, Timer]]:
+    """Count and time a stream; the contexts of a child share one measurement."""
+    if stream.name in run.meters:
+        yield run.meters[stream.name]
+    elif run.meter_stack is not None:
+        yield _enter_meters(stream, run, run.meter_stack)
+    else:
+        with ExitStack() as stack:
+            run.meter_stack = stack
+            try:
+                yield _enter_meters(stream, run, stack)
+            finally:
+                run.meter_stack = None
+                run.meters.clear()
+
+
+def _enter_meters(stream: SyncStream, run: Run, stack: ExitStack) -> tuple[Counter, Timer]:
+    pair = (
+        stack.enter_context(stream.get_record_counter()),
+        stack.enter_context(stream.get_sync_timer()),
+    )
+    run.meters[stream.name] = pair
+    return pair
+
+
+def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | None]:
+    """Take the deprecated pair of a record and its child context apart."""
+    warnings.warn(
+        "Yielding a tuple of (record, child_context) is deprecated: yield the record, and"
+        " say the context in get_child_context or generate_child_contexts.",
+        SingerSDKDeprecationWarning,
+        stacklevel=2,
+    )
+    return record
+
+
+def log_sort_error(
+    stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
+) -> None:
+    """Log where the order broke: the record's number in the sync and in its partition."""
+    stream.state_manager.log_sort_error(
+        ex=error,
+        record_count=done,
+        partition_record_count=done - start,
+        current_context=context,
+    )
+
+
+def missing_replication_key(stream: SyncStream, record: Record) -> InvalidReplicationKeyException:
+    """Return the error for a record that lacks its replication key."""
+    msg = (
+        f"Stream '{stream.name}': a record has no replication key '{stream.replication_key}';"
+        f" it has {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"
+        " (post_process can), or sync the stream as FULL_TABLE."
+    )
+    return InvalidReplicationKeyException(msg)

@@ -1,0 +1,157 @@
+"""The lane of streams that override a hook: record by record through their methods.
+
+Rules of the room: the order of calls is the Singer SDK's, since that is what the
+overrides were written against. Bodies are shaped by the same compiled function, so the
+bytes are those of the compiled lane.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tap_core.exceptions import (
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
+    InvalidStreamSortException,
+    MaxRecordsLimitException,
+)
+from tap_core.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.engine import (
+    begin_partition,
+    contexts_of,
+    end_partition,
+    end_records,
+    log_sort_error,
+    metered,
+    unpack,
+)
+from tap_core.sync.plan import plan_of
+from tap_core.sync.run import CHUNK_BYTES
+
+if TYPE_CHECKING:
+    from tap_core.metrics import Counter
+    from tap_core.sync.contract import SyncStream
+    from tap_core.types import Context, Record
+
+__all__ = ["abort_sync", "check_record_limit", "hooked_records", "write_record"]
+
+
+def hooked_records(
+    stream: SyncStream, context: Context | None, *, write_messages: bool
+) -> Iterator[Record]:
+    """Sync the records of one sync through the stream's own hooks, and yield them."""
+    run = stream._tap.run
+    signpost = None if context else stream.get_replication_key_signpost(context)
+    done = 0
+    with metered(stream, run) as (counter, timer):
+        for current in contexts_of(stream, context):
+            counter.with_context(current or {})
+            timer.with_context(current or {})
+            bookmark = begin_partition(stream, current, signpost)
+            try:
+                lane = _Lane(stream, counter, done, write_messages=write_messages)
+                yield from lane.records(current, bookmark)
+            finally:
+                run.settle()
+            done = lane.done
+            end_partition(stream, current, bookmark)
+    end_records(stream, context, write=write_messages)
+
+
+class _Lane:
+    """One partition on its way through the hooks; ``done`` counts over all of a sync."""
+
+    def __init__(
+        self, stream: SyncStream, counter: Counter, done: int, *, write_messages: bool
+    ) -> None:
+        self.stream = stream
+        self.counter = counter
+        self.done = self.before = done
+        self.write_messages = write_messages
+
+    def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
+        """Pull a partition's records and give each to the hooks."""
+        stream = self.stream
+        child_context = None if context is None else copy.copy(context)
+        for result in stream.get_records(context):
+            stream._check_max_record_limit(current_record_index=self.done)
+            pulled = result
+            if isinstance(pulled, tuple):
+                pulled, child_context = unpack(pulled)
+            record = stream.post_process(pulled, context)
+            if record is None:
+                continue
+            try:
+                yield from self._record(record, context, child_context, bookmark)
+            except InvalidStreamSortException as error:
+                log_sort_error(stream, error, context, self.done + 1, self.before)
+                raise
+            self.done += 1
+
+    def _record(
+        self,
+        record: Record,
+        context: Context | None,
+        child_context: Context | None,
+        bookmark: Context | None,
+    ) -> Iterator[Record]:
+        stream = self.stream
+        stream._process_record(record, child_context=child_context, partition_context=bookmark)
+        if not stream.selected:
+            return
+        if self.write_messages:
+            stream._write_record_message(record)
+        stream._increment_stream_state(record, context=context)
+        if self.write_messages and (self.done + 1) % stream.STATE_MSG_FREQUENCY == 0:
+            stream._write_state_message()
+        self.counter.increment()
+        yield record
+
+
+def write_record(stream: SyncStream, record: Record) -> None:
+    """Shape one record and put it behind the stream's others."""
+    run, plan = stream._tap.run, plan_of(stream)
+    run.open(plan)
+    if not run.bodies:
+        run.begin()
+    body = plan.shape(record)
+    run.bodies.append(body)
+    run.waiting += len(body)
+    if len(run.bodies) >= run.limit or run.waiting >= CHUNK_BYTES:
+        run.flush()
+
+
+def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
+    """End the sync when the record limit is reached.
+
+    Raises:
+        AbortedSyncFailedException, AbortedSyncPausedException: see `abort_sync`.
+    """
+    limit = stream.ABORT_AT_RECORD_COUNT
+    if limit is not None and current_record_index > limit - 1:
+        abort_sync(
+            stream,
+            MaxRecordsLimitException(
+                "Stream prematurely aborted due to the stream's max dry run record limit"
+                f" ({limit}) being reached."
+            ),
+        )
+
+
+def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
+    """Write the state that there is and end the sync.
+
+    Raises:
+        AbortedSyncFailedException: the state cannot be resumed from.
+        AbortedSyncPausedException: it can.
+    """
+    stream._write_state_message()
+    if stream.replication_method == REPLICATION_FULL_TABLE:
+        msg = "Sync operation aborted for stream in 'FULL_TABLE' replication mode."
+        raise AbortedSyncFailedException(msg) from abort_reason
+    if stream.state_manager.is_state_non_resumable():
+        msg = "Sync operation aborted and state is not in a resumable state."
+        raise AbortedSyncFailedException(msg) from abort_reason
+    raise AbortedSyncPausedException from abort_reason

@@ -1,0 +1,109 @@
+"""What is known of a stream before its first record, decided once.
+
+Rules of the room: a plan is made from schema, selection and keys, and is thrown away
+when one of them changes. A stream runs in the compiled lane unless its class (or the
+object itself) overrides a hook that this lane would skip; the output is the same in
+both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tap_core.events import Describe, StreamId
+from tap_core.records.conform import warn_once
+from tap_core.records.select import selected_schema
+from tap_core.records.shape import compile_shape
+
+if TYPE_CHECKING:
+    from tap_core.sync.contract import SyncStream
+    from tap_core.sync.run import Run
+    from tap_core.types import Record
+
+__all__ = ["HOOKS", "Plan", "is_overridden", "plan_of"]
+
+HOOKS = (
+    "_check_max_record_limit",
+    "_finalize_state",
+    "_generate_record_messages",
+    "_get_state_partition_context",
+    "_increment_stream_state",
+    "_process_record",
+    "_sync_children",
+    "_sync_records",
+    "_write_record_message",
+    "_write_state_message",
+    "state_manager",
+)
+"""Members of a stream that the compiled lane does not call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One stream, compiled."""
+
+    stream: StreamId
+    describe: Describe
+    shape: Callable[[Record], Any]
+    """Prune, conform and encode a record."""
+    compiled: bool
+    """False: the stream overrides a hook and runs record by record through it."""
+    post_process: bool
+    """Whether the stream has a ``post_process`` of its own."""
+    child_contexts: bool
+    """Whether the stream says its children's contexts, or has children to say them to."""
+    version: Callable[[], int | None]
+    """The table version that rows carry now."""
+
+
+def plan_of(stream: SyncStream) -> Plan:
+    """Return the stream's plan, made now where there is none or it is stale."""
+    run = stream._tap.run
+    made: tuple[Run, Plan] | None = stream._plan
+    if made is None or made[0] is not run:
+        made = stream._plan = (run, _compile(stream, run))
+    return made[1]
+
+
+def is_overridden(stream: Any, *names: str) -> bool:
+    """Return True when a class or object has its own version of one of these members.
+
+    ``stream._HOOKS`` holds the base class's versions.
+    """
+    own = getattr(stream, "__dict__", {})
+    return any(
+        name in own or inspect.getattr_static(type(stream), name) is not stream._HOOKS[name]
+        for name in names
+    )
+
+
+def _compile(stream: SyncStream, run: Run) -> Plan:
+    declared = stream.schema if stream._input_schema is None else stream._input_schema
+    stream_id = StreamId(stream.name)
+    return Plan(
+        stream=stream_id,
+        describe=Describe(
+            stream_id,
+            selected_schema(declared, stream.mask),
+            tuple(stream.primary_keys or ()),
+            stream.replication_key,
+        ),
+        shape=compile_shape(
+            schema=stream.schema,
+            effective_schema=stream.effective_schema,
+            mask=stream.mask,
+            level=stream.TYPE_CONFORMANCE_LEVEL,
+            encode=run.outlet.encode,
+            unmapped=warn_once(stream.name, stream.logger),
+        ),
+        compiled=stream.ABORT_AT_RECORD_COUNT is None
+        and not is_overridden(stream, *HOOKS)
+        and not is_overridden(stream._tap, "write_message"),
+        post_process=is_overridden(stream, "post_process"),
+        child_contexts=bool(stream.child_streams)
+        or is_overridden(stream, "get_child_context", "generate_child_contexts"),
+        version=lambda: stream._stream_version,
+    )

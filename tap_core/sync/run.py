@@ -1,0 +1,224 @@
+"""One run of a tap: the rows on their way out, and the states behind them.
+
+Rules of the room: everything that leaves a tap leaves here, in order. Rows wait in one
+open chunk of one stream; it closes by count, by size, by age (a timer, since the source
+may be silent), when another stream writes, at the end of a partition, and before
+anything by which an author can look at state or write. A checkpoint goes out behind the
+rows that it covers, never before them. What is collected are encoded bodies, never the
+author's own objects.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from tap_core.events import Checkpoint, Describe, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import ExitStack
+
+    from tap_core.events import Event
+    from tap_core.metrics import Counter, Timer
+    from tap_core.state.checkpoint import Cadence
+    from tap_core.state.cursor import Cursor
+    from tap_core.state.document import StateDocument
+    from tap_core.sync.contract import Outlet
+    from tap_core.sync.plan import Plan
+
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Run"]
+
+CHUNK_ROWS = 1_000
+"""Rows after which a chunk closes."""
+
+CHUNK_BYTES = 256 * 1024
+"""Bytes of bodies after which a chunk closes."""
+
+MAX_AGE_SECONDS = 0.5
+"""Age after which a waiting row is sent, whatever else happens."""
+
+
+def utc_now_text() -> str:
+    """Return the present instant in ISO 8601, UTC, with microseconds."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+class Run:
+    """What one sync of a tap shares among its streams."""
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        document: StateDocument,
+        cadence: Cadence,
+        clock: Callable[[], str] = utc_now_text,
+    ) -> None:
+        """Start a run that writes to ``outlet``; ``clock`` gives extraction times."""
+        self.outlet = outlet
+        self.document = document
+        self.bodies: list[Any] = []
+        """The open chunk; always this very list."""
+        self.limit = 1
+        """Rows that the open chunk may hold."""
+        self.waiting = 0
+        """Bytes that stand in the open chunk, where they are counted here."""
+        self.cursors: dict[Cursor, Callable[[], None]] = {}
+        """The bookmarks that are moving, and how to say that one moved."""
+        self.meters: dict[str, tuple[Counter, Timer]] = {}
+        self.meter_stack: ExitStack | None = None
+        self._cadence = cadence
+        self._clock = clock
+        self._plan: Plan | None = None
+        self._extracted_at = ""
+        self._opened = 0.0
+        self._described: dict[str, Describe] = {}
+        self._begun: set[str] = set()
+        self._lock = threading.RLock()
+        self._busy = 0
+        self._stopping: Callable[[], None] | None = None
+        self._failure: Exception | None = None
+
+    # Rows
+
+    def open(self, plan: Plan) -> None:
+        """Collect rows of this plan's stream from now on.
+
+        A stream's first chunk has one row: whoever waits for a sign of life gets it.
+        """
+        if self._plan is not plan:
+            self.flush()
+            self._plan = plan
+            self.limit = CHUNK_ROWS if plan.stream.name in self._begun else 1
+
+    def begin(self) -> None:
+        """Note when the first row of a chunk was pulled."""
+        self._extracted_at = self._clock()
+        self._opened = time.monotonic()
+        self.waiting = 0
+
+    def flush(self) -> None:
+        """Send the open chunk."""
+        if self.bodies:
+            with self._lock:
+                self._send(self.outlet_emit)
+        if self._failure is not None:
+            raise self._failure
+
+    def _send(self, emit: Callable[[Event], None]) -> None:
+        """Take what the chunk holds and send it; the list itself stays the same one,
+        so that whoever appends to it needs no lock."""
+        count = len(self.bodies)
+        rows = self.bodies[:count]
+        del self.bodies[:count]
+        if rows and self._plan is not None:
+            self._begun.add(self._plan.stream.name)
+            self.limit = CHUNK_ROWS
+            self._cadence.rows(sum(map(len, rows)))
+            emit(
+                Rows(
+                    self._plan.stream,
+                    rows,
+                    extracted_at=self._extracted_at,
+                    version=self._plan.version(),
+                )
+            )
+
+    # Everything else
+
+    def settle(self) -> None:
+        """Make what was pulled visible: bookmarks moved, rows out."""
+        self.settle_bookmarks()
+        self.flush()
+
+    def settle_bookmarks(self) -> None:
+        """Move the bookmarks past what was pulled."""
+        for cursor, moved in self.cursors.items():
+            if cursor.settle():
+                moved()
+
+    def reload_bookmarks(self) -> None:
+        """Go on from what the state says now, after an author moved it himself."""
+        for cursor in self.cursors:
+            cursor.reload()
+
+    def emit(self, event: Event) -> None:
+        """Send an event behind all rows so far."""
+        self.settle()
+        self.outlet_emit(event)
+
+    def describe(self, event: Describe) -> None:
+        """Send a stream's schema, unless it is the one sent last."""
+        if self._described.get(event.stream.name) != event:
+            self.emit(event)
+            self._described[event.stream.name] = event
+
+    def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
+        """Send the state, if it changed since it was sent.
+
+        One that is not ``owed`` (at the end of a partition or a child's context) goes
+        out only while states are a small share of what is written. ``document`` is a
+        state of an author's own.
+        """
+        if not owed and not self._cadence.due(self.document.size_estimate):
+            return
+        self.settle()
+        with self._whole():
+            state = (document or self.document).encode_if_changed()
+            if state is not None:
+                self.outlet_emit(Checkpoint(state))
+                self._cadence.wrote(len(state))
+
+    def outlet_emit(self, event: Event) -> None:
+        """Hand one event to the door, whole: a signal waits until it is out."""
+        with self._whole(), self._lock:
+            self.outlet.emit(event)
+
+    # Signals and time
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Hold back a stop while something is half done."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+        if self._stopping is not None and not self._busy:
+            stop, self._stopping = self._stopping, None
+            stop()
+
+    def stop(self, leave: Callable[[], None]) -> None:
+        """Leave by ``leave`` (which raises): now, or when the event in hand is out."""
+        if self._busy and self._stopping is None:
+            self._stopping = leave
+        else:
+            leave()
+
+    @contextmanager
+    def timer(self) -> Iterator[None]:
+        """Send chunks that grow old while the source is silent."""
+        ended = threading.Event()
+        thread = threading.Thread(
+            target=self._watch, args=(ended,), name="tap-core-chunks", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Look at the chunk's age until the run ends."""
+        while not ended.wait(MAX_AGE_SECONDS / 2):
+            if self.bodies and time.monotonic() - self._opened >= MAX_AGE_SECONDS:
+                try:
+                    with self._lock:
+                        self._send(self.outlet.emit)
+                except Exception as error:  # noqa: BLE001 - raised again by the next flush
+                    self._failure = error
+                    return

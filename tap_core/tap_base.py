@@ -1,0 +1,388 @@
+"""`Tap`: settings, streams and state in one place, and a door to each protocol.
+
+Rules of the room: the only room that knows all others. Public members and signatures
+are the Singer SDK's (version 0.54). The state dict is made once and filled in place,
+because streams and authors keep references to it. Nothing that looks final is written
+after an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, TapCapabilities
+from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.documents import dump_json, read_json_file
+from tap_core.exceptions import (
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
+    DiscoveryError,
+    SingerSDKDeprecationWarning,
+)
+from tap_core.plugin_base import Command, PluginBase
+from tap_core.protocols.singer.encode import SingerOutlet
+from tap_core.protocols.singer.events_of import event_of
+from tap_core.state.bookmarks import write_stream_state
+from tap_core.state.checkpoint import Cadence
+from tap_core.state.document import StateDocument
+from tap_core.sync.run import Run
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+    from types import FrameType
+
+    from tap_core.protocols.singer.messages import Message
+    from tap_core.streams.core import Stream
+    from tap_core.sync.contract import Outlet
+    from tap_core.types import TapState
+
+__all__ = ["StateWriter", "Tap"]
+
+
+class Tap(PluginBase):
+    """A tap: override `discover_streams`, say ``name`` and ``config_jsonschema``."""
+
+    dynamic_catalog: bool = False
+    """Whether discovery asks the source, and so needs a valid configuration."""
+
+    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+        TapCapabilities.CATALOG,
+        TapCapabilities.STATE,
+        TapCapabilities.DISCOVER,
+        TapCapabilities.ACTIVATE_VERSION,
+        PluginCapabilities.ABOUT,
+        PluginCapabilities.STRUCTURED_LOGGING,
+    ]
+
+    _HOOKS: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(  # noqa: PLR0913 - the peer's signature
+        self,
+        *,
+        config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None = None,
+        catalog: PurePath | str | dict[str, Any] | Catalog | None = None,
+        state: PurePath | str | dict[str, Any] | None = None,
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+        setup_mapper: bool = True,
+        message_writer: Any | None = None,
+    ) -> None:
+        """Take settings, catalog and state; streams are discovered here.
+
+        ``message_writer`` is any object with ``write_message(message)``; without it
+        messages go to standard output.
+
+        Raises:
+            ConfigValidationError: the settings do not fit; every fault at once.
+        """
+        super().__init__(
+            config=config, parse_env_config=parse_env_config, validate_config=validate_config
+        )
+        self._streams: dict[str, Stream] | None = None
+        self._catalog: Catalog | None = None
+        self._input_catalog = _catalog_of(catalog)
+        self.document = StateDocument({})
+        self.outlet: Outlet = SingerOutlet()
+        if message_writer is not None:
+            self.outlet = _MessageOutlet(message_writer)
+        if setup_mapper:
+            self.setup_mapper()
+        self.load_state(_state_of(state))
+
+    # Streams and catalog
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams by name, discovered once, with the input catalog applied."""
+        if self._streams is None:
+            self._streams = {}
+            for stream in self.load_streams():
+                if self.input_catalog is not None:
+                    stream.apply_catalog(self.input_catalog)
+                self._streams[stream.name] = stream
+        return self._streams
+
+    def discover_streams(self) -> Sequence[Stream]:
+        """Return all streams that the source has."""
+        msg = (
+            f"Tap '{self.name}' does not support discovery. Please set the '--catalog'"
+            " command line argument and try again."
+        )
+        raise NotImplementedError(msg)
+
+    @final
+    def load_streams(self) -> list[Stream]:
+        """Discover the streams, link children to parents, and sort them by name.
+
+        Raises:
+            DiscoveryError: a child's parent was not discovered.
+        """
+        by_type: dict[type[Stream], list[Stream]] = {}
+        for stream in self.discover_streams():
+            by_type.setdefault(type(stream), []).append(stream)
+        for kind, children in by_type.items():
+            if kind.parent_stream_type is None:
+                continue
+            if kind.parent_stream_type not in by_type:
+                msg = (
+                    f"'{children[0].name}' is a child of {kind.parent_stream_type.__name__},"
+                    " which discover_streams() did not return. Return the parent too."
+                )
+                raise DiscoveryError(msg)
+            for parent in by_type[kind.parent_stream_type]:
+                parent.child_streams.extend(children)
+                for child in children:
+                    self.logger.info("Added '%s' as child stream to '%s'", child.name, parent.name)
+        found = [stream for streams in by_type.values() for stream in streams]
+        return sorted(found, key=lambda stream: stream.name)
+
+    @property
+    def input_catalog(self) -> Catalog | None:
+        """The catalog that was given."""
+        return self._input_catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that is worked with: the one given, else the discovered one."""
+        if self._catalog is None:
+            self._catalog = self.input_catalog or self._singer_catalog
+        return self._catalog
+
+    @property
+    def _singer_catalog(self) -> Catalog:
+        """The discovered catalog."""
+        return Catalog(
+            (stream.tap_stream_id, stream._singer_catalog_entry)
+            for stream in self.streams.values()
+        )
+
+    @property
+    def catalog_dict(self) -> dict[str, Any]:
+        """The discovered catalog as a dict."""
+        return dict(self._singer_catalog.to_dict())
+
+    @property
+    def catalog_json_text(self) -> str:
+        """The discovered catalog as JSON, indented by two."""
+        return dump_json(self.catalog_dict, indent=2)
+
+    def run_discovery(self) -> str:
+        """Print the discovered catalog and return its text."""
+        text = self.catalog_json_text
+        print(text)  # noqa: T201 - the protocol's output
+        return text
+
+    # State
+
+    @property
+    def state(self) -> TapState:
+        """The state, writable; whoever takes it may change it until the sync ends."""
+        if "run" in self.__dict__:
+            self.run.settle()
+        self.document.share()
+        return self.document.tap_state  # type: ignore[return-value] - the same dict, typed
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take a state over. Override to translate states of earlier versions."""
+        for stream, bookmark in (state.get("bookmarks") or {}).items():
+            for key, value in (bookmark or {}).items():
+                write_stream_state(self.document.tap_state, stream, key, value)
+
+    @cached_property
+    def state_writer(self) -> StateWriter:
+        """What writes states for authors who do so themselves."""
+        return StateWriter(self)
+
+    # Messages
+
+    @cached_property
+    def run(self) -> Run:
+        """The run that is going on; made by the first sync."""
+        return Run(self.outlet, self.document, Cadence())
+
+    def write_message(self, message: Message) -> None:
+        """Write a Singer message, behind all rows so far."""
+        self.run.emit(event_of(message))
+
+    @final
+    def write_schemas(self) -> None:
+        """Write the SCHEMA of every stream."""
+        for stream in self.streams.values():
+            stream.selected = True
+            stream._write_schema_message()
+
+    # Syncing
+
+    @final
+    def sync_all(self) -> None:
+        """Sync all selected streams, in the order of their names."""
+        self.document.reset_progress_markers()
+        self.document.unshare()
+        self._set_compatible_replication_methods()
+        self.__dict__.pop("run", None)
+        run = self.run
+        with run.timer():
+            try:
+                if self.document.tap_state:
+                    run.checkpoint(owed=True)
+                for stream in self.streams.values():
+                    self._sync_one(stream)
+            except BrokenPipeError:
+                raise
+            except BaseException:
+                self._leave_state()
+                raise
+        for stream in self.streams.values():
+            stream.log_sync_costs()
+
+    def _sync_one(self, stream: Stream) -> None:
+        """Sync a stream and its children, and make their state final."""
+        if not stream.selected and not stream.has_selected_descendents:
+            self.logger.info("Skipping deselected stream '%s'.", stream.name)
+        elif stream.parent_stream_type:
+            self.logger.debug("'%s' is synced by its parent.", stream.name)
+        else:
+            stream.sync()
+            stream.finalize_state_progress_markers()
+            for done in (stream, *stream.descendent_streams):
+                if done._stream_version is not None:
+                    done._write_activate_version_message(done._stream_version)
+
+    def _leave_state(self) -> None:
+        """Write how far the sync came, marked as unfinished, after an error or a signal.
+
+        ``currently_syncing`` keeps a target from taking the end of the input for the
+        end of the data. A state that cannot be written is no reason to hide the cause.
+        """
+        state = self.document.tap_state
+        state["currently_syncing"] = next(
+            (stream.name for stream in self.streams.values() if stream.selected), None
+        )
+        self.document.refresh()
+        try:
+            self.run.checkpoint(owed=True)
+        except Exception:
+            self.logger.exception("The last state could not be written.")
+        finally:
+            del state["currently_syncing"]
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        """Leave the sync where it is: its state is written on the way out."""
+        leave = super()._handle_termination
+        if "run" in self.__dict__:
+            self.run.stop(lambda: leave(signum, frame))
+        else:
+            leave(signum, frame)
+
+    def _set_compatible_replication_methods(self) -> None:
+        """Read a parent in full where a selected child changes without it."""
+        for stream in self.streams.values():
+            for below in stream.descendent_streams:
+                if below.selected and below.ignore_parent_replication_key:
+                    self.logger.warning(
+                        "Stream descendent '%s' is selected and its parent '%s' does not use"
+                        " inclusive replication keys. Forcing full table replication for '%s'.",
+                        below.name,
+                        stream.name,
+                        stream.name,
+                    )
+                    stream.replication_key = None
+                    stream.forced_replication_method = REPLICATION_FULL_TABLE
+
+    @final
+    def run_connection_test(self) -> bool:
+        """Sync one record of each stream."""
+        return self.run_sync_dry_run(dry_run_record_limit=1, streams=self.streams.values())
+
+    @final
+    def run_sync_dry_run(
+        self, dry_run_record_limit: int | None = 1, streams: Iterable[Stream] | None = None
+    ) -> bool:
+        """Sync at most so many records of each stream, selected or not."""
+        tested = list(self.streams.values() if streams is None else streams)
+        for stream in tested:
+            stream.ABORT_AT_RECORD_COUNT = dry_run_record_limit
+            stream.selected = True
+        for stream in tested:
+            if stream.parent_stream_type is None:
+                with contextlib.suppress(AbortedSyncFailedException, AbortedSyncPausedException):
+                    stream.sync()
+        self.run.settle()
+        return True
+
+    @classmethod
+    def get_singer_command(cls) -> Command:
+        """Return the Singer command of this tap."""
+        from tap_core.protocols.singer.door import tap_command  # typer is a door's matter
+
+        return tap_command(cls)
+
+
+Tap._HOOKS = {"write_message": inspect.getattr_static(Tap, "write_message")}
+
+
+class StateWriter:
+    """Writes states that an author gives it, equal ones in a row once."""
+
+    def __init__(self, tap: Tap) -> None:
+        """Write through the run of ``tap``."""
+        self._tap = tap
+
+    def write_state(self, state: TapState) -> None:
+        """Write a state, unless it is the one written last."""
+        document = self._tap.document
+        if state is not document.tap_state:
+            document = StateDocument(state)
+        document.refresh()
+        self._tap.run.checkpoint(owed=True, document=document)
+
+
+class _MessageOutlet:
+    """Gives events as message objects to a writer that an author brought."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep a copy of the record: its author may use the object again."""
+        import copy
+
+        return copy.deepcopy(dict(record))
+
+    def emit(self, event: Any) -> None:
+        """Write the messages of one event."""
+        from tap_core.protocols.singer.events_of import messages_of
+
+        for message in messages_of(event):
+            self._writer.write_message(message)
+
+
+def _catalog_of(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
+    """Take a catalog that was given as an object, a dict or (deprecated) a path."""
+    if catalog is None or isinstance(catalog, Catalog):
+        return catalog
+    if isinstance(catalog, Mapping):
+        return Catalog.from_dict(catalog)
+    warnings.warn(
+        "A path to a catalog is deprecated: pass a dict or a Catalog.",
+        SingerSDKDeprecationWarning,
+        stacklevel=3,
+    )
+    return Catalog.from_dict(read_json_file(catalog))
+
+
+def _state_of(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
+    """Take a state that was given as a dict or (deprecated) a path."""
+    if not state or isinstance(state, dict):
+        return state or {}
+    warnings.warn(
+        "A path to a state is deprecated: pass a dict.",
+        SingerSDKDeprecationWarning,
+        stacklevel=3,
+    )
+    return read_json_file(state)
