@@ -1,0 +1,28 @@
+"""From JSON Schema to columns: types, layouts, and how they may change."""
+
+from __future__ import annotations
+
+from target_spark.columns.evolution import CanWiden as CanWiden
+from target_spark.columns.evolution import against_table as against_table
+from target_spark.columns.evolution import can_share_batch as can_share_batch
+from target_spark.columns.evolution import evolve as evolve
+from target_spark.columns.layout import METADATA_COLUMNS as METADATA_COLUMNS
+from target_spark.columns.layout import ORDINAL as ORDINAL
+from target_spark.columns.layout import Change as Change
+from target_spark.columns.layout import Column as Column
+from target_spark.columns.layout import ColumnOptions as ColumnOptions
+from target_spark.columns.layout import Feed as Feed
+from target_spark.columns.layout import Layout as Layout
+from target_spark.columns.mapping import layout_of as layout_of
+from target_spark.columns.types import Array as Array
+from target_spark.columns.types import Binary as Binary
+from target_spark.columns.types import Boolean as Boolean
+from target_spark.columns.types import ColumnType as ColumnType
+from target_spark.columns.types import Date as Date
+from target_spark.columns.types import Decimal as Decimal
+from target_spark.columns.types import Double as Double
+from target_spark.columns.types import Foreign as Foreign
+from target_spark.columns.types import Integer as Integer
+from target_spark.columns.types import Struct as Struct
+from target_spark.columns.types import Text as Text
+from target_spark.columns.types import Timestamp as Timestamp

@@ -1,0 +1,262 @@
+"""How columns change: within a run, and against a table that is there already.
+
+Rules of the room: columns are added, never taken away. What a table has wins: a column
+takes the values of a narrower type as it is (text takes anything, as its JSON), it
+grows where the format can widen it without a loss, and everything else goes into a new
+column ``<name>__<type>`` beside it. The outcome depends on the types alone and never on
+whether a batch was written in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from target_spark.columns.ddl import parse_ddl
+from target_spark.columns.layout import Change, Layout
+from target_spark.columns.numbers import common_decimal, whole_digits
+from target_spark.columns.types import (
+    Array,
+    Column,
+    ColumnType,
+    Decimal,
+    Double,
+    Feed,
+    Foreign,
+    Integer,
+    Struct,
+    Text,
+)
+from target_spark.names import fold
+
+__all__ = ["CanWiden", "against_table", "any_widening", "can_share_batch", "evolve"]
+
+CanWiden: TypeAlias = Callable[[str, str], bool]
+"""Whether a table format can change a column's type in place, both as DDL."""
+
+_Path: TypeAlias = tuple[str, ...]
+
+
+def any_widening(_old: str, _new: str) -> bool:
+    """Say yes: each widening that loses nothing, as Delta Lake has them."""
+    return True
+
+
+def evolve(
+    old: Layout, new: Layout, can_widen: CanWiden = any_widening
+) -> tuple[Layout, tuple[Change, ...]]:
+    """Return the layout for a stream that is described again, and what its table needs.
+
+    Every column of ``old`` stays. The keys are those of ``new``, whose names may be
+    others than it had.
+    """
+    return _merged(old.columns, new, can_widen)
+
+
+def against_table(
+    layout: Layout, table: Mapping[str, str], can_widen: CanWiden = any_widening
+) -> tuple[Layout, tuple[Change, ...]]:
+    """Return the layout in terms of a table (column name to DDL), and what that needs.
+
+    The table's columns come first and in its order; those that the stream does not feed
+    are null in what is written.
+    """
+    columns = tuple(
+        Column(name, name, parse_ddl(ddl), feed=Feed.NOTHING) for name, ddl in table.items()
+    )
+    return _merged(columns, layout, can_widen)
+
+
+def can_share_batch(old: Layout, new: Layout) -> bool:
+    """Tell whether rows spooled under ``old`` may be written under ``new``, its successor.
+
+    They may not when the keys are others, or when a property goes to another column.
+    """
+    homes = _homes(new.columns)
+    moved = any(homes.get(path) != home for path, home in _homes(old.columns).items())
+    same_keys = (old.keys, old.key_sources) == (new.keys, new.key_sources)
+    return same_keys and not moved
+
+
+def _homes(columns: Iterable[Column]) -> dict[_Path, _Path]:
+    """Return where each value goes: its path in the record to its path in the table."""
+    homes: dict[_Path, _Path] = {}
+    for column in columns:
+        if column.feed is Feed.NOTHING:
+            continue
+        source = (column.feed.value, column.source)
+        homes[source] = (column.name,)
+        for path, home in _homes(_fields_of(column.type)).items():
+            homes[source + path] = (column.name, *home)
+    return homes
+
+
+def _fields_of(type_: ColumnType) -> tuple[Column, ...]:
+    while isinstance(type_, Array):
+        type_ = type_.element
+    return type_.fields if isinstance(type_, Struct) else ()
+
+
+def _merged(
+    columns: tuple[Column, ...], new: Layout, can_widen: CanWiden
+) -> tuple[Layout, tuple[Change, ...]]:
+    merge = _Merge(columns, can_widen)
+    merge.place_all(new.columns)
+    layout = replace(new, columns=_without_whole(merge.columns))
+    keys = tuple(_name_of(layout, source) for source in new.key_sources)
+    return replace(layout, keys=keys), tuple(merge.changes)
+
+
+def _without_whole(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Let the whole record feed a column only while no property feeds another."""
+    known = tuple(columns)
+    if not any(column.feed is Feed.PROPERTY for column in known):
+        return known
+    return tuple(
+        replace(column, feed=Feed.NOTHING) if column.feed is Feed.WHOLE else column
+        for column in known
+    )
+
+
+def _name_of(layout: Layout, source: str) -> str:
+    column = layout.column_fed_by(source)
+    if column is None:
+        raise KeyError(source)
+    return column.name
+
+
+@dataclass(slots=True)
+class _Merge:
+    """The columns of one table or struct while those of a schema are placed in them."""
+
+    existing: tuple[Column, ...]
+    can_widen: CanWiden
+    path: _Path = ()
+    changes: list[Change] = field(default_factory=list)
+    columns: list[Column] = field(init=False)
+    claimed: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.columns = list(self.existing)
+
+    def place_all(self, wanted: Iterable[Column]) -> None:
+        """Give each wanted column its place; the better a name fits, the earlier."""
+        rest = list(wanted)
+        for fits in (_feeds_already, _is_the_source, _is_the_name):
+            rest = [column for column in rest if not self._place_if(column, fits)]
+        for column in rest:
+            self._place(column)
+
+    def _place_if(self, wanted: Column, fits: Callable[[Column, Column], bool]) -> bool:
+        for index, column in enumerate(self.columns):
+            if fits(column, wanted) and fold(column.name) not in self.claimed:
+                return self._try(index, wanted)
+        return False
+
+    def _place(self, wanted: Column) -> None:
+        name, number, instead_of = wanted.name, 1, None
+        while True:
+            candidate = name if number == 1 else f"{name}_{number}"
+            index = self._find(candidate)
+            if index is None:
+                self._add(replace(wanted, name=candidate), instead_of)
+                return
+            if fold(candidate) not in self.claimed:
+                if self._try(index, wanted):
+                    return
+                if instead_of is None:
+                    instead_of = self.columns[index].name
+                    name, number = f"{instead_of}__{wanted.type.word}", 0
+            number += 1
+
+    def _find(self, name: str) -> int | None:
+        for index, column in enumerate(self.columns):
+            if fold(column.name) == fold(name):
+                return index
+        return None
+
+    def _add(self, column: Column, instead_of: str | None) -> None:
+        self._release(column)
+        self.columns.append(column)
+        self.claimed.add(fold(column.name))
+        path = (*self.path, column.name)
+        self.changes.append(Change("add", path, column.type.ddl, instead_of))
+
+    def _try(self, index: int, wanted: Column) -> bool:
+        """Let the wanted column's values go into an existing one, if its type allows."""
+        column = self.columns[index]
+        path = (*self.path, column.name)
+        joined = _joined(column.type, wanted.type, self.can_widen, path)
+        if joined is None:
+            return False
+        type_, changes = joined
+        self._release(wanted)
+        self.columns[index] = replace(wanted, name=column.name, type=type_)
+        self.claimed.add(fold(column.name))
+        self.changes.extend(changes)
+        return True
+
+    def _release(self, wanted: Column) -> None:
+        """Let no other column be fed with what now feeds this one."""
+        for index, column in enumerate(self.columns):
+            if _feeds_already(column, wanted):
+                self.columns[index] = replace(column, feed=Feed.NOTHING)
+
+
+def _feeds_already(column: Column, wanted: Column) -> bool:
+    return column.feed is wanted.feed and column.source == wanted.source
+
+
+def _is_the_source(column: Column, wanted: Column) -> bool:
+    # A table does not tell what fed it. Of names that differ only in case, the one that
+    # is the property's own name is the likeliest.
+    return column.feed is Feed.NOTHING and column.name == wanted.source
+
+
+def _is_the_name(column: Column, wanted: Column) -> bool:
+    return column.feed is Feed.NOTHING and column.name == wanted.name
+
+
+_Joined: TypeAlias = tuple[ColumnType, list[Change]]
+
+
+def _joined(old: ColumnType, new: ColumnType, can_widen: CanWiden, path: _Path) -> _Joined | None:
+    """Return what becomes of a column so that it takes the new type's values too."""
+    if old == new or isinstance(old, Text):
+        return old, []
+    if isinstance(old, Struct) and isinstance(new, Struct):
+        merge = _Merge(old.fields, can_widen, path)
+        merge.place_all(new.fields)
+        return Struct(tuple(merge.columns)), merge.changes
+    if isinstance(old, Array) and isinstance(new, Array):
+        inner = _joined(old.element, new.element, can_widen, (*path, "element"))
+        return None if inner is None else (Array(inner[0]), inner[1])
+    wider = _wider(old, new)
+    if wider is None or wider == old:
+        return None if wider is None else (old, [])
+    if not can_widen(old.ddl, wider.ddl):
+        return None
+    return wider, [Change("widen", path, wider.ddl)]
+
+
+def _wider(old: ColumnType, new: ColumnType) -> ColumnType | None:
+    """Return the scalar type that takes both without a loss that ``new`` does not have."""
+    if isinstance(old, Integer) and isinstance(new, Integer):
+        return old if old.bits >= new.bits else new
+    if isinstance(old, Double) and isinstance(new, Integer):
+        return old  # what a `number` is documented to do to integers
+    if isinstance(new, Double):
+        small = isinstance(old, Integer) and old.bits < 64  # noqa: PLR2004 - bits of a long
+        return new if small or old == Foreign("float") else None
+    if not isinstance(old, Integer | Decimal) or not isinstance(new, Integer | Decimal):
+        return None
+    if isinstance(old, Decimal) and _takes(old, new):
+        return old
+    return common_decimal((old, new))
+
+
+def _takes(old: Decimal, new: Integer | Decimal) -> bool:
+    needed = 19 if isinstance(new, Integer) else whole_digits(new)
+    scale = new.scale if isinstance(new, Decimal) else 0
+    return whole_digits(old) >= needed and old.scale >= scale

@@ -1,0 +1,158 @@
+"""JSON Schema to columns.
+
+Rules of the room: what a schema leaves open becomes text, which holds the JSON of any
+value; nothing is guessed from names. Null is no type: every column takes null, whatever
+``required`` says.
+
+- ``integer``: 64 bits, or an exact decimal where the declared bounds need more;
+- ``number``: double; with ``multipleOf`` a decimal of that many places;
+- ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and
+  ``contentEncoding`` (``base64``), else text; times and durations stay text;
+- ``object`` with declared properties: a struct; without, or where it says by
+  ``additionalProperties`` or ``patternProperties`` that there are others: text;
+- ``array`` with one schema for its items: an array; else text;
+- several types (a list, ``anyOf``, ``oneOf``): their common type, or text.
+
+Unknown keywords are ignored, as JSON Schema asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from target_spark.columns.layout import DELETED_AT, ORDINAL, ColumnOptions, Layout
+from target_spark.columns.numbers import (
+    DECIMAL_FORMATS,
+    common_decimal,
+    decimal_of,
+    integer_of,
+    number_of,
+)
+from target_spark.columns.types import (
+    Array,
+    Binary,
+    Boolean,
+    Column,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Feed,
+    Integer,
+    Struct,
+    Text,
+    Timestamp,
+)
+from target_spark.columns.variants import union_of_objects, variants_of
+from target_spark.names import clean
+
+__all__ = ["RECORD", "layout_of"]
+
+RECORD = "record"
+"""The column of a stream that declares no properties: the whole record as JSON."""
+
+_Schema = Mapping[str, Any]
+
+
+def layout_of(schema: _Schema, keys: Sequence[str], options: ColumnOptions) -> Layout:
+    """Return the columns of a stream's table, as its schema alone wants them.
+
+    A key that is no declared property gets a column of text. ``_sdc_deleted_at`` of a
+    record feeds the metadata column of that name where there is one.
+    """
+    root = _object_schema(schema)
+    properties: dict[str, Any] = {key: {} for key in keys}
+    properties.update(root.get("properties") or {})
+    metadata = options.metadata_columns()
+    names = {column.name for column in metadata}
+    if DELETED_AT in names:
+        properties.pop(DELETED_AT, None)
+    record = _columns(properties, options, reserved=(*names, ORDINAL))
+    if not record:
+        record = (Column("", RECORD, Text(), feed=Feed.WHOLE),)
+    by_source = {column.source: column.name for column in record}
+    return Layout(
+        columns=record + metadata,
+        keys=tuple(by_source[key] for key in keys),
+        key_sources=tuple(keys),
+    )
+
+
+def _object_schema(schema: _Schema) -> _Schema:
+    """Return the schema of a record, its alternatives made one."""
+    variants = [variant for kind, variant in variants_of(schema) if kind == "object"]
+    return union_of_objects(variants) if variants else {}
+
+
+def _columns(
+    properties: Mapping[str, Any], options: ColumnOptions, reserved: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    names = clean(list(properties), reserved)
+    return tuple(
+        Column(source, names[source], _type_of(schema, options), _comment(schema))
+        for source, schema in properties.items()
+    )
+
+
+def _comment(schema: Any) -> str | None:
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return text if isinstance(text, str) and text else None
+
+
+def _type_of(schema: Any, options: ColumnOptions) -> ColumnType:
+    variants = list(variants_of(schema))
+    kinds = {kind for kind, _ in variants}
+    if kinds == {"object"}:
+        return _struct(union_of_objects([variant for _, variant in variants]), options)
+    if kinds == {"array"}:
+        return _array([variant for _, variant in variants], options)
+    return _common([_scalar(kind, variant, options) for kind, variant in variants])
+
+
+def _struct(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    properties = schema.get("properties")
+    if not properties or schema.get("additionalProperties") or schema.get("patternProperties"):
+        return Text()
+    return Struct(_columns(properties, options))
+
+
+def _array(variants: Sequence[_Schema], options: ColumnOptions) -> ColumnType:
+    items = [variant.get("items") for variant in variants]
+    if not all(isinstance(item, Mapping) and item for item in items):
+        return Text()
+    return Array(_type_of(items[0] if len(items) == 1 else {"anyOf": items}, options))
+
+
+def _scalar(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:
+    if kind == "boolean":
+        return Boolean()
+    if kind == "integer":
+        return integer_of(schema, options)
+    if kind == "number":
+        return number_of(schema, options)
+    return _string(schema, options) if kind == "string" else Text()
+
+
+def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    form = schema.get("format")
+    if form == "date-time":
+        return Timestamp()
+    if form == "date":
+        return Date()
+    if form in DECIMAL_FORMATS:
+        return decimal_of(schema, options)
+    return Binary() if schema.get("contentEncoding") == "base64" else Text()
+
+
+def _common(types: Sequence[ColumnType]) -> ColumnType:
+    """Return the one type that takes the values of all, or text."""
+    distinct = set(types)
+    if len(distinct) == 1:
+        return distinct.pop()
+    if distinct == {Integer(), Double()}:
+        return Double()
+    exact = [type_ for type_ in distinct if isinstance(type_, Integer | Decimal)]
+    if exact and len(exact) == len(distinct):
+        return common_decimal(exact) or Text()
+    return Text()

@@ -1,0 +1,91 @@
+"""Names: from a source's words to names that every table format takes.
+
+Rules of the room: pure functions of the names alone. What a name becomes depends on the
+set of names that stand beside it, never on the order in which they came. A name that can
+stay is not touched: dots, emoji, upper case and words of SQL are good names, because
+every reference goes through `quote`. Names that table formats refuse (white space and
+``,;{}()=``, the list of Parquet and Delta Lake) and what breaks quoting or logs (back
+ticks, control characters) become ``_``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Sequence
+
+from tap_core.events import StreamId
+
+__all__ = ["clean", "fold", "quote", "table_name"]
+
+_REFUSED = re.compile(r"[\s,;{}()=`\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_REFUSED_IN_PATHS = re.compile(r"[\\/:*?\"<>|%#\s,;{}()=`\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Above, and what has a meaning in a folder's address on one of the file systems."""
+
+_LONGEST_TABLE_NAME = 120
+"""In bytes: folders take 255, and writers put their own words beside the name."""
+
+
+def quote(*parts: str) -> str:
+    """Return a reference to a column, or to a field of a struct, for Spark SQL."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def fold(name: str) -> str:
+    """Return the form in which two names are one name to a table: case does not count."""
+    return name.lower()
+
+
+def clean(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str]:
+    """Return the column name for each source name, all different whatever their case.
+
+    Of names that would be one column the first in sorted order gets it, the others
+    ``_2``, ``_3`` and so on; a name that needs no change goes before those that do.
+    ``reserved`` names are given to nobody.
+    """
+    taken = {fold(name) for name in reserved}
+    result: dict[str, str] = {}
+    wanted = {name: _REFUSED.sub("_", name) or "_" for name in set(names)}
+    for name in sorted(wanted, key=lambda name: (wanted[name] != name, name)):
+        if fold(wanted[name]) not in taken:
+            result[name] = wanted[name]
+            taken.add(fold(wanted[name]))
+    for name in sorted(wanted.keys() - result.keys()):
+        result[name] = _numbered(wanted[name], taken)
+        taken.add(fold(result[name]))
+    return {name: result[name] for name in names}
+
+
+def _numbered(name: str, taken: Collection[str]) -> str:
+    number = 2
+    while fold(f"{name}_{number}") in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def table_name(stream: StreamId) -> str:
+    """Return the name of a stream's table, which is also the name of its folder.
+
+    A stream's name stays as it is wherever a folder can have it, with its namespace and
+    two underscores before it. Where it had to be changed, or where another namespace and
+    name could give the same, a hash of both keeps tables apart.
+    """
+    wanted = f"{stream.namespace}__{stream.name}" if stream.namespace else stream.name
+    name = _REFUSED_IN_PATHS.sub("_", wanted)
+    if name[:1] in {"", ".", "_"}:  # Spark takes such folders for hidden
+        name = f"t{name}"
+    ambiguous = bool(stream.namespace) and ("___" in wanted or wanted.count("__") > 1)
+    if name == wanted and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
+        return name
+    return f"{_shortened(name)}_{_digest(stream)}"
+
+
+def _shortened(name: str) -> str:
+    return name.encode()[:_LONGEST_TABLE_NAME].decode(errors="ignore")
+
+
+def _digest(stream: StreamId) -> str:
+    # A JSON-like form, because joining the two by any sign would make two streams one.
+    whole = repr((stream.namespace, stream.name)).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(whole).hexdigest()[:8]
