@@ -73,6 +73,11 @@ class StateDocument:
 
     # What changed
 
+    def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
+        """Return a state dict as `context_state` does, for a change that is made at once."""
+        self._touched += 1
+        return self._text(stream_id).change(partition_context)
+
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
         """Say that a state dict was changed."""
         self._touched += 1

@@ -109,7 +109,7 @@ class StreamStateManager:
         """
         if replication_method == REPLICATION_FULL_TABLE:
             return
-        state = self.get_context_state(context)
+        state = self._change(context)
         value = None
         if replication_key:
             if replication_key == state.get("replication_key"):
@@ -117,7 +117,6 @@ class StreamStateManager:
             value = _later_start(value, config.get("start_date"), compare_start_date_fn)
             self._tell_start(value)
         bookmarks.write_starting_replication_value(state, value)
-        self.touch(context)
 
     def get_starting_replication_value(
         self, context: Context | None, replication_method: str
@@ -139,8 +138,7 @@ class StreamStateManager:
         """
         if is_missing(value) or value == "" or self.is_sorted:
             return
-        bookmarks.write_replication_key_signpost(self.get_context_state(context), value)
-        self.touch(context)
+        bookmarks.write_replication_key_signpost(self._change(context), value)
 
     # While records come
 
@@ -169,14 +167,13 @@ class StreamStateManager:
         Raises InvalidStreamSortException when the value is smaller in a sorted stream.
         """
         bookmarks.increment_state(
-            self.get_context_state(context),
+            self._change(context),
             latest_record=latest_record,
             replication_key=replication_key,
             is_sorted=self.is_sorted,
             check_sorted=self._check_sorted,
             order=self.order,
         )
-        self.touch(context)
 
     # The end
 
@@ -232,10 +229,12 @@ class StreamStateManager:
             partition_record_count=partition_record_count,
         )
 
+    def _change(self, context: Context | None) -> dict[str, Any]:
+        """Return the state dict for a context, which is about to be changed."""
+        return self.document.change(self.stream_name, self.get_state_partition_context(context))
+
     def _finalize(self, context: Context | None) -> None:
-        state = self.get_context_state(context)
-        bookmarks.finalize_state_progress_markers(state, order=self.order)
-        self.touch(context)
+        bookmarks.finalize_state_progress_markers(self._change(context), order=self.order)
         self.is_flushed = False
 
     def _tell_start(self, value: Any) -> None:

@@ -39,7 +39,13 @@ class PartitionIndex:
     Entries without a context are kept and never found.
     """
 
-    __slots__ = ("_count", "_last", "_positions", "entries")
+    __slots__ = ("_count", "_last", "_positions", "_recent", "_recent_entry", "entries")
+
+    _count: int
+    _last: object
+    _positions: dict[Hashable, int]
+    _recent: int | None
+    _recent_entry: dict[str, Any]
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
         self.entries = entries
@@ -50,6 +56,37 @@ class PartitionIndex:
 
         Raises ValueError when two entries have this context.
         """
+        recent = self._recent
+        if (
+            self._count == len(self.entries)
+            and recent is not None
+            and self.entries[recent] is self._recent_entry
+            and self._recent_entry.get("context") == context
+        ):
+            return recent
+        position = self._recent = self._look_up(context)
+        if position is not None:
+            self._recent_entry = self.entries[position]
+        return position
+
+    def find(self, context: Context) -> dict[str, Any] | None:
+        """Return the entry of a partition, or None; raises as `position` does."""
+        position = self.position(context)
+        return None if position is None else self.entries[position]
+
+    def find_or_add(self, context: Context) -> dict[str, Any]:
+        """Return the entry of a partition, appended if absent; raises as `position` does."""
+        return self.entries[self.position_or_add(context)]
+
+    def position_or_add(self, context: Context) -> int:
+        """Return where the partition stands, appended if absent; raises as `position` does."""
+        position = self.position(context)
+        if position is not None:
+            return position
+        self.entries.append({"context": dict(context)})
+        return len(self.entries) - 1
+
+    def _look_up(self, context: Context) -> int | None:
         key = freeze(context)
         self._catch_up()
         position = self._positions.get(key)
@@ -59,23 +96,12 @@ class PartitionIndex:
         self._catch_up()
         return self._checked(self._positions.get(key), context)
 
-    def find(self, context: Context) -> dict[str, Any] | None:
-        """Return the entry of a partition, or None; raises as `position` does."""
-        position = self.position(context)
-        return None if position is None else self.entries[position]
-
-    def find_or_add(self, context: Context) -> dict[str, Any]:
-        """Return the entry of a partition, appended if absent; raises as `position` does."""
-        entry = self.find(context)
-        if entry is None:
-            entry = {"context": dict(context)}
-            self.entries.append(entry)
-        return entry
-
     def _reset(self) -> None:
-        self._positions: dict[Hashable, int] = {}
+        self._positions = {}
         self._count = 0
-        self._last: object = None
+        self._last = None
+        self._recent = None
+        self._recent_entry = {}
 
     def _catch_up(self) -> None:
         """Take in what was appended; start again when the list was changed otherwise."""

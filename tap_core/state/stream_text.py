@@ -62,6 +62,16 @@ class StreamText:
             self._index = PartitionIndex(entries)
         return self._index
 
+    def change(self, context: Context | None) -> dict[str, Any]:
+        """Return the state dict of a partition, or the stream's, marked as changed."""
+        if not context:
+            self._outside = None
+            return self.state
+        index = self.index(add=True)
+        position = index.position_or_add(context)
+        self._stale.add(position)
+        return index.entries[position]
+
     def touch(self, context: Context | None) -> None:
         """Mark the piece of a partition as changed, or what surrounds them."""
         if not context:
