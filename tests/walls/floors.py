@@ -24,12 +24,15 @@ FLOORS: dict[str, int] = {
     "tap_core.types": 1,  # records, contexts, paths
     "tap_core.events": 1,  # a sync is a stream of these
     "tap_core.exceptions": 1,  # the tree of errors
-    "tap_core.helpers._classproperty": 1,  # a descriptor that plugins import from there
+    "tap_core.classproperty": 1,  # a property of a class
+    "tap_core.clock": 1,  # instants to and from text
+    "tap_core.documents": 1,  # JSON documents whose numbers survive
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form
     "tap_core.catalog": 2,  # streams, metadata, selection
-    "tap_core.config": 2,  # files and variables to validated settings
+    "tap_core.config": 2,  # files and variables to settings
+    "tap_core.config_validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
     "tap_core.logging": 2,
     # Pure functions of schema and state -------------------------------------------------
@@ -48,22 +51,36 @@ FLOORS: dict[str, int] = {
     "tap_core.tap_base": 7,
     "tap_core": 7,
     # The loader -------------------------------------------------------------------------
+    "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
+    "target_spark.places": 1,  # addresses of folders
+    "target_spark.intake": 1,  # blocks of bytes, and a beat while none come
+    "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave
-    "target_spark.lease": 1,  # one run per job
+    "target_spark.report": 1,  # what a run did, counted and told
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
+    "target_spark.jars": 2,  # what a table format needs beside Spark
+    "target_spark.lease": 2,  # one run per job
+    "target_spark.options": 2,  # settings, read and checked
+    "target_spark.completeness": 2,  # whether a stream is known to be complete
     "target_spark.spool": 2,  # bytes on disk until they are written
     "target_spark.session": 3,  # the JVM
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
-    "target_spark.report": 3,  # what a run says at its end
     "target_spark.writers": 4,  # one per table format
+    "target_spark.engine": 4,  # what the loader asks of Spark
+    "target_spark.batches": 4,  # one spooled batch into its table
     "target_spark.loader": 5,  # the fold; data before state
     "target_spark.target": 6,  # settings and the door
     "target_spark": 6,
 }
 """Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
 
-FACES: tuple[str, ...] = ("tap_core.helpers", "tap_core.singerlib", "tap_core.contrib")
+FACES: tuple[str, ...] = (
+    "tap_core.configuration",
+    "tap_core.contrib",
+    "tap_core.helpers",
+    "tap_core.singerlib",
+)
 """The annex: import paths of singer_sdk. Faces only, above every floor, imported by no room."""
 
 PEERS_OF_ONE_SHAPE: tuple[str, ...] = (
@@ -100,9 +117,14 @@ class Home(NamedTuple):
 
 HEAVY: dict[str, Home] = {
     "pyspark": Home(
-        ("target_spark.session", "target_spark.frames", "target_spark.writers"),
-        lazily=True,
-        why="half a second to import, and a JVM behind it: only where there is data",
+        (
+            "target_spark.session",
+            "target_spark.frames",
+            "target_spark.engine",
+            "target_spark.writers",
+        ),
+        lazily=False,
+        why="half a second to import, and a JVM behind it; who imports these rooms does it late",
     ),
     "py4j": Home(
         ("target_spark.session", "target_spark.frames", "target_spark.writers"),
@@ -115,9 +137,14 @@ HEAVY: dict[str, Home] = {
         why="command lines are the doors' business, and doors are imported when called",
     ),
     "jsonschema": Home(
-        ("tap_core.config",),
+        ("tap_core.config_validation", "tap_core.typing.validators", "tap_core.schema"),
         lazily=True,
-        why="slow to import, and needed only when there are settings to check",
+        why="slow to import, and needed only when there is something to check",
+    ),
+    "referencing": Home(
+        ("tap_core.schema.references",),
+        lazily=True,
+        why="comes with jsonschema, and is as slow",
     ),
     "pendulum": Home(
         ("tap_core.state.order",),
@@ -144,7 +171,9 @@ HEAVY: dict[str, Home] = {
     "yaml": Home(("tap_core.manifest",), lazily=False, why="an extra"),
     "pytest": Home(("tap_core.testing",), lazily=False, why="an extra"),
 }
-"""Library to its home. A library in neither this table nor LIGHT is refused everywhere."""
+"""Library to its home; ``lazily`` means inside functions only (imports that only a type
+checker sees do not count there). A library in neither this table
+nor LIGHT is refused everywhere."""
 
 LIGHT: frozenset[str] = frozenset({"msgspec", "typing_extensions"})
 """Libraries that every room may import."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,7 @@ __all__ = [
     "function_lines",
     "imports_of",
     "modules",
+    "nothing",
     "sized",
     "visible_names",
 ]
@@ -51,7 +52,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module: its dotted name, the line, and whether it is inside a function."""
+    """One imported module: its dotted name, the line, and whether importing us imports it too."""
 
     target: str
     line: int
@@ -96,6 +97,7 @@ def _import_nodes(
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node, lazily
         inside = lazily or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        inside = inside or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
         yield from _import_nodes(node, lazily=inside)
 
 
@@ -160,14 +162,20 @@ def function_lines(tree: ast.AST) -> Iterator[int]:
             yield lines - (doc.end_lineno - doc.lineno + 1 if doc else 0)
 
 
-def visible_names(module: Module) -> set[str]:
+def nothing(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:
+    """Assert that nothing was found; otherwise show all of it, one a line, and the advice."""
+    shown = [f"{k}: {v}" for k, v in found.items()] if isinstance(found, Mapping) else list(found)
+    assert not shown, "\n".join([advice, *shown])
+
+
+def visible_names(module: Module, *, face: bool) -> set[str]:
     """Return what a module shows: its own public names, and what it re-exports by `as`.
 
-    An ``__init__`` shows everything that it imports.
+    A face shows everything that it imports.
     """
     names: set[str] = set()
     for node in _top_level(module.tree):
-        names |= set(_bound(node, face=module.is_face))
+        names |= set(_bound(node, face=face))
     return {name for name in names if not name.startswith("_") and name != "annotations"}
 
 
