@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from query import spark_for, show_tables
+from query import spark_for
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -195,7 +195,9 @@ class Display:
     def finish(self, stream: str) -> None:
         """Fill the bar of a stream that has ended."""
         if self.bars and stream in self.tasks:
-            self.bars.update(self.tasks[stream], total=self.bars.tasks[self.tasks[stream]].completed)
+            self.bars.update(
+                self.tasks[stream], total=self.bars.tasks[self.tasks[stream]].completed
+            )
 
     def say(self, sentence: str) -> None:
         """Say what is going on where no rows are to be counted."""

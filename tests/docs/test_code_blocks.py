@@ -135,7 +135,9 @@ def test_every_block_says_what_it_is(document: Path) -> None:
 def test_every_block_runs(document: Path, tmp_path: Path) -> None:
     for sample in ("samples",):
         shutil.copytree(
-            ROOT / sample, tmp_path / sample, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+            ROOT / sample,
+            tmp_path / sample,
+            ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"),
         )
     for block in blocks_of(document.read_text("utf-8")):
         perform(block, tmp_path)

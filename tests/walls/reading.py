@@ -9,7 +9,7 @@ import ast
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 __all__ = [
@@ -59,7 +59,7 @@ class Import:
     lazily: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
 

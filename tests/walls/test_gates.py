@@ -137,7 +137,9 @@ def test_inits_define_nothing() -> None:
 def test_the_annex_only_shows() -> None:
     wrong = []
     for module in in_annex:
-        wrong += [f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_face_statement(n)]
+        wrong += [
+            f"{here(module)}:{n.lineno}" for n in module.tree.body if not is_face_statement(n)
+        ]
         imports = [n for n in module.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         if len(imports) > FACE_IMPORTS:
             wrong.append(f"{here(module)}: {len(imports)} imports")
@@ -178,9 +180,7 @@ def test_all_is_what_is_visible() -> None:
 
 
 def test_every_file_opens_with_what_its_room_is() -> None:
-    silent = [
-        here(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None
-    ]
+    silent = [here(m) for m in MODULES if m.source.strip() and ast.get_docstring(m.tree) is None]
     nothing(silent)
 
 
@@ -230,7 +230,7 @@ def test_no_text_names_a_place_of_one_machine() -> None:
 
 
 def test_no_text_names_the_host_of_a_package_index() -> None:
-    host = re.compile(r"https?://[\w.-]*(?:py" r"pi|pythonhosted|maven|npmjs|crates)[\w.-]*")
+    host = re.compile(r"https?://[\w.-]*(?:py[p]i|pythonhosted|maven|npmjs|crates)[\w.-]*")
     named = [
         f"{name}:{number}"
         for name, text in tracked_texts().items()

@@ -50,7 +50,9 @@ def where(module: Module, item: Import) -> str:
 
 
 def test_every_module_stands_on_a_floor() -> None:
-    homeless = [m.name for m in MODULES if not is_annex(m.name) and floor_of(m.name, FLOORS) is None]
+    homeless = [
+        m.name for m in MODULES if not is_annex(m.name) and floor_of(m.name, FLOORS) is None
+    ]
     nothing(homeless, "write the room of these modules into tests/walls/floors.py")
 
 
@@ -160,7 +162,9 @@ def test_the_probe_sees_what_is_loaded() -> None:
     assert loaded_by("import jsonschema") >= {"jsonschema"}
 
 
-@pytest.mark.parametrize("code", ["import tap_core", "from tap_core import typing", "import target_spark"])
+@pytest.mark.parametrize(
+    "code", ["import tap_core", "from tap_core import typing", "import target_spark"]
+)
 def test_importing_a_package_loads_nothing_heavy(code: str) -> None:
     assert loaded_by(code) == set()
 
@@ -168,7 +172,9 @@ def test_importing_a_package_loads_nothing_heavy(code: str) -> None:
 @pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
 def test_a_tap_asked_for_light_things_loads_only_the_command_line(flag: str) -> None:
     code = "from tap_flights.tap import TapFlights\nTapFlights.cli(standalone_mode=True)"
-    assert loaded_by(code, flag) <= {"typer"} | ({"jsonschema", "dotenv"} if flag == "--discover" else set())
+    assert loaded_by(code, flag) <= {"typer"} | (
+        {"jsonschema", "dotenv"} if flag == "--discover" else set()
+    )
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version", "--about"])

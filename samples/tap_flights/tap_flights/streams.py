@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from typing import Any
 from tap_core import Stream
 from tap_core import typing as th
 from tap_core.types import Context, Record
-
 from tap_flights.data import default_folder, rows
 
 __all__ = ["Airlines", "Airports", "Flights", "Planes", "Weather"]

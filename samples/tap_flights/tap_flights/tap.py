@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-
 from tap_flights import streams
 
 __all__ = ["TapFlights"]
@@ -15,7 +14,9 @@ class TapFlights(Tap):
 
     name = "tap-flights"
     config_jsonschema = th.PropertiesList(
-        th.Property("folder", th.StringType, description="Where the CSV files are, if not installed"),
+        th.Property(
+            "folder", th.StringType, description="Where the CSV files are, if not installed"
+        ),
         th.Property("start_date", th.DateTimeType, description="Read nothing hourly before this"),
         th.Property("until", th.DateTimeType, description="Read nothing hourly from this hour on"),
     ).to_dict()
