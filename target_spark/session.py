@@ -44,6 +44,9 @@ _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Names of settings that must not be seen in the list of processes (Spark's own pattern)."""
 
+_PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark's loggers of errors that it raises as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
@@ -206,6 +209,11 @@ class Session:
         process = self._process()
         return None if process is None else process.pid
 
+    @property
+    def failure(self) -> TargetSparkError | None:
+        """Why Spark cannot come up, as far as that is known by now; never waits."""
+        return self._failure
+
     def stop(self, wait_seconds: float = 30) -> None:
         """End Spark and its JVM, and wait until it is gone; a JVM that stays is killed."""
         self._thread.join()
@@ -287,8 +295,11 @@ class Session:
 
     def _connect(self, conf: Mapping[str, str]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
+        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
+        for name in _PRINTED_TWICE:
+            PySparkLogger.getLogger(name).disabled = True
         SparkContext(
             conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
         )

@@ -1,0 +1,180 @@
+"""One run per job at a time: a lock that lives as long as anything that can commit.
+
+Rules of the room: the lease is a lock of the kernel on a file that is never removed.
+The JVM inherits the open file, so the lock ends when both our process and its JVM are
+gone, in whatever way they died: no process id is guessed to be alive, none that was
+given to another program is waited for. What stands in the file is for people, and to
+tell an owner that works from one that is dead and leaves a JVM behind.
+
+A warehouse on this machine holds its own leases; for any other address they lie in the
+user's cache, and hold for the runs of this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from target_spark.errors import LeaseError, TableError
+from target_spark.places import local_folder
+
+__all__ = ["Lease", "lease_file"]
+
+_PAUSE = 0.1
+_SHORT = 100
+
+
+def lease_file(warehouse: str, job: str) -> Path:
+    """Return where the lease of a job lies, for a warehouse at this address."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
+    if name != job:
+        name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
+    folder = local_folder(warehouse)
+    if folder is not None:
+        return folder / "_target_spark" / f"{name}.lease"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    place = hashlib.sha256(warehouse.encode()).hexdigest()[:16]
+    return Path(cache, "target-spark", "leases", place, f"{name}.lease")
+
+
+class Lease:
+    """The right to commit for a job. Made by `take`, ended by `release`."""
+
+    def __init__(self, file: int, owner: Mapping[str, Any]) -> None:
+        self._file = file
+        self._owner = dict(owner)
+
+    @classmethod
+    def take(cls, warehouse: str, job: str, *, run: str = "", wait_seconds: float = 60) -> Lease:
+        """Take the lease of a job, waiting for the JVM of a dead owner to end.
+
+        Raises:
+            LeaseError: another run is alive, or a dead one's JVM did not end in time.
+            TableError: the folder cannot be written.
+        """
+        path = lease_file(warehouse, job)
+        file = _open(path)
+        try:
+            _wait_for_lock(file, path, job, wait_seconds)
+        except BaseException:
+            os.close(file)
+            raise
+        lease = cls(file, {"job": job, "run": run, **_this_process()})
+        lease._write()
+        return lease
+
+    def fileno(self) -> int:
+        """Return the open file that the JVM must inherit."""
+        return self._file
+
+    def jvm_started(self, pid: int) -> None:
+        """Note the JVM's process id."""
+        self._owner["jvm"] = pid
+        self._write()
+
+    def release(self) -> None:
+        """End the lease, for the JVM too if it still holds the file; a second call does nothing."""
+        if self._file < 0:
+            return
+        os.ftruncate(self._file, 0)
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        os.close(self._file)
+        self._file = -1
+
+    def _write(self) -> None:
+        text = json.dumps(self._owner).encode()
+        os.pwrite(self._file, text, 0)
+        os.ftruncate(self._file, len(text))
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise TableError(
+            f"The folder for the tables cannot be written: {error}. Give this user the"
+            " right to write there, or set path to a folder that can be written."
+        ) from error
+
+
+def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        owner = _read(file)
+        if owner and not _is_dead(owner):
+            raise LeaseError(
+                f"Another run of job {job!r} is at work: {_named(owner)}. Wait for it or"
+                " end it; two pipelines that load into one place need a setting job each."
+                f" (The lease is {path}.)"
+            )
+        if time.monotonic() >= end:
+            raise LeaseError(
+                f"The last run of job {job!r} is dead, but what it started still holds the"
+                f" lease after {seconds:g} s and may yet commit: {_named(owner)}. End that"
+                f" JVM and start again. (The lease is {path}.)"
+            )
+        time.sleep(_PAUSE)
+
+
+def _read(file: int) -> dict[str, Any]:
+    """Return what the owner wrote; nothing while it is writing."""
+    try:
+        found = json.loads(os.pread(file, 65536, 0))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _this_process() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "born": _born(os.getpid()),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _is_dead(owner: Mapping[str, Any]) -> bool:
+    """Tell whether the owner's own process is gone; of another machine's, none is known to be."""
+    if owner.get("host") != socket.gethostname():
+        return False
+    pid = int(owner["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return _born(pid) != owner.get("born")
+
+
+def _born(pid: int) -> str | None:
+    """Return when a process began, in the kernel's ticks; None where that cannot be known.
+
+    A dead process that nobody has waited for counts as gone.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _named(owner: Mapping[str, Any]) -> str:
+    if not owner:
+        return "its owner is not known"
+    jvm = f", JVM {owner['jvm']}" if "jvm" in owner else ""
+    return f"process {owner['pid']} on {owner['host']}, since {owner['started']}{jvm}"

@@ -1,0 +1,30 @@
+"""Addresses of folders: which are on this machine, and how Spark is told of them.
+
+Rules of the room: an address without a scheme is a folder of this machine, whatever
+Spark's default file system is; Spark therefore gets it with its scheme.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["local_folder", "spark_address"]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+def local_folder(address: str) -> Path | None:
+    """Return the absolute path of a folder on this machine; None for any other address."""
+    scheme = _SCHEME.match(address)
+    if scheme is None:
+        return Path(address).expanduser().absolute()
+    if scheme[1].lower() != "file":
+        return None
+    return Path("/" + address[scheme.end() :].lstrip("/"))
+
+
+def spark_address(address: str) -> str:
+    """Return the address as Hadoop reads it, which decodes no escapes."""
+    folder = local_folder(address)
+    return address if folder is None else f"file://{folder}"

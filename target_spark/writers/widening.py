@@ -1,0 +1,48 @@
+"""Which column types Delta Lake widens in place, as its protocol's type widening says.
+
+Rules of the room: pure; types are written as DDL. What is not in the rules is refused,
+and the values then get a column of their own.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["delta_widens"]
+
+_WHOLE = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
+"""Whole numbers in growing order, and the digits that a decimal must have for them."""
+
+_OTHERS = {
+    ("float", "double"),
+    ("tinyint", "double"),
+    ("smallint", "double"),
+    ("int", "double"),
+    ("date", "timestamp_ntz"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+
+
+def delta_widens(old: str, new: str) -> bool:
+    """Tell whether Delta can change a column's type from one to the other in place."""
+    old, new = old.lower(), new.lower()
+    if (old, new) in _OTHERS:
+        return True
+    digits = _digits(new)
+    if digits is None:
+        order = list(_WHOLE)
+        return old in _WHOLE and new in _WHOLE and order.index(old) < order.index(new)
+    if old in _WHOLE:
+        return digits[0] >= _WHOLE[old]
+    before = _digits(old)
+    return before is not None and before != digits and _holds(digits, before)
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """Return a decimal's digits before and after the point."""
+    found = _DECIMAL.fullmatch(type_)
+    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
+
+
+def _holds(new: tuple[int, int], old: tuple[int, int]) -> bool:
+    return new[0] >= old[0] and new[1] >= old[1]
