@@ -1,8 +1,10 @@
 """The import path of singer_sdk for capabilities and the settings that go with them."""
 
+# ruff: noqa: I001  one list reads better than one statement per name
+
 from __future__ import annotations
 
-from tap_core.capabilities import (  # noqa: I001  one list
+from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG as ACTIVATE_VERSION_CONFIG,
     ADD_RECORD_METADATA_CONFIG as ADD_RECORD_METADATA_CONFIG,
     BATCH_CONFIG as BATCH_CONFIG,

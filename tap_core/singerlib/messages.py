@@ -1,8 +1,10 @@
 """The import path of singer_sdk for the Singer messages."""
 
+# ruff: noqa: I001  one list reads better than one statement per name
+
 from __future__ import annotations
 
-from tap_core.protocols.singer.messages import (  # noqa: I001  one list
+from tap_core.protocols.singer.messages import (
     ActivateVersionMessage as ActivateVersionMessage,
     Message as Message,
     RecordMessage as RecordMessage,

@@ -1,0 +1,70 @@
+"""The file of ``--catalog``: read, and compared with what the tap has.
+
+Rules of the room: a file that holds no catalog is refused with its name and place; a
+catalog that speaks of what the tap does not have is used, and each stranger is named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from tap_core.documents import load_json
+from tap_core.exceptions import CatalogFileError
+
+__all__ = ["Described", "parse_catalog", "strangers"]
+
+
+class Described(Protocol):
+    """A stream, as far as a catalog can be compared with it."""
+
+    @property
+    def tap_stream_id(self) -> str:
+        """What the catalog calls it."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """Its JSON Schema, as the tap has it."""
+
+
+def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
+    """Read a catalog; ``source`` is its name for messages.
+
+    Raises:
+        CatalogFileError: it is not JSON, or not an object with a list of ``streams``.
+    """
+    try:
+        found = load_json(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise CatalogFileError(f"Catalog '{source}' is not JSON: {error.msg} ({place})") from None
+    except UnicodeDecodeError:
+        raise CatalogFileError(f"Catalog '{source}' is not UTF-8 text") from None
+    streams = found.get("streams") if isinstance(found, dict) else None
+    if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
+        raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
+    catalog: dict[str, Any] = found
+    return catalog
+
+
+def strangers(catalog: Mapping[str, Any], streams: Mapping[str, Described]) -> Iterator[str]:
+    """Say, in a sentence each, what a catalog has that the tap's streams (by name) have not."""
+    known = {stream.tap_stream_id: stream for stream in streams.values()}
+    unknown = []
+    for entry in catalog["streams"]:
+        name = entry.get("tap_stream_id") or entry.get("stream")
+        stream = known.get(name) or streams.get(name)
+        if stream is None:
+            unknown.append(str(name))
+            continue
+        new = _properties(entry.get("schema")) - _properties(stream.schema)
+        if new:
+            yield f"The catalog's stream '{name}' has unknown properties: {', '.join(sorted(new))}"
+    if unknown:
+        yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
+
+
+def _properties(schema: Any) -> set[str]:
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return set(properties or ())

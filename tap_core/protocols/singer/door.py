@@ -1,0 +1,409 @@
+"""The Singer command line of a tap or a target: arguments in, an exit code out.
+
+Rules of the room: the only one that knows typer; plugins are handed in and never
+imported. Flags, outputs and exit codes are singer_sdk's: a fault of the configuration
+is one line on standard error and exit code 1, any other exception its traceback and 1,
+a wrong flag 2. A reader that has gone away is no fault of ours: exit code 1 without a
+traceback. Only standard error carries logs; ``--discover``, ``--about`` and
+``--version`` do no more than they need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, BinaryIO, Protocol
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from tap_core.config import ConfigInput
+from tap_core.exceptions import (
+    CatalogFileError,
+    ConfigurationError,
+    ConfigValidationError,
+    StateFileError,
+)
+from tap_core.plugin_base import Command
+from tap_core.protocols.singer.catalog_file import Described, parse_catalog, strangers
+from tap_core.state.load import read_state
+
+__all__ = [
+    "Plugin",
+    "SingerCommand",
+    "TapPlugin",
+    "TargetPlugin",
+    "tap_command",
+    "target_command",
+]
+
+
+# What is handed in
+
+
+class Plugin(Protocol):
+    """A tap or target, as far as both commands use it."""
+
+    name: str
+
+    @classmethod
+    def print_version(cls, print_fn: Callable[[Any], None] = ...) -> None:
+        """Say the versions."""
+
+    @classmethod
+    def print_about(cls, output_format: str | None = None) -> None:
+        """Say what it is."""
+
+
+class TapPlugin(Plugin, Protocol):
+    """A tap; its class is called with these keywords."""
+
+    dynamic_catalog: bool
+
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any],
+        catalog: dict[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+        setup_mapper: bool = True,
+    ) -> None: ...
+
+    @property
+    def streams(self) -> Mapping[str, Described]:
+        """Its streams by name."""
+
+    def sync_all(self) -> None:
+        """Sync what is selected."""
+
+    def run_discovery(self) -> str:
+        """Print the catalog."""
+
+    def run_connection_test(self) -> bool:
+        """Sync a record of each stream."""
+
+    def write_schemas(self) -> None:
+        """Write the schema of each stream."""
+
+
+class TargetPlugin(Plugin, Protocol):
+    """A target; its class is called with these keywords."""
+
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any],
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+    ) -> None: ...
+
+    def listen(self, source: BinaryIO) -> int:
+        """Fold the messages of the input; return the exit code."""
+
+
+# Flags
+
+_FORMATS = ("text", "json", "markdown")
+_TRIALS = ("all", "schema", "disabled")
+
+_Version = Annotated[bool, typer.Option("--version", help="Display the package version.")]
+_About = Annotated[bool, typer.Option("--about", help="Display package metadata and settings.")]
+_Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="[text|json|markdown]",
+        help="Specify output style for --about.",
+        show_default=False,
+    ),
+]
+_Config = Annotated[
+    list[str],
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Configuration file location or 'ENV' to use environment variables.",
+        show_default=False,
+    ),
+]
+_Discover = Annotated[bool, typer.Option("--discover", help="Run the tap in discovery mode.")]
+_Test = Annotated[
+    str,
+    typer.Option(
+        "--test",
+        metavar="[=all|schema]",
+        help="Sync a single record for each stream; with =schema only write the schemas.",
+        show_default=False,
+    ),
+]
+_Catalog = Annotated[
+    str,
+    typer.Option("--catalog", metavar="FILE", help="Use a Singer catalog file with the tap."),
+]
+_State = Annotated[
+    str,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Use a bookmarks file for incremental replication; of several lines the last counts.",
+    ),
+]
+_Input = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="A path to read messages from instead of from standard in.",
+    ),
+]
+
+
+class SingerCommand(TyperCommand):
+    """A command whose flags are all switches or plain texts.
+
+    typer turns the text of every flag into its type by way of pydantic, whose import
+    takes longer than a whole discovery; for these flags there is nothing to turn.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the flags as they are; help and completion stay typer's."""
+        if ctx.resilient_parsing or "--help" in args:
+            return super().parse_args(ctx, args)
+        found, rest, _ = self.make_parser(ctx).parse_args(args=_spelled_out(args))
+        if rest:
+            ctx.fail(f"Got unexpected extra arguments ({' '.join(rest)})")
+        for param in self.params:
+            if param.name is not None:
+                ctx.params[param.name] = found.get(param.name, param.default)
+        _check_choice(ctx, "about_format", "--format", _FORMATS)
+        _check_choice(ctx, "test", "--test", _TRIALS)
+        return []
+
+
+def _spelled_out(args: Sequence[str]) -> list[str]:
+    """Give ``--test`` its value: it may stand alone, or before a word that is one."""
+    spelled: list[str] = []
+    for arg in args:
+        if spelled and spelled[-1] == "--test" and arg in _TRIALS:
+            spelled[-1] = f"--test={arg}"
+        else:
+            spelled.append(arg)
+    return ["--test=all" if arg == "--test" else arg for arg in spelled]
+
+
+def _check_choice(ctx: Any, name: str, flag: str, choices: Sequence[str]) -> None:
+    given = ctx.params.get(name)
+    if given is None:
+        return
+    ctx.params[name] = str(given).lower()
+    if ctx.params[name] not in choices:
+        ctx.fail(f"Invalid value for '{flag}': {given!r} is not one of {', '.join(choices)}.")
+
+
+def _command(plugin: type[Plugin], description: str, callback: Callable[..., None]) -> Command:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(plugin.name, cls=SingerCommand, help=description)(callback)
+    command: Command = get_command(app)
+    return command
+
+
+def _logger(plugin: type[Plugin]) -> logging.Logger:
+    return logging.getLogger(plugin.name)
+
+
+# The two commands
+
+
+def tap_command(tap_class: type[TapPlugin]) -> Command:
+    """Make the Singer command of a tap; it is run by ``main(args=…, prog_name=…)``."""
+
+    def invoke(
+        *,
+        version: _Version = False,
+        about: _About = False,
+        about_format: _Format = "text",
+        config: _Config = [],  # noqa: B006  typer reads it, nobody changes it
+        discover: _Discover = False,
+        test: _Test = "disabled",
+        catalog: _Catalog = "",
+        state: _State = "",
+    ) -> None:
+        with _guarded(tap_class):
+            if version or about:
+                _introduce(tap_class, version=version, about_format=about_format)
+            elif discover:
+                _discover(tap_class, config)
+            elif test != "disabled":
+                _try_out(tap_class, config, test, catalog)
+            else:
+                _sync(tap_class, config, catalog, state)
+
+    return _command(tap_class, "Execute the Singer tap.", invoke)
+
+
+def target_command(target_class: type[TargetPlugin]) -> Command:
+    """Make the Singer command of a target; it is run by ``main(args=…, prog_name=…)``."""
+
+    def invoke(
+        *,
+        version: _Version = False,
+        about: _About = False,
+        about_format: _Format = "text",
+        config: _Config = [],  # noqa: B006  typer reads it, nobody changes it
+        file_input: _Input = "",
+    ) -> None:
+        with _guarded(target_class):
+            if version or about:
+                _introduce(target_class, version=version, about_format=about_format)
+            else:
+                _listen(target_class, config, file_input)
+
+    return _command(target_class, "Execute the Singer target.", invoke)
+
+
+# What they do
+
+
+def _introduce(plugin: type[Plugin], *, version: bool, about_format: str) -> None:
+    if version:
+        plugin.print_version()
+    else:
+        plugin.print_about(about_format)
+
+
+def _discover(tap_class: type[TapPlugin], config: Sequence[str]) -> None:
+    given = ConfigInput.from_cli_args(*config)
+    tap = tap_class(
+        config=given.config,
+        parse_env_config=given.parse_env,
+        validate_config=tap_class.dynamic_catalog,
+        setup_mapper=False,
+    )
+    tap.run_discovery()
+
+
+def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catalog: str) -> None:
+    given = ConfigInput.from_cli_args(*config)
+    # singer_sdk passes no catalog here; taps without discovery cannot be tried without.
+    tap = tap_class(
+        config=given.config,
+        catalog=parse_catalog(_text(catalog), catalog) if catalog else None,
+        parse_env_config=given.parse_env,
+        validate_config=True,
+    )
+    if test == "schema":
+        tap.write_schemas()
+    else:
+        tap.run_connection_test()
+
+
+def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state: str) -> None:
+    tap_class.print_version(print_fn=_logger(tap_class).info)
+    given = ConfigInput.from_cli_args(*config)
+    described = parse_catalog(_text(catalog), catalog) if catalog else None
+    tap = tap_class(
+        config=given.config,
+        catalog=described,
+        state=read_state(_text(state, StateFileError, "State"), state) if state else None,
+        parse_env_config=given.parse_env,
+        validate_config=True,
+    )
+    for sentence in strangers(described, tap.streams) if described else ():
+        _logger(tap_class).warning(sentence)
+    tap.sync_all()
+
+
+def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input: str) -> None:
+    target_class.print_version(print_fn=_logger(target_class).info)
+    given = ConfigInput.from_cli_args(*config)
+    target = target_class(
+        config=given.config, parse_env_config=given.parse_env, validate_config=True
+    )
+    with _opened(file_input) as source:
+        code = target.listen(source)
+    if code:
+        raise typer.Exit(code)
+
+
+def _text(
+    path: str, error: type[ConfigurationError] = CatalogFileError, what: str = "Catalog"
+) -> bytes:
+    """Read a file, or standard input for ``-``."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if not path or path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        source = Path(path).open("rb")  # noqa: SIM115  closed below
+    except OSError as reason:
+        raise ConfigurationError(f"Input '{path}' cannot be read: {reason.strerror}") from None
+    with source:
+        yield source
+
+
+# What may go wrong
+
+
+@contextlib.contextmanager
+def _guarded(plugin: type[Plugin]) -> Iterator[None]:
+    """Turn what goes wrong into lines of the log and an exit code."""
+    logging.captureWarnings(capture=True)
+    sys.excepthook = _excepthook(_logger(plugin))
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("once", category=DeprecationWarning)
+            yield
+            sys.stdout.flush()
+    except ConfigValidationError as error:  # a user's fault has no traceback
+        for sentence in error.errors or [str(error)]:
+            _logger(plugin).error(sentence)
+        _logger(plugin).error("Config validation failed")
+        raise typer.Exit(1) from None
+    except ConfigurationError as error:
+        _logger(plugin).error(str(error))
+        raise typer.Exit(1) from None
+    except BrokenPipeError:
+        _forget_output()
+        _logger(plugin).error("Nobody reads the output any more.")
+        raise typer.Exit(1) from None
+    finally:
+        logging.captureWarnings(capture=False)
+
+
+def _excepthook(
+    logger: logging.Logger,
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    """Make the last resort: the message and the traceback in the log's own form."""
+
+    def log(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, trace)
+        else:
+            summary = error.args[0] if error.args else kind.__name__
+            logger.error("%s", summary, exc_info=(kind, error, trace))
+
+    return log
+
+
+def _forget_output() -> None:
+    """Let what is still buffered for a reader that is gone go nowhere, without a word."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
