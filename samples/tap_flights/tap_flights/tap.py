@@ -14,9 +14,7 @@ class TapFlights(Tap):
 
     name = "tap-flights"
     config_jsonschema = th.PropertiesList(
-        th.Property(
-            "folder", th.StringType, description="Where the CSV files are, if not installed"
-        ),
+        th.Property("folder", th.StringType, description="Where the CSV files are"),
         th.Property("start_date", th.DateTimeType, description="Read nothing hourly before this"),
         th.Property("until", th.DateTimeType, description="Read nothing hourly from this hour on"),
     ).to_dict()
