@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from tap_core.schema.model import Schema
+from tap_core.schema.model import Schema as Schema
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -54,7 +54,7 @@ _PARENT_DEPTH: Final = 2
 
 _M = TypeVar("_M", bound="Metadata")
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class SelectionMask(dict[Breadcrumb, bool]):
@@ -210,11 +210,11 @@ def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) 
         return False
     if metadata.inclusion == Metadata.InclusionType.UNSUPPORTED:
         if metadata.selected:
-            logger.debug("'%s' is selected but unsupported", ":".join(breadcrumb))
+            _logger.debug("'%s' is selected but unsupported", ":".join(breadcrumb))
         return False
     if metadata.inclusion == Metadata.InclusionType.AUTOMATIC:
         if metadata.selected is False:
-            logger.debug("'%s' is automatic, so it stays", ":".join(breadcrumb))
+            _logger.debug("'%s' is automatic, so it stays", ":".join(breadcrumb))
         return True
     wishes = (metadata.selected, metadata.selected_by_default, parent)
     return next((wish for wish in wishes if wish is not None), False)

@@ -76,7 +76,6 @@ from tap_core.typing.validators import (
 )
 
 __all__ = [
-    "DEFAULT_JSONSCHEMA_VALIDATOR",
     "JSONSCHEMA_ANNOTATION_SECRET",
     "JSONSCHEMA_ANNOTATION_WRITEONLY",
     "AllOf",

@@ -13,13 +13,13 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from tap_core.types import JsonSchema
 
-__all__ = ["DefaultInstanceProperty", "JSONTypeHelper"]
+__all__ = ["DefaultInstanceProperty", "JSONTypeHelper", "JsonValue", "T"]
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 """What JSON can hold."""
 
 T = TypeVar("T", bound=JsonValue)
-P = TypeVar("P")
+_P = TypeVar("_P")
 
 
 class DefaultInstanceProperty:
@@ -30,7 +30,7 @@ class DefaultInstanceProperty:
         self.fget = fget
         self.__doc__ = fget.__doc__
 
-    def __get__(self, instance: P | None, owner: type[P]) -> Any:
+    def __get__(self, instance: _P | None, owner: type[_P]) -> Any:
         """Return the value for this object, or for a default one of the class."""
         return self.fget(owner() if instance is None else instance)
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from tap_core.exceptions import EmptySchemaTypeError
 from tap_core.types import JsonSchema
-from tap_core.typing.values import TypeConformanceLevel
+from tap_core.typing.values import TypeConformanceLevel as TypeConformanceLevel
 
 __all__ = [
     "JSONSCHEMA_ANNOTATION_SECRET",

@@ -20,18 +20,18 @@ from tap_core.typing.inspect import (
 
 __all__ = ["ArrayType", "ObjectType", "PropertiesList", "Property"]
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 """What a whole schema says it is written in."""
 
-W = TypeVar("W", bound=JSONTypeHelper[Any])
+_W = TypeVar("_W", bound=JSONTypeHelper[Any])
 
 _AnyType: TypeAlias = JSONTypeHelper[Any] | type[JSONTypeHelper[Any]]
 
 
-class ArrayType(JSONTypeHelper[list[Any]], Generic[W]):
+class ArrayType(JSONTypeHelper[list[Any]], Generic[_W]):
     """A list whose items are all of one type."""
 
-    def __init__(self, wrapped_type: W | type[W], **kwargs: Any) -> None:
+    def __init__(self, wrapped_type: _W | type[_W], **kwargs: Any) -> None:
         """Take the type of the items."""
         self.wrapped_type = wrapped_type
         super().__init__(**kwargs)
@@ -210,7 +210,7 @@ class PropertiesList(ObjectType):
     @property
     def type_dict(self) -> JsonSchema:
         """The JSON Schema, with the dialect it is written in."""
-        return {**super().type_dict, "$schema": DIALECT}
+        return {**super().type_dict, "$schema": _DIALECT}
 
     def __iter__(self) -> Iterator[Property[Any]]:
         """Go through the properties in their order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
@@ -16,21 +16,11 @@ from uuid import UUID
 from tap_core.types import Record
 
 __all__ = [
-    "DATETIME_FMT",
-    "DATETIME_FMT_SAFE",
     "DatetimeErrorTreatmentEnum",
-    "NonUTCDatetimeError",
     "TypeConformanceLevel",
     "handle_invalid_timestamp_in_record",
-    "strftime",
-    "strptime_to_utc",
     "to_json_compatible",
 ]
-
-DATETIME_FMT: Final = "%04Y-%m-%dT%H:%M:%S.%fZ"
-"""The Singer instant; ``%04Y`` is not known to every C library."""
-
-DATETIME_FMT_SAFE: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 _MAX_TIMESTAMP: Final = "9999-12-31 23:59:59.999999"
 _MAX_TIME: Final = "23:59:59.999999"
@@ -62,54 +52,12 @@ class DatetimeErrorTreatmentEnum(Enum):
     """Put null in its place."""
 
 
-class NonUTCDatetimeError(Exception):
-    """A date-time that must be in UTC is not."""
-
-    def __init__(self) -> None:
-        """Say what is wrong."""
-        super().__init__("The date-time has an offset other than UTC's")
-
-
 def to_json_compatible(val: Any) -> Any:
     """Return a date-time as ISO 8601 text, a UUID as text, all else as it is."""
     if isinstance(val, datetime):
         aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
     return str(val) if isinstance(val, UUID) else val
-
-
-def strptime_to_utc(dtimestr: str) -> datetime:
-    """Read ISO 8601 text as an instant in UTC; text without an offset is UTC.
-
-    Raises ValueError if it is no date-time.
-    """
-    try:
-        value = datetime.fromisoformat(dtimestr)
-    except ValueError:  # Python 3.10 reads fewer forms, among them no "Z"
-        value = _parse_leniently(dtimestr)
-    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-    return aware.astimezone(timezone.utc)
-
-
-def _parse_leniently(text: str) -> datetime:
-    import pendulum
-
-    value: Any = pendulum.parse(text, exact=True)
-    if not isinstance(value, datetime):
-        msg = f"Not a date-time: {text!r}"
-        raise ValueError(msg)  # noqa: TRY004 - it is the text that is wrong
-    return value
-
-
-def strftime(dtime: datetime, format_str: str = DATETIME_FMT) -> str:
-    """Write an instant of UTC as text, the year always with four digits.
-
-    Raises NonUTCDatetimeError for any other offset, and for none.
-    """
-    if dtime.utcoffset() != timedelta(0):
-        raise NonUTCDatetimeError
-    year = f"{dtime.year:04d}"
-    return dtime.strftime(format_str.replace("%04Y", year))
 
 
 def handle_invalid_timestamp_in_record(  # noqa: PLR0917 - the order that sinks know

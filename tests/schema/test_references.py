@@ -1,0 +1,218 @@
+"""References and the normal form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tap_core.exceptions import SchemaNotValidError
+from tap_core.schema import normal_form, resolve_schema_references
+from tests.peers import missing_reason, peer_python
+from tests.schema.reference_cases import ADDRESS, CASES, outcomes
+
+PEER = peer_python("singer_sdk")
+SCRIPT = Path(__file__).with_name("reference_cases.py")
+
+on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
+def test_references_are_resolved_as_by_the_peer():
+    done = subprocess.run(
+        [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    ours, theirs = outcomes("tap_core"), json.loads(done.stdout)
+    assert ours.pop("circle to the root") == {
+        "type": "object",
+        "properties": {"n": {"type": "object", "properties": {"n": {}}}},
+    }
+    assert theirs.pop("circle to the root") == "an error: True"
+    assert ours == theirs
+
+
+RESOLVABLE = [name for name in CASES if not name.startswith(("circle", "nowhere", "unknown"))]
+
+
+@pytest.mark.parametrize("name", RESOLVABLE)
+def test_no_reference_is_left_and_the_argument_is_as_it_was(name):
+    schema, refs = CASES[name]
+    before = deepcopy((schema, refs))
+    resolved = resolve_schema_references(schema, refs)
+    definitions = {"definitions", "$defs"}
+    assert "$ref" not in json.dumps({k: v for k, v in resolved.items() if k not in definitions})
+    assert (schema, refs) == before
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("circle")])
+def test_a_circle_is_refused_and_named(name):
+    with pytest.raises(SchemaNotValidError, match="contains itself"):
+        resolve_schema_references(*CASES[name])
+
+
+@pytest.mark.parametrize("name", ["nowhere", "unknown document"])
+def test_a_reference_to_nothing_is_refused_and_named(name):
+    schema, refs = CASES[name]
+    with pytest.raises(SchemaNotValidError, match=schema["properties"]["a"]["$ref"]):
+        resolve_schema_references(schema, refs)
+
+
+def test_a_circle_that_nothing_uses_does_no_harm():
+    schema = {
+        "properties": {"a": {"type": "null"}},
+        "definitions": {"n": {"$ref": "#/definitions/n"}},
+    }
+    assert resolve_schema_references(schema)["properties"] == schema["properties"]
+
+
+def test_two_uses_of_a_definition_share_nothing():
+    reference = {"$ref": "#/definitions/address"}
+    schema = {"properties": {"a": reference, "b": reference}, "definitions": {"address": ADDRESS}}
+    resolved = resolve_schema_references(schema)
+    resolved["properties"]["a"]["required"].append("changed")
+    resolved["properties"]["a"]["properties"]["street"]["type"] = "changed"
+    assert resolved["properties"]["b"] == ADDRESS
+
+
+def test_references_in_another_document_are_read_there():
+    refs = {"other": {"$ref": "#/x", "x": {"type": "null"}}}
+    resolved = resolve_schema_references({"properties": {"a": {"$ref": "other"}}}, refs)
+    assert resolved["properties"]["a"]["type"] == "null"
+
+
+def test_anchors_and_boolean_schemas_can_be_pointed_to():
+    schema = {
+        "properties": {
+            "a": {"$ref": "#here"},
+            "b": {"$ref": "#/$defs/anything"},
+            "c": {"$ref": "#/$defs/nothing"},
+            "d": True,
+        },
+        "$defs": {
+            "x": {"$anchor": "here", "type": "null"},
+            "anything": True,
+            "nothing": False,
+        },
+    }
+    found = resolve_schema_references(schema)["properties"]
+    assert found["a"]["type"] == "null"
+    assert [found["b"], found["c"], found["d"]] == [{}, {"not": {}}, True]
+
+
+def test_names_and_data_that_look_like_references_are_left_alone():
+    schema = {
+        "properties": {"$ref": {"type": "string"}, "a": {"default": {"$ref": "#/nowhere"}}},
+        "enum": [{"$ref": "x"}],
+        "const": {"properties": {"$ref": "x"}},
+    }
+    assert resolve_schema_references(schema) == schema
+
+
+def test_reading_a_schema_without_references_imports_nothing_for_them():
+    script = (
+        "import sys; from tap_core.schema import resolve_schema_references as r;"
+        "r({'properties': {}}); print('referencing' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+# The normal form
+
+NAMES = st.sampled_from(["a", "type", "required", "properties"])
+TYPES = st.lists(st.sampled_from(["string", "integer", "null"]), min_size=1, unique=True)
+LEAVES = st.builds(
+    lambda kind, enum: {"type": kind, "enum": enum},
+    TYPES,
+    st.lists(st.sampled_from(["x", 1, None, 2.5]), unique=True),
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(
+        lambda kind, properties, required, items, options: {
+            "type": kind,
+            "properties": properties,
+            "required": required,
+            "items": items,
+            "anyOf": options,
+        },
+        TYPES,
+        st.dictionaries(NAMES, inner, max_size=3),
+        st.lists(NAMES, unique=True),
+        inner,
+        st.lists(inner, max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+def said_otherwise(value, keyword=None):
+    """The same schema with keys, types, enum and required in another order."""
+    if isinstance(value, list):
+        turned = [said_otherwise(one) for one in value]
+        return turned[::-1] if keyword in {"type", "enum", "required"} else turned
+    if not isinstance(value, dict):
+        return value
+    turned = {
+        name: {n: said_otherwise(v) for n, v in reversed(inner.items())}
+        if name == "properties"
+        else said_otherwise(inner, name)
+        for name, inner in reversed(value.items())
+    }
+    if isinstance(kind := turned.get("type"), list) and len(kind) == 1:
+        turned["type"] = kind[0]
+    if turned.get("required") == []:
+        del turned["required"]
+    return turned
+
+
+@on_any_machine
+@given(schema=SCHEMAS)
+def test_order_makes_no_difference_in_the_normal_form(schema):
+    before = deepcopy(schema)
+    ours, theirs = normal_form(schema), normal_form(said_otherwise(schema))
+    assert json.dumps(ours) == json.dumps(theirs)
+    assert schema == before
+
+
+@on_any_machine
+@given(schema=SCHEMAS)
+def test_the_normal_form_is_its_own_normal_form(schema):
+    once = normal_form(schema)
+    assert json.dumps(normal_form(once)) == json.dumps(once)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ({"type": "string"}, {"type": ["string", "null"]}),
+        ({"type": "object", "required": ["a"]}, {"type": "object"}),
+        ({"properties": {"a": {}}}, {"properties": {}}),
+        ({"properties": {"type": {"type": "string"}}}, {"properties": {"type": {"type": "null"}}}),
+        ({"prefixItems": [{"type": "null"}, {}]}, {"prefixItems": [{}, {"type": "null"}]}),
+        ({"anyOf": [{"type": "null"}, {}]}, {"anyOf": [{}, {"type": "null"}]}),
+        ({"enum": [1]}, {"enum": ["1"]}),
+        ({"const": ["a", "b"]}, {"const": ["b", "a"]}),
+    ],
+)
+def test_what_differs_stays_different(one, other):
+    assert normal_form(one) != normal_form(other)
+
+
+def test_properties_called_like_keywords_keep_their_meaning():
+    schema = {"properties": {"required": {"type": "string"}, "type": {"type": "array"}}}
+    assert normal_form(schema) == {
+        "properties": {"required": {"type": ["string"]}, "type": {"type": ["array"]}},
+    }
