@@ -1,0 +1,124 @@
+"""`scripts/preflight.sh` names everything that is missing, and where to get it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "preflight.sh"
+TOOLS = ("sed", "head", "sh")
+
+JAVA_8 = 'java version "1.8.0_402"'
+JAVA_11 = 'openjdk version "11.0.22" 2024-01-16'
+JAVA_17 = 'openjdk version "17.0.15" 2025-04-15'
+JAVA_25 = 'openjdk version "25" 2025-09-16'
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A folder of programs that is the whole PATH of a machine with nothing installed."""
+    for tool in TOOLS:
+        for place in os.get_exec_path():
+            if (Path(place) / tool).exists():
+                (tmp_path / tool).symlink_to(Path(place) / tool)
+                break
+    return tmp_path
+
+
+def program(machine: Path, name: str, body: str) -> None:
+    path = machine / name
+    path.write_text(f"#!{machine / 'sh'}\n{body}\n")
+    path.chmod(0o755)
+
+
+def with_java(machine: Path, says: str) -> None:
+    program(machine, "java", f"echo '{says}' >&2")
+
+
+def with_python(machine: Path, name: str = "python3") -> None:
+    program(machine, name, f'exec "{sys.executable}" "$@"')
+
+
+def preflight(machine: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(machine / "sh"), str(SCRIPT)],
+        env={"PATH": str(machine), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("java", [JAVA_17, JAVA_25])
+def test_a_machine_that_has_all_is_told_its_interpreter(machine: Path, java: str) -> None:
+    with_python(machine)
+    with_java(machine, java)
+    done = preflight(machine)
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).exists()
+    assert done.stderr == ""
+
+
+def test_an_empty_machine_is_told_all_that_is_missing_at_once(machine: Path) -> None:
+    done = preflight(machine)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "missing: Python 3.10 or newer" in done.stderr
+    assert "missing: Java 17 or newer" in done.stderr
+    assert "apt-get install python3 python3-venv" in done.stderr
+    assert "apt-get install openjdk-17" in done.stderr
+
+
+@pytest.mark.parametrize(("java", "major"), [(JAVA_8, "8"), (JAVA_11, "11")])
+def test_an_old_java_is_named_with_its_version(machine: Path, java: str, major: str) -> None:
+    with_python(machine)
+    with_java(machine, java)
+    done = preflight(machine)
+    assert done.returncode == 1
+    assert f"too old: Java {major}" in done.stderr
+    assert "missing: Python" not in done.stderr
+
+
+def test_an_old_python_is_passed_over_for_a_newer_one(machine: Path) -> None:
+    program(machine, "python3", "exit 1")
+    with_python(machine, "python3.12")
+    with_java(machine, JAVA_17)
+    assert preflight(machine).returncode == 0
+
+
+def test_the_interpreter_that_is_asked_for_is_not_replaced(machine: Path) -> None:
+    with_python(machine)
+    with_java(machine, JAVA_17)
+    program(machine, "old", "exit 1")
+    done = preflight(machine, PYTHON=str(machine / "old"))
+    assert done.returncode == 1
+    assert "does not fit" in done.stderr
+
+
+def test_a_python_without_venv_is_named(machine: Path) -> None:
+    program(
+        machine,
+        "python3",
+        f'case "$*" in *ensurepip*) exit 1;; *sys.executable*) echo "$0"; exit;; esac\n'
+        f'exec "{sys.executable}" "$@"',
+    )
+    with_java(machine, JAVA_17)
+    done = preflight(machine)
+    assert done.returncode == 1
+    assert "missing: pip and venv" in done.stderr
+
+
+def test_java_home_decides_which_java_is_looked_at(machine: Path, tmp_path: Path) -> None:
+    with_python(machine)
+    with_java(machine, JAVA_8)
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(f"#!{machine / 'sh'}\necho '{JAVA_17}' >&2\n")
+    (home / "bin" / "java").chmod(0o755)
+    assert preflight(machine, JAVA_HOME=str(home)).returncode == 0
+    assert preflight(machine).returncode == 1

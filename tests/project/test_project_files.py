@@ -1,0 +1,125 @@
+"""The project's files say the same thing in all the places where they say it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests import peers
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the packages of a lock file that this interpreter would install."""
+    from packaging.requirements import Requirement
+
+    found = {}
+    for line in (ROOT / name).read_text().splitlines():
+        if line and not line.startswith("#"):
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate():
+                [specifier] = requirement.specifier
+                assert specifier.operator == "==", line
+                found[requirement.name.lower()] = specifier.version
+    return found
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_the_locks_answer_every_range_of_the_project(name: str) -> None:
+    from packaging.requirements import Requirement
+
+    extras = {"spark"} if name == "requirements.lock" else {"dev", *all_extras()}
+    pinned = locked(name)
+    for text in metadata.requires("tap-core-sdk") or []:
+        requirement = Requirement(text)
+        if requirement.name == "tap-core-sdk":
+            continue
+        marker = requirement.marker
+        if marker and not any(marker.evaluate({"extra": extra}) for extra in extras):
+            continue
+        assert requirement.name.lower() in pinned, f"{text}: run `make lock`"
+        assert requirement.specifier.contains(pinned[requirement.name.lower()]), text
+
+
+def all_extras() -> set[str]:
+    return set(metadata.metadata("tap-core-sdk").get_all("Provides-Extra") or [])
+
+
+def test_the_extras_are_those_that_the_readme_may_promise() -> None:
+    assert all_extras() >= {"spark", "sql", "fivetran", "manifest", "testing", "all"}
+
+
+def test_a_tap_author_installs_no_spark() -> None:
+    plain = [r for r in metadata.requires("tap-core-sdk") or [] if "extra ==" not in r]
+    names = {re.match(r"[\w-]+", r)[0] for r in plain}  # type: ignore[index]
+    assert names == {"jsonschema", "msgspec", "pendulum", "python-dotenv", "typer"}
+
+
+def test_continuous_integration_runs_what_everybody_runs() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    commands = [line for line in script.splitlines() if re.match(r"(exec )?make\b", line)]
+    assert commands == ["exec make test"]
+
+
+def test_every_target_that_the_makefile_lists_exists() -> None:
+    text = (ROOT / "Makefile").read_text()
+    listed = re.findall(r"^#   make (\w+)", text, flags=re.MULTILINE)
+    assert {"demo", "test", "check", "bench", "lock"} <= set(listed)
+    for name in listed:
+        assert re.search(rf"^{name}:", text, flags=re.MULTILINE), name
+
+
+def test_a_peer_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="singer_sdk"):
+        peers.peer_python("nobody")
+
+
+def test_a_variable_names_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAP_CORE_PEER_PYTHON", "/elsewhere/python")
+    assert peers.peer_python("singer_sdk") == Path("/elsewhere/python")
+    monkeypatch.setenv("TAP_CORE_PEER_DLT", "/other/python")
+    assert peers.peer_python("dlt") == Path("/other/python")
+
+
+def test_a_peer_is_there_only_when_it_was_made_to_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TAP_CORE_PEER_DLT", raising=False)
+    monkeypatch.setattr(peers, "HOME", tmp_path)
+    python = tmp_path / "dlt" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    assert peers.peer_python("dlt") is None
+    (tmp_path / "dlt" / ".ready").touch()
+    assert peers.peer_python("dlt") == python
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_both_packages_and_their_data(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    from zipfile import ZipFile
+
+    [wheel] = tmp_path.glob("*.whl")
+    names = set(ZipFile(wheel).namelist())
+    for package in ("tap_core", "target_spark"):
+        wanted = {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        assert wanted <= names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
