@@ -50,7 +50,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
     False
     """
 
-    def __init__(  # noqa: PLR0917 - the order that authors of taps know
+    def __init__(
         self,
         name: str,
         wrapped: JSONTypeHelper[T] | type[JSONTypeHelper[T]],

@@ -60,7 +60,7 @@ def to_json_compatible(val: Any) -> Any:
     return str(val) if isinstance(val, UUID) else val
 
 
-def handle_invalid_timestamp_in_record(  # noqa: PLR0917 - the order that sinks know
+def handle_invalid_timestamp_in_record(
     record: Record,  # noqa: ARG001
     key_breadcrumb: Sequence[str],
     invalid_value: str,

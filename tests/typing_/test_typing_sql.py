@@ -1,0 +1,85 @@
+"""Between SQL types and JSON Schema."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tap_core import typing as th
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+ROOT = Path(__file__).resolve().parents[2]
+HAS_SQLALCHEMY = importlib.util.find_spec("sqlalchemy") is not None
+
+COMPARISON = """
+import inspect, itertools
+import sqlalchemy.types as sql
+import singer_sdk.typing as theirs
+import tap_core.typing as ours
+
+def outcome(function, argument):
+    try:
+        return repr(function(argument))
+    except Exception as ex:
+        return type(ex).__name__
+
+kinds = [kind for _, kind in inspect.getmembers(sql, inspect.isclass)
+         if issubclass(kind, sql.TypeEngine)]
+given = [*kinds, sql.VARCHAR(10), sql.DATETIME(), sql.JSON(), int, "bigint", "nothing known"]
+names = ["string", "integer", "number", "boolean", "object", "array", "null"]
+schemas = [{"type": kind} for pair in itertools.product(names, names)
+           for kind in (pair[0], list(pair))]
+schemas += [{**schema, "format": one} for schema in schemas
+            for one in ("date", "time", "date-time", "uuid")]
+schemas += [{**schema, "maxLength": 7} for schema in schemas]
+schemas += [{"anyOf": [first, second]} for first, second in zip(schemas, reversed(schemas))]
+schemas += [{}, {"const": 1}]
+pairs = [("to_jsonschema_type", one) for one in given]
+pairs += [("to_sql_type", one) for one in schemas]
+for name, one in pairs:
+    expected, found = (outcome(getattr(th, name), one) for th in (theirs, ours))
+    assert expected == found, (name, one, expected, found)
+print(len(pairs))
+"""
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
+def test_sql_types_are_those_of_the_peer():
+    done = subprocess.run(
+        [str(PEER), "-W", "ignore", "-c", COMPARISON],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 1000
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("TIMESTAMP", th.DateTimeType),
+        ("date", th.DateType),
+        ("bigint", th.IntegerType),
+        ("DECIMAL(10, 2)", th.NumberType),
+        ("VARCHAR", th.StringType),
+        ("bool", th.BooleanType),
+        ("geography", th.StringType),
+    ],
+)
+def test_names_of_sql_types(name, expected):
+    assert th.to_jsonschema_type(name) == expected.type_dict
+
+
+@pytest.mark.skipif(HAS_SQLALCHEMY, reason="SQLAlchemy is installed, so nothing is missing")
+def test_without_sqlalchemy_the_error_says_what_to_install():
+    with pytest.raises(ModuleNotFoundError, match=r"\[sql\]"):
+        th.to_sql_type({"type": "string"})

@@ -1,0 +1,57 @@
+"""What becomes of values on their way to JSON."""
+
+from __future__ import annotations
+
+import logging
+from datetime import date, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+
+from tap_core.typing.values import (
+    DatetimeErrorTreatmentEnum,
+    handle_invalid_timestamp_in_record,
+    to_json_compatible,
+)
+
+LOGGER = logging.getLogger("tests.values")
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (datetime(2021, 2, 3), "2021-02-03T00:00:00.000000+00:00"),  # noqa: DTZ001 - is UTC
+        (datetime(2021, 2, 3, tzinfo=timezone.utc), "2021-02-03T00:00:00.000000+00:00"),
+        (
+            datetime(2021, 2, 3, 4, 5, 6, 7, timezone(timedelta(hours=2))),
+            "2021-02-03T04:05:06.000007+02:00",
+        ),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    ],
+)
+def test_instants_and_uuids_become_text(value, expected):
+    assert to_json_compatible(value) == expected
+
+
+@pytest.mark.parametrize("value", [None, 1, 1.5, "x", date(2021, 2, 3), [1], {"a": 1}])
+def test_all_else_stays_what_it_is(value):
+    assert to_json_compatible(value) is value
+
+
+def treated(treatment, kind="date-time"):
+    return handle_invalid_timestamp_in_record(
+        {}, ["a", "b"], "nonsense", kind, ValueError("why"), treatment, LOGGER
+    )
+
+
+def test_an_invalid_instant_is_replaced_and_said(caplog):
+    assert treated(DatetimeErrorTreatmentEnum.MAX) == "9999-12-31 23:59:59.999999"
+    assert treated(DatetimeErrorTreatmentEnum.MAX, "time") == "23:59:59.999999"
+    assert treated(DatetimeErrorTreatmentEnum.NULL) is None
+    assert [("nonsense" in text, "a:b" in text) for text in caplog.messages] == [(True, True)] * 3
+
+
+@pytest.mark.parametrize("treatment", [DatetimeErrorTreatmentEnum.ERROR, None])
+def test_an_invalid_instant_is_an_error_by_default(treatment):
+    with pytest.raises(ValueError, match="'a:b' holds 'nonsense'"):
+        treated(treatment)
