@@ -83,3 +83,29 @@ def test_names_of_sql_types(name, expected):
 def test_without_sqlalchemy_the_error_says_what_to_install():
     with pytest.raises(ModuleNotFoundError, match=r"\[sql\]"):
         th.to_sql_type({"type": "string"})
+
+
+@pytest.mark.skipif(not HAS_SQLALCHEMY, reason="SQLAlchemy, an extra, is not installed")
+@pytest.mark.parametrize(
+    "schema, name",
+    [
+        ({"type": ["string", "null"], "maxLength": 7}, "VARCHAR(7)"),
+        ({"type": "string", "format": "date-time"}, "DATETIME"),
+        ({"anyOf": [{"type": "object"}, {"type": "null"}], "maxLength": 7}, "VARCHAR"),
+        ({"type": ["null", "integer"]}, "INTEGER"),
+        ({"type": "number"}, "DECIMAL"),
+        ({"type": "boolean"}, "BOOLEAN"),
+        ({}, "VARCHAR"),
+    ],
+)
+def test_schemas_become_sql_types(schema, name):
+    assert str(th.to_sql_type(schema)) == name
+
+
+@pytest.mark.skipif(not HAS_SQLALCHEMY, reason="SQLAlchemy, an extra, is not installed")
+def test_sql_types_are_known_as_classes_and_as_objects():
+    types = importlib.import_module("sqlalchemy.types")
+    assert th.to_jsonschema_type(types.BIGINT) == th.IntegerType.type_dict
+    assert th.to_jsonschema_type(types.VARCHAR(3)) == th.StringType.type_dict
+    with pytest.raises(ValueError, match="neither"):
+        th.to_jsonschema_type(3)
