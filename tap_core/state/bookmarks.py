@@ -184,6 +184,8 @@ def increment_state(
     if not is_sorted:
         progress = open_progress_markers(stream_or_partition_state, _warn_of_markers)
     old = progress.get("replication_key_value")
+    if progress.get("replication_key") != replication_key:
+        old = None  # a value of another key says nothing about this one
     new = to_json_compatible(latest_record[replication_key])
     if is_missing(new):
         logger.warning(NULL_VALUE)
@@ -207,13 +209,17 @@ def open_progress_markers(
 
 
 def progress_markers_of(state: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the markers of a state dict, None if it has none; the old name is made the new."""
+    """Return the markers of a state dict, None if it has none; the old name is made the new.
+
+    What stands in their place and is no object is dropped.
+    """
     if _OLD_PROGRESS_MARKERS in state:
-        old = state.pop(_OLD_PROGRESS_MARKERS)
-        if isinstance(old, dict):
-            state.setdefault(PROGRESS_MARKERS, old)
-    markers: dict[str, Any] | None = state.get(PROGRESS_MARKERS)
-    return markers
+        state.setdefault(PROGRESS_MARKERS, state.pop(_OLD_PROGRESS_MARKERS))
+    markers = state.get(PROGRESS_MARKERS)
+    if isinstance(markers, dict):
+        return markers
+    state.pop(PROGRESS_MARKERS, None)
+    return None
 
 
 def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:

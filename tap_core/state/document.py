@@ -6,7 +6,7 @@ Rules of the room:
   it. Nothing here ever rebinds or copies it.
 - Text is kept per partition. Who changes a state dict says so (`touch`); what an author may
   change unseen is made anew at every `encode` (`share`) until the sync ends (`unshare`).
-- Entries that appear, vanish or are replaced are noticed without being told.
+- Entries that were appended and lists that were replaced are noticed without being told.
 - Everything at the top of the document beside ``bookmarks`` is written too.
 """
 
@@ -66,9 +66,10 @@ class StateDocument:
     def reset_progress_markers(self) -> None:
         """Wipe what an unfinished sync left; the first step of a sync."""
         for state in self.tap_state.get("bookmarks", {}).values():
-            reset_state_progress_markers(state)
-            for partition in state.get("partitions", []):
-                reset_state_progress_markers(partition)
+            partitions = state.get("partitions") if isinstance(state, dict) else None
+            for entry in (state, *(partitions or ())):
+                if isinstance(entry, dict):
+                    reset_state_progress_markers(entry)
         self.refresh()
 
     # What changed

@@ -30,9 +30,9 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
 
     ``source`` names the file in messages. Raises StateFileError.
     """
-    content = text.encode() if isinstance(text, str) else text
-    content = content.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\0")
-    if not content:
+    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    content = content.removeprefix(b"\xef\xbb\xbf").rstrip(b" \t\r\n\0")
+    if not content.lstrip():
         return {}
     try:
         found = _parse(content)
@@ -85,7 +85,10 @@ def _unwrap(found: Any, where: str) -> dict[str, Any]:
 
 
 def _parse(text: bytes) -> Any:
-    return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
+    try:
+        return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
+    except RecursionError as fault:
+        raise ValueError("it is nested too deeply") from fault
 
 
 def _number(text: str) -> float | Decimal:

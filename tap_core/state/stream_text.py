@@ -25,6 +25,7 @@ class StreamText:
 
     __slots__ = (
         "_encoder",
+        "_entries",
         "_index",
         "_outside",
         "_pieces",
@@ -47,6 +48,7 @@ class StreamText:
         """Forget the index and all text."""
         self._index: PartitionIndex | None = None
         self._outside: tuple[bytes, bytes] | None = None
+        self._entries: list[Any] | None = None
         self._pieces: list[bytes] = []
         self._stale: set[int] = set()
 
@@ -58,7 +60,6 @@ class StreamText:
             if add:
                 self.state[_PARTITIONS] = entries
         if self._index is None or self._index.entries is not entries:
-            self._forget_list()
             self._index = PartitionIndex(entries)
         return self._index
 
@@ -123,8 +124,8 @@ class StreamText:
 
     def _renew(self, entries: list[Any]) -> None:
         """Bring the pieces up to the list."""
-        if len(self._pieces) > len(entries):
-            self._forget_list()
+        if entries is not self._entries or len(self._pieces) > len(entries):
+            self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
             if position < len(self._pieces):
                 self._pieces[position] = self._piece(position, entries[position])
@@ -136,9 +137,12 @@ class StreamText:
         text = self._encoder.value(entry)
         return b"," + text if position else text
 
-    def _forget_list(self) -> None:
-        """Drop what is known by position; what was shared by position is somewhere else now."""
-        self._shared = self._shared or bool(self._shared_positions)
+    def _start_list(self, entries: list[Any]) -> None:
+        """Drop what is known by position, now that the list is another one.
+
+        What was shared by position is somewhere else, so everything counts as shared.
+        """
+        self._shared = self._shared or (bool(self._shared_positions) and bool(self._pieces))
+        self._entries = entries
         self._pieces = []
-        self._stale = set()
         self._outside = None

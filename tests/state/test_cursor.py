@@ -1,0 +1,203 @@
+"""A cursor does for many records what `increment_state` does for each."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tap_core.exceptions import InvalidStreamSortException
+from tap_core.state.bookmarks import increment_state
+from tap_core.state.cursor import Cursor
+from tap_core.state.order import order_of
+from tap_core.typing.values import to_json_compatible
+
+SCHEMAS = [
+    {"type": "string", "format": "date-time"},
+    {"type": "string", "format": "date"},
+    {"type": "integer"},
+    {"type": "string"},
+    None,
+]
+BERLIN = ZoneInfo("Europe/Berlin")
+DAYS = st.dates(dt.date(2024, 10, 26), dt.date(2024, 10, 28))
+TIMES = st.builds(
+    dt.datetime.combine,
+    DAYS,
+    st.sampled_from([dt.time(0), dt.time(2, 30), dt.time(2, 30, 0, 5), dt.time(23, 59, 59, 120000)]),
+    st.sampled_from(
+        [None, dt.timezone.utc, dt.timezone(dt.timedelta(hours=2)), dt.timezone.utc, BERLIN]
+    ),
+)
+TEXTS = st.one_of(
+    TIMES.map(str),
+    TIMES.map(dt.datetime.isoformat),
+    TIMES.map(lambda t: t.isoformat(timespec="milliseconds")),
+    TIMES.map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ")),
+    TIMES.map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%S.%f000Z")),
+    DAYS.map(str),
+    st.sampled_from(["", "9", "10", "2024-10-26T0:00:00.5Z", "2024-10-26T00:00:00,5", "x" * 20]),
+)
+VALUES = st.one_of(
+    TEXTS,
+    TIMES,
+    DAYS,
+    st.integers(-2, 12),
+    st.sampled_from([None, 0.5, float("nan"), Decimal("1.5"), True]),
+)
+SEQUENCES = st.one_of(
+    st.lists(VALUES, max_size=8),
+    st.lists(TEXTS, max_size=8),
+    st.lists(TIMES, max_size=8),
+    st.lists(TIMES.map(dt.datetime.isoformat), max_size=8),
+    st.lists(st.integers(-2, 12), max_size=8),
+)
+
+
+def cursor(state: dict, **how) -> Cursor:
+    settings = {"is_sorted": True, "check_sorted": True, "order": order_of(None), **how}
+    return Cursor(state, replication_key="k", **settings)
+
+
+@given(st.sampled_from(SCHEMAS), st.booleans(), st.booleans(), SEQUENCES, st.booleans())
+@example(SCHEMAS[0], True, True, ["2024-01-01T00:00:00.1234567", "2024-01-01T00:00:00.123456Z"], False)
+@example(SCHEMAS[0], False, True, ["2024-01-01T00:00:00Z", "2024-01-01T9:00:00.5Z"], False)
+def test_the_short_way_decides_as_the_order_does(
+    schema, is_sorted, check_sorted, values, stops
+) -> None:
+    """Against the plainest reading of the rules: one comparison by `Order` per value."""
+    order = order_of(schema)
+    state: dict = {}
+    follower = cursor(state, is_sorted=is_sorted, check_sorted=check_sorted, order=order)
+    latest = None
+    for value in values:
+        missing = value is None or value != value
+        newer = latest is None or not check_sorted or missing or order.newer_or_equal(value, latest)
+        if newer or not is_sorted:
+            follower.advance(value)
+            latest = value if newer and not missing else latest
+        else:
+            with pytest.raises(InvalidStreamSortException):
+                follower.advance(value)
+        if stops:
+            follower.settle()
+    follower.settle()
+    place = state if is_sorted else state.get("progress_markers", {})
+    if latest is None:
+        assert "replication_key_value" not in place
+    else:
+        assert place["replication_key"] == "k"
+        assert place["replication_key_value"] == to_json_compatible(latest)
+    assert ("progress_markers" in state) == (not is_sorted and bool(values))
+
+
+@given(st.booleans(), st.booleans(), st.lists(st.integers(0, 9)), st.integers(0, 9) | st.none())
+def test_it_leaves_the_state_that_increment_state_leaves(
+    is_sorted, check_sorted, values, bookmark
+) -> None:
+    start = {} if bookmark is None else {"replication_key": "k", "replication_key_value": bookmark}
+    ours, plain = copy.deepcopy(start), copy.deepcopy(start)
+    follower = cursor(ours, is_sorted=is_sorted, check_sorted=check_sorted)
+    for value in values:
+        failed = []
+        for step in (
+            lambda: follower.advance(value),
+            lambda: increment_state(
+                plain,
+                latest_record={"k": value},
+                replication_key="k",
+                is_sorted=is_sorted,
+                check_sorted=check_sorted,
+            ),
+        ):
+            try:
+                step()
+            except InvalidStreamSortException as fault:
+                failed.append(str(fault))
+        assert len(set(failed)) < 2
+        assert len(failed) in {0, 2}
+    follower.settle()
+    assert ours == plain
+
+
+def test_the_state_moves_when_it_is_settled_and_not_before() -> None:
+    state = {"replication_key": "k", "replication_key_value": 3}
+    follower = cursor(state)
+    assert not follower.settle()
+    follower.advance(5)
+    assert state["replication_key_value"] == 3
+    assert follower.settle()
+    assert state["replication_key_value"] == 5
+    assert not follower.settle()
+
+
+def test_markers_appear_when_settled_and_their_first_one_is_told_of() -> None:
+    state: dict = {}
+    told: list[int] = []
+    follower = cursor(state, is_sorted=False, on_first_marker=lambda: told.append(1))
+    assert not follower.settle()
+    follower.advance(None)
+    assert state == {}
+    assert follower.settle()
+    assert state == {"progress_markers": {"Note": "Progress is not resumable if interrupted."}}
+    follower.advance(2)
+    follower.advance(1)
+    assert follower.settle()
+    assert state["progress_markers"]["replication_key_value"] == 2
+    assert told == [1]
+
+
+def test_contexts_that_share_a_bookmark_share_its_markers() -> None:
+    state: dict = {}
+    for values in ([1, 5], [2, 3], [4, 6, 1]):
+        follower = cursor(state, is_sorted=False)
+        for value in values:
+            follower.advance(value)
+        follower.settle()
+    assert state["progress_markers"]["replication_key_value"] == 6
+
+
+def test_after_an_author_wrote_it_goes_on_from_there() -> None:
+    state: dict = {}
+    follower = cursor(state)
+    follower.advance(5)
+    follower.settle()
+    state["replication_key_value"] = 2
+    follower.reload()
+    follower.advance(3)
+    follower.settle()
+    assert state["replication_key_value"] == 3
+
+
+def test_a_bookmark_of_another_key_does_not_count() -> None:
+    state = {"replication_key": "old", "replication_key_value": "zzz"}
+    follower = cursor(state)
+    follower.advance(1)
+    follower.settle()
+    assert state == {"replication_key": "k", "replication_key_value": 1}
+
+
+def test_null_is_warned_of_once_per_stream(caplog) -> None:
+    order = order_of(None)
+    for _ in range(3):
+        follower = cursor({}, order=order)
+        follower.advance(None)
+        follower.advance(float("nan"))
+        assert not follower.settle()
+    assert len(caplog.records) == 1
+    assert "is null" in caplog.text
+
+
+def test_a_resumed_sorted_stream_may_not_begin_before_its_bookmark() -> None:
+    state = {"replication_key": "k", "replication_key_value": "2021-01-02T0:00:00Z"}
+    follower = cursor(state, order=order_of(SCHEMAS[0]))
+    follower.advance("2021-01-02T00:00:00Z")
+    with pytest.raises(InvalidStreamSortException, match="is declared as sorted by 'k'"):
+        follower.advance("2021-01-01T23:59:59Z")
+    follower.settle()
+    assert state["replication_key_value"] == "2021-01-02T00:00:00Z"

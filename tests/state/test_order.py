@@ -1,0 +1,182 @@
+"""Values of replication keys are compared by the type in the schema, and always."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.state.order import Kind, is_missing, number_of, order_of
+
+INSTANT = {"type": ["string", "null"], "format": "date-time"}
+NUMBER = {"type": ["integer", "null"]}
+TEXT = {"type": "string"}
+
+OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda n: dt.timezone(dt.timedelta(minutes=n)))
+MOMENTS = st.datetimes(
+    min_value=dt.datetime(1000, 1, 3), max_value=dt.datetime(9999, 12, 29), timezones=OFFSETS
+)
+
+
+@st.composite
+def written(draw, moment: dt.datetime) -> object:
+    """One of the ways in which a source may write a moment."""
+    text = moment.isoformat(sep=draw(st.sampled_from("T ")), timespec="microseconds")
+    form = draw(st.sampled_from(["object", "iso", "utc", "compact", "unpadded", "long", "naive"]))
+    utc = moment.astimezone(dt.timezone.utc)
+    return {
+        "object": moment,
+        "iso": text,
+        "utc": utc.isoformat().replace("+00:00", "Z"),
+        "compact": text[:-3] + text[-2:],
+        "unpadded": utc.strftime("%Y-%m-%dT") + f"{utc.hour}:{utc:%M:%S.%f}Z",
+        "long": text[:26] + "000" + text[26:],
+        "naive": utc.replace(tzinfo=None).isoformat(" "),
+    }[form]
+
+
+@given(st.data(), MOMENTS, MOMENTS)
+def test_moments_compare_as_instants_however_they_are_written(data, one, other) -> None:
+    order = order_of(INSTANT)
+    left, right = data.draw(written(one)), data.draw(written(other))
+    assert order.newer_or_equal(left, right) == (one >= other)
+    assert order.minimum(left, right) is (left if one <= other else right)
+    assert order.maximum(left, right) is (left if one >= other else right)
+
+
+@pytest.mark.parametrize(
+    "earlier, later",
+    [
+        ("2021-01-02T0:00:00Z", "2021-01-02T00:00:01Z"),
+        ("2021-01-01T23:59:59Z", "2021-01-02T0:00:00Z"),
+        ("2024-05-01T01:00:00+02:00", "2024-05-01T00:00:00Z"),
+        ("2024-05-01", dt.date(2024, 5, 2)),
+        (dt.date(2024, 5, 1), "2024-05-01T00:00:01Z"),
+        ("2024-05-01", "2024-05-01 10:00:00"),
+        ("2024-05-01T00:00:00.123456788Z", "2024-05-01T00:00:00.123456789Z"),
+        ("2024-05-01T00:00:00.1Z", "2024-05-01T00:00:00.1000001Z"),
+        ("20240501T000000Z", "2024-05-01T00:00:01Z"),
+        ("2024-05-01T00:00Z", "2024-05-01T00:00:01z"),
+        (1_700_000_000, 1_700_000_000.5),
+        (dt.datetime(2024, 5, 1), dt.datetime(2024, 5, 1, 1, tzinfo=dt.timezone.utc)),
+    ],
+)
+def test_dates_and_moments_of_all_forms(earlier, later, caplog) -> None:
+    order = order_of(INSTANT)
+    assert order.newer_or_equal(later, earlier)
+    assert not order.newer_or_equal(earlier, later)
+    assert caplog.records == []
+
+
+def test_the_hour_that_comes_twice_is_told_apart() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    summer = dt.datetime(2024, 10, 27, 2, 30, tzinfo=berlin)
+    winter = dt.datetime(2024, 10, 27, 2, 10, tzinfo=berlin, fold=1)
+    assert order_of(INSTANT).newer_or_equal(winter, summer)
+    assert not order_of(INSTANT).newer_or_equal(summer, winter)
+
+
+def test_the_ends_of_the_calendar_do_not_overflow() -> None:
+    east = dt.timezone(dt.timedelta(hours=14))
+    first = dt.datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+    assert order_of(INSTANT).newer_or_equal("0001-01-01T00:00:00+14:00", first.replace(tzinfo=east))
+    assert order_of(INSTANT).newer_or_equal("2000-01-01T00:00:00Z", first)
+
+
+@pytest.mark.parametrize(
+    "smaller, greater",
+    [
+        (9, 10),
+        ("9", "10"),
+        (9, "10"),
+        (Decimal("9.5"), 10),
+        (1.5, Decimal("1.51")),
+        ("1e2", 101),
+        (-(2**70), 2**70),
+        (2**63, 2**63 + 1),
+    ],
+)
+def test_numbers_compare_as_numbers(smaller, greater) -> None:
+    order = order_of(NUMBER)
+    assert order.newer_or_equal(greater, smaller)
+    assert not order.newer_or_equal(smaller, greater)
+
+
+def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None:
+    order = order_of(TEXT)
+    assert order.newer_or_equal("9", "10")
+    assert order.newer_or_equal("2024-05-01T01:00:00+02:00", "2024-05-01T00:00:00Z")
+    assert order.newer_or_equal(10, 9)
+    assert order.newer_or_equal(dt.date(2024, 5, 2), dt.date(2024, 5, 1))
+    assert order.newer_or_equal(dt.datetime(2024, 5, 2), "2024-05-01T00:00:00.000000+00:00")
+
+
+@pytest.mark.parametrize(
+    "schema, new, old",
+    [
+        (INSTANT, "soon", "2024-05-01T00:00:00Z"),
+        (INSTANT, "infinity", "-infinity"),
+        (INSTANT, "2024-02-30T00:00:00Z", "2024-02-29T00:00:00Z"),
+        (INSTANT, "1700000001", "1700000000"),
+        (INSTANT, "2024-05-01T00:00:00+99:00", "2024-05-01T00:00:00+00:00"),
+        (INSTANT, "20240501x", "20240501T000000Z"),
+        (NUMBER, "ten", "nine"),
+        (NUMBER, Decimal("NaN"), "A"),
+        (TEXT, "a", 10),
+    ],
+)
+def test_what_cannot_be_read_is_compared_as_text_with_one_warning(
+    schema, new, old, caplog
+) -> None:
+    order = order_of(schema)
+    with caplog.at_level(logging.WARNING):
+        assert order.newer_or_equal(new, old) == (str(new) >= str(old))
+        assert order.newer_or_equal(old, new) == (str(old) >= str(new))
+    assert len(caplog.records) == 1
+    assert "compared as text" in caplog.text
+
+
+JSON_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.decimals()),
+    lambda inner: st.lists(inner, max_size=2),
+)
+
+
+@given(st.sampled_from([INSTANT, NUMBER, TEXT]), JSON_VALUES, JSON_VALUES)
+def test_a_comparison_never_raises_and_one_side_wins(schema, new, old) -> None:
+    order = order_of(schema)
+    assert order.newer_or_equal(new, old) or order.newer_or_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    "schema, kind",
+    [
+        (None, Kind.TEXT),
+        ({}, Kind.TEXT),
+        (True, Kind.TEXT),
+        ({"type": "string"}, Kind.TEXT),
+        ({"type": "string", "format": "time"}, Kind.TEXT),
+        ({"type": "string", "format": "date"}, Kind.INSTANT),
+        ({"anyOf": [{"type": "null"}, INSTANT]}, Kind.INSTANT),
+        ({"oneOf": [{"type": "null"}, {"type": "number"}]}, Kind.NUMBER),
+        ({"allOf": [{"type": "integer"}, {"minimum": 0}]}, Kind.NUMBER),
+        ({"type": ["number", "null"]}, Kind.NUMBER),
+        ({"type": ["number", "string"]}, Kind.TEXT),
+    ],
+)
+def test_the_schema_decides(schema, kind) -> None:
+    assert order_of(schema).kind is kind
+
+
+def test_no_value_at_all() -> None:
+    assert is_missing(None)
+    assert is_missing(float("nan"))
+    assert is_missing(Decimal("sNaN"))
+    assert not is_missing(0)
+    assert not is_missing("")
+    assert number_of([1]) is None
