@@ -1,7 +1,8 @@
 """The main job: flights of 2013 from a tap into Delta tables, in two runs.
 
 The first run sees the data as it was on 1 October; the second goes on from the saved state and
-sees the rest. Everything is made below `demo/`, from nothing each time.
+sees the rest. Everything is made from nothing, below `demo/` or in an empty folder that is named:
+`python samples/main_job.py [FOLDER]`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from typing_extensions import Self
 
-HOME = Path(__file__).resolve().parents[1] / "demo"
+DEMO = Path(__file__).resolve().parents[1] / "demo"
+HOME = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else DEMO
 WAREHOUSE = HOME / "warehouse"
 STATE = HOME / "state.jsonl"
 BIN = Path(sys.executable).parent
@@ -59,8 +61,10 @@ class Run:
 
 def main() -> None:
     """Run the pipe twice and ask the tables one question."""
-    shutil.rmtree(HOME, ignore_errors=True)
-    WAREHOUSE.mkdir(parents=True)
+    shutil.rmtree(DEMO, ignore_errors=True)
+    HOME.mkdir(parents=True, exist_ok=True)
+    if next(HOME.iterdir(), None):
+        sys.exit(f"{HOME} is not empty")
 
     console.rule(f"First run: what there was before {FIRST_RUN_UNTIL[:10]}")
     first = run_pipe("first", {"until": FIRST_RUN_UNTIL})
@@ -84,10 +88,11 @@ def main() -> None:
 
 def run_pipe(name: str, settings: dict[str, str]) -> Run:
     """Run `tap-flights | target-spark >> state.jsonl`, counting what goes through the pipe."""
+    report = HOME / "logs" / f"{name}-report.json"
     tap_config = write_json(f"{name}-tap.json", settings)
     target_config = write_json(
         f"{name}-target.json",
-        {"path": str(WAREHOUSE), "format": "delta", "write_mode": "upsert", "job": "demo"},
+        {"path": str(WAREHOUSE), "format": "delta", "job": "demo", "report": str(report)},
     )
     tap_command = [str(BIN / "tap-flights"), "--config", str(tap_config)]
     if STATE.exists():
@@ -115,7 +120,7 @@ def run_pipe(name: str, settings: dict[str, str]) -> Run:
         if process.returncode != 0:
             path = log_file(f"{name}-{program}")
             sys.exit(f"{path.read_text()[-3000:]}\nThe {program} failed; the whole log: {path}")
-    run.report = report_in(log_file(f"{name}-target"))
+    run.report = json.loads(report.read_text())
     return run
 
 
@@ -133,13 +138,6 @@ def relay(
             read[stream] += 1
             count(stream, read[stream])
     sink.close()
-
-
-def report_in(log: Path) -> dict[str, Any]:
-    """Return the numbers of the target's own report, the last thing that it logs."""
-    *_, last = re.findall(r"REPORT: (\{.*\})", log.read_text()) or ["{}"]
-    found: dict[str, Any] = json.loads(last)
-    return found
 
 
 def write_json(name: str, content: dict[str, str]) -> Path:

@@ -1,0 +1,91 @@
+"""The main job, as `make demo` runs it: two runs of the pipe and a question."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+JOB = [sys.executable, str(ROOT / "samples" / "main_job.py")]
+FLIGHTS, WEATHER = 336_776, 26_115
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+def report(home: Path, run: str) -> dict[str, dict[str, int]]:
+    text = (home / "logs" / f"{run}-report.json").read_text()
+    found: dict[str, dict[str, int]] = json.loads(text)["streams"]
+    return found
+
+
+def test_two_runs_load_every_row_once_and_answer_a_question(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    done = subprocess.run(
+        [*JOB, str(home)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout
+
+    assert "\x1b" not in said, "no colours and no bars where there is no terminal"
+    assert re.search(r"flights: [\d,]+ read\n", said)
+    first, second = report(home, "first"), report(home, "second")
+    again = {
+        name: int(count.replace(",", ""))
+        for name, count in re.findall(r"(\w+): [\d,]+ rows are new, ([\d,]+) were read again", said)
+    }
+    assert first["flights"]["written"] + second["flights"]["written"] == FLIGHTS + again["flights"]
+    assert first["weather"]["written"] + second["weather"]["written"] == WEATHER + again["weather"]
+    assert 0 < again["flights"] < 200
+    assert again["weather"] == 3
+    assert all(counts["quarantined"] == 0 for counts in [*first.values(), *second.values()])
+    assert "United Air Lines" in said
+    assert len((home / "state.jsonl").read_text().splitlines()) >= 2
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep me")
+    done = subprocess.run([*JOB, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "not empty" in done.stderr
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+
+
+def test_a_terminal_sees_bars() -> None:
+    """The display alone, on a real terminal: the numbers are those of the run above."""
+    code = (
+        "import sys; sys.argv = ['main_job']\n"
+        "from main_job import Display\n"
+        "with Display() as display:\n"
+        "    for rows in range(1, 3002):\n"
+        "        display.count('flights', rows)\n"
+        "    display.say('done')\n"
+    )
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "samples"), "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:
+        process.wait(timeout=60)
+    os.close(follower)
+    said = b""
+    while True:
+        try:
+            block = os.read(leader, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        said += block
+    os.close(leader)
+    assert process.returncode == 0, said
+    assert "━".encode() in said
+    assert b"3,000 read" in said
