@@ -9,11 +9,10 @@ after an error.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, TapCapabilities
 from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
@@ -30,7 +29,9 @@ from tap_core.protocols.singer.events_of import event_of
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
+from tap_core.sync.plan import member_of
 from tap_core.sync.run import Run
+from tap_core.types import TapState
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from tap_core.protocols.singer.messages import Message
     from tap_core.streams.core import Stream
     from tap_core.sync.contract import Outlet
-    from tap_core.types import TapState
 
 __all__ = ["StateWriter", "Tap"]
 
@@ -61,7 +61,7 @@ class Tap(PluginBase):
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(  # noqa: PLR0913 - the peer's signature
+    def __init__(
         self,
         *,
         config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None = None,
@@ -157,8 +157,7 @@ class Tap(PluginBase):
     def _singer_catalog(self) -> Catalog:
         """The discovered catalog."""
         return Catalog(
-            (stream.tap_stream_id, stream._singer_catalog_entry)
-            for stream in self.streams.values()
+            (stream.tap_stream_id, stream._singer_catalog_entry) for stream in self.streams.values()
         )
 
     @property
@@ -185,7 +184,7 @@ class Tap(PluginBase):
         if "run" in self.__dict__:
             self.run.settle()
         self.document.share()
-        return self.document.tap_state  # type: ignore[return-value] - the same dict, typed
+        return cast(TapState, self.document.tap_state)
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take a state over. Override to translate states of earlier versions."""
@@ -323,7 +322,7 @@ class Tap(PluginBase):
         return tap_command(cls)
 
 
-Tap._HOOKS = {"write_message": inspect.getattr_static(Tap, "write_message")}
+Tap._HOOKS = {"write_message": member_of(Tap, "write_message")}
 
 
 class StateWriter:
@@ -378,8 +377,10 @@ def _catalog_of(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Ca
 
 def _state_of(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
     """Take a state that was given as a dict or (deprecated) a path."""
-    if not state or isinstance(state, dict):
-        return state or {}
+    if not state:
+        return {}
+    if isinstance(state, dict):
+        return state
     warnings.warn(
         "A path to a state is deprecated: pass a dict.",
         SingerSDKDeprecationWarning,

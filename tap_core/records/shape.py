@@ -9,8 +9,8 @@ from the author's record itself, because taps read it again afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -27,15 +27,20 @@ if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
     from tap_core.types import BodyEncoder, JsonSchema, Record
 
-__all__ = ["compile_shape"]
+__all__ = ["Shape", "compile_shape"]
 
-_PLAIN = frozenset((str, int, float, bool, NoneType))
+_PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
+_BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
+_NESTED: frozenset[type] = _PLAIN | {dict, list}
 _are_plain = _PLAIN.issuperset
-_BOOLEAN = frozenset((bool, NoneType))
 _LAYOUTS = 64
+_SIGNATURES = 4096
 
 _Check: TypeAlias = Callable[[Any], bool]
 """True when a value needs no conforming."""
+
+_Signature: TypeAlias = tuple[type, ...]
+"""The types of a record's values, in its order."""
 
 
 class _Layout(NamedTuple):
@@ -43,13 +48,72 @@ class _Layout(NamedTuple):
 
     drops: tuple[str, ...]
     """Deselected properties, deleted from the record."""
-    scalars: Callable[[Record], Sequence[Any]] | None
-    """The values that must be plain; None when there are none."""
-    checks: tuple[tuple[str, _Check], ...]
-    """Properties that need more than that: booleans, objects, lists, free-form ones."""
+    allowed: tuple[frozenset[type], ...]
+    """For each property that stays, the types that need no conforming."""
+    nested: tuple[tuple[str, _Check], ...]
+    """Properties whose values may be objects or lists, and the check of those."""
+    good: set[_Signature]
+    """Signatures that were found to need no conforming, apart from nested values."""
 
 
-def compile_shape(  # noqa: PLR0913 - all that is known before the first record
+class Shape:
+    """``shape(record) -> body`` of one stream, for one thread.
+
+    A loop may spare itself the call: a record whose keys are ``shape.keys`` and whose
+    types are in ``shape.good`` is what ``shape.encode`` takes as it is.
+    """
+
+    __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "good", "keys")
+
+    def __init__(
+        self,
+        find: Callable[[list[str]], _Layout | None],
+        careful: BodyEncoder,
+        encode: BodyEncoder,
+    ) -> None:
+        """Use ``find`` for layouts, ``careful`` for records that need more than encoding."""
+        self._find = find
+        self._careful = careful
+        self.encode = encode
+        self._known: list[str] = []
+        self._layout = find(self._known)
+        self.keys: list[str] = []
+        self.good: AbstractSet[_Signature] = frozenset()
+
+    def __call__(self, record: Record) -> Any:
+        """Prune, conform and encode one record."""
+        keys = list(record)
+        if keys != self._known:
+            self._turn_to(keys)
+        if self._layout is None:
+            return self._careful(record)
+        drops, allowed, nested, good = self._layout
+        for name in drops:
+            del record[name]
+        types = tuple(map(type, record.values()))
+        if types not in good and not _learn(types, allowed, good):
+            return self._careful(record)
+        for name, check in nested:
+            if not check(record[name]):
+                return self._careful(record)
+        return self.encoded(record)
+
+    def encoded(self, record: Record) -> Any:
+        """Encode a record that needs no conforming, unless its text cannot be encoded."""
+        try:
+            return self.encode(record)
+        except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
+            return self._careful(record)
+
+    def _turn_to(self, keys: list[str]) -> None:
+        """Take the layout of another order of keys."""
+        self._known, self._layout = keys, self._find(keys)
+        is_plain = self._layout is not None and not (self._layout.drops or self._layout.nested)
+        self.keys = keys
+        self.good = self._layout.good if self._layout is not None and is_plain else frozenset()
+
+
+def compile_shape(
     *,
     schema: JsonSchema,
     effective_schema: JsonSchema,
@@ -57,66 +121,39 @@ def compile_shape(  # noqa: PLR0913 - all that is known before the first record
     level: TypeConformanceLevel,
     encode: BodyEncoder,
     unmapped: Unmapped,
-) -> BodyEncoder:
-    """Return ``shape(record) -> body``: prune, conform and encode one record.
+) -> Shape:
+    """Return the shape of a stream: what prunes, conforms and encodes one record.
 
     ``schema`` and ``mask`` rule what is deselected, ``effective_schema`` (the
     catalog's, where one was given) what values are conformed to.
     """
     prune = compile_pruner(schema, mask)
     conform = compile_conformer(effective_schema, level, unmapped)
-    learn = _layout_learner(effective_schema, mask, level)
 
-    def careful(record: Record) -> bytes:
+    def careful(record: Record) -> Any:
         if prune is not None:
             prune(record)
         return encode(jsonable(conform(record)))
 
-    layouts: dict[tuple[str, ...], _Layout | None] = {}
-    known: list[str] = []
-    layout: _Layout | None = None
-
-    def shape(record: Record) -> bytes:
-        nonlocal known, layout
-        keys = list(record)
-        if keys != known:
-            layout = _lookup(layouts, tuple(keys), learn)
-            known = keys
-        if layout is None:
-            return careful(record)
-        drops, scalars, checks = layout
-        for name in drops:
-            del record[name]
-        if scalars is not None and not _are_plain(map(type, scalars(record))):
-            return careful(record)
-        for name, check in checks:
-            if not check(record[name]):
-                return careful(record)
-        try:
-            return encode(record)
-        except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
-            return careful(record)
-
-    return shape
+    return Shape(_layout_finder(effective_schema, mask, level), careful, encode)
 
 
-def _lookup(
-    layouts: dict[tuple[str, ...], _Layout | None],
-    keys: tuple[str, ...],
-    learn: Callable[[tuple[str, ...]], _Layout | None],
-) -> _Layout | None:
-    """Find or learn a layout; a source that never repeats itself is not remembered."""
-    if keys not in layouts:
-        if len(layouts) >= _LAYOUTS:
-            layouts.clear()
-        layouts[keys] = learn(keys)
-    return layouts[keys]
+def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
+    """Return whether a signature needs no conforming, and remember it if so."""
+    fine = all(kind in kinds for kind, kinds in zip(types, allowed, strict=True))
+    if fine and len(good) < _SIGNATURES:
+        good.add(types)
+    return fine
 
 
-def _layout_learner(
+def _layout_finder(
     schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel
-) -> Callable[[tuple[str, ...]], _Layout | None]:
-    """Return the function that decides a layout; None sends its records the careful way."""
+) -> Callable[[list[str]], _Layout | None]:
+    """Return the function that finds, or decides, the layout of an order of keys.
+
+    None sends its records the careful way. A source that never repeats itself is not
+    remembered for ever.
+    """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     partial = {
         crumb[1]
@@ -124,36 +161,38 @@ def _layout_learner(
         if len(crumb) > 2 and not selected  # noqa: PLR2004 - deeper than a property
     }
     unknown_ok = bool(schema.get("additionalProperties")) or level == TypeConformanceLevel.NONE
+    layouts: dict[tuple[str, ...], _Layout | None] = {}
 
-    def learn(keys: tuple[str, ...]) -> _Layout | None:
+    def decide(keys: tuple[str, ...]) -> _Layout | None:
         if not all(type(name) is str for name in keys):
             return None
         drops = tuple(name for name in keys if not mask["properties", name])
         kept = [name for name in keys if name not in drops]
         if any(name in partial or (name not in properties and not unknown_ok) for name in kept):
             return None
-        checks = tuple(
-            (name, check)
-            for name in kept
-            if (check := _check_of(properties.get(name), level)) is not None
-        )
-        return _Layout(drops, _scalars(kept, {name for name, _ in checks}), checks)
+        rules = [(name, _rule_of(properties.get(name), level)) for name in kept]
+        nested = tuple((name, check) for name, (_, check) in rules if check is not None)
+        return _Layout(drops, tuple(kinds for _, (kinds, _) in rules), nested, set())
 
-    return learn
+    def find(keys: list[str]) -> _Layout | None:
+        order = tuple(keys)
+        if order not in layouts:
+            if len(layouts) >= _LAYOUTS:
+                layouts.clear()
+            layouts[order] = decide(order)
+        return layouts[order]
+
+    return find
 
 
-def _scalars(
-    kept: list[str], checked: set[str]
-) -> Callable[[Record], Sequence[Any]] | None:
-    """Return how to take the values that need no check of their own, in one call."""
-    names = [name for name in kept if name not in checked]
-    if len(names) == len(kept):
-        return dict.values  # type: ignore[return-value]
-    if not names:
-        return None
-    if len(names) == 1:
-        names = names * 2  # itemgetter of one name would not give a tuple
-    return itemgetter(*names)
+def _rule_of(
+    schema: JsonSchema | None, level: TypeConformanceLevel
+) -> tuple[frozenset[type], _Check | None]:
+    """Return the types that a property may have, and the check of its nested values."""
+    check = _check_of(schema, level)
+    if check is _is_boolean:
+        return _BOOLEAN, None
+    return (_PLAIN, None) if check is None else (_NESTED, check)
 
 
 def _check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
@@ -169,9 +208,7 @@ def _check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check 
 
 def _nested_check(schema: JsonSchema) -> _Check | None:
     """Return the check of a declared object or uniform list, None for anything else."""
-    as_object = (
-        _object_check(schema) if is_object_type(schema) and "properties" in schema else None
-    )
+    as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
     as_list = _list_check(schema["items"]) if is_uniform_list(schema) else None
     if as_object is None and as_list is None:
         return None

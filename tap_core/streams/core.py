@@ -9,7 +9,6 @@ overrides one of `sync.plan.HOOKS` runs in the hook lane, all others in the comp
 from __future__ import annotations
 
 import abc
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -23,7 +22,7 @@ from tap_core.streams.stateful import Stateful
 from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
-from tap_core.sync.plan import HOOKS, is_overridden, plan_of
+from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of
 
 if TYPE_CHECKING:
     from tap_core.catalog import Schema
@@ -139,9 +138,7 @@ class Stream(Stateful, abc.ABC):
     @property
     def has_selected_descendents(self) -> bool:
         """Whether a child, or a child of one, is selected."""
-        return any(
-            child.selected or child.has_selected_descendents for child in self.child_streams
-        )
+        return any(child.selected or child.has_selected_descendents for child in self.child_streams)
 
     @final
     @property
@@ -261,13 +258,13 @@ class Stream(Stateful, abc.ABC):
         self._tap.run.checkpoint(owed=True)
         self.state_manager.is_flushed = True
 
-    def _log_metric(self, point: metrics.Point) -> None:
+    def _log_metric(self, point: metrics.Point[Any]) -> None:
         """Log one measurement."""
         metrics.log(self.metrics_logger, point=point)
 
 
 Stream._HOOKS = {
-    name: inspect.getattr_static(Stream, name)
+    name: member_of(Stream, name)
     for name in (
         *HOOKS,
         "_generate_schema_messages",

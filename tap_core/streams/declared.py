@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tap_core.catalog import (
     REPLICATION_FULL_TABLE,
@@ -97,10 +97,10 @@ class Declared:
         elif self.schema_filepath:
             self._take_schema(self.schema_filepath)
 
-    def _take_schema(self, schema: StrPath | JsonSchema | Schema) -> None:
+    def _take_schema(self, schema: object) -> None:
         """Keep a schema given as a dict, a `Schema` or (deprecated) a file."""
         if isinstance(schema, Schema):
-            self._schema = cast("JsonSchema", schema.to_dict())
+            self._schema = schema.to_dict()
         elif isinstance(schema, dict):
             self._schema = schema
         elif isinstance(schema, (str, PathLike)):
@@ -274,7 +274,7 @@ class Declared:
         self.replication_key = entry.replication_key or key
         if method := entry.replication_method or method:
             self.forced_replication_method = method
-        self._input_schema = cast("JsonSchema", entry.schema.to_dict())
+        self._input_schema = entry.schema.to_dict()
 
     @property
     def _singer_catalog_entry(self) -> CatalogEntry:

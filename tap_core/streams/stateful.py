@@ -46,8 +46,10 @@ class Stateful(Declared):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether records come in the order of the replication key, so that a sync that
-        was interrupted can go on where it stopped."""
+        """Whether records come in the order of the replication key.
+
+        A sync of such a stream that was interrupted goes on where it stopped.
+        """
         return False
 
     @property
@@ -80,7 +82,8 @@ class Stateful(Declared):
     @property
     def tap_state(self) -> TapState:
         """The whole tap's state, writable; shared by all streams."""
-        return self._tap.state
+        state: TapState = self._tap.state
+        return state
 
     _tap_state = tap_state
 
@@ -200,13 +203,11 @@ class Stateful(Declared):
         """
         if not latest_record or self.replication_method != REPLICATION_INCREMENTAL:
             return
-        key = replication_key_of(self)
+        key = replication_key_of(self.name, self.replication_key)
         if key not in latest_record:
-            raise missing_replication_key(self, latest_record)
+            raise missing_replication_key(self.name, key, latest_record)
         self._tap.run.settle_bookmarks()
-        self.state_manager.increment_state(
-            latest_record, context=context, replication_key=key
-        )
+        self.state_manager.increment_state(latest_record, context=context, replication_key=key)
         self._tap.run.reload_bookmarks()
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
@@ -214,4 +215,3 @@ class Stateful(Declared):
         self._tap.run.settle_bookmarks()
         self.state_manager.finalize_state(state)
         self._tap.run.reload_bookmarks()
-

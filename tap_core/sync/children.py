@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["sync_child_contexts", "sync_children"]
 
 
-def sync_child_contexts(
-    stream: SyncStream, record: Record, child_context: Context | None
-) -> None:
+def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
     """Sync the children of one record, once for each context that the parent gives."""
     for context in stream.generate_child_contexts(record=record, context=child_context):
         stream._sync_children(copy.copy(context))

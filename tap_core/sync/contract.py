@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
@@ -69,8 +69,7 @@ class SyncStream(Protocol):
 
     name: str
     context: Context | None
-    child_streams: Sequence[Any]
-    parent_stream_type: Any
+    parent_stream_type: ClassVar[Any]
     STATE_MSG_FREQUENCY: int
     ABORT_AT_RECORD_COUNT: int | None
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
@@ -79,8 +78,10 @@ class SyncStream(Protocol):
     _initialized_at: int
     _plan: Any
     _input_schema: JsonSchema | None
-    _HOOKS: Mapping[str, Any]
+    _HOOKS: ClassVar[Mapping[str, Any]]
 
+    @property
+    def child_streams(self) -> Sequence[SyncStream]: ...
     @property
     def logger(self) -> logging.Logger: ...
     @property
@@ -129,6 +130,7 @@ class SyncStream(Protocol):
     def _write_schema_message(self) -> None: ...
     def _write_activate_version_message(self, full_table_version: int) -> None: ...
     def _write_record_message(self, record: Record) -> None: ...
+    def _generate_record_messages(self, record: Record) -> Iterable[Any]: ...
     def _write_state_message(self) -> None: ...
     def _increment_stream_state(
         self, latest_record: Record, *, context: Context | None = None

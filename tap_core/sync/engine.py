@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,9 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
             for _ in stream._sync_records(context=context):
                 pass
     except Exception:
-        stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR)
+        stream.log(
+            "An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR
+        )
         raise
 
 
@@ -102,11 +104,8 @@ def _begin_version(stream: SyncStream) -> None:
 # The compiled lane
 
 
-def _pull(
-    stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any
-) -> None:
+def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any) -> None:
     """Pull all records of the contexts of one sync."""
-    selected = stream.selected
     done = 0
     with metered(stream, run) as (counter, timer):
         for current in contexts_of(stream, context):
@@ -114,15 +113,101 @@ def _pull(
             timer.with_context(current or {})
             bookmark = begin_partition(stream, current, None if context else signpost)
             run.open(plan)
-            before = done
+            start, records = done, _prepared(stream, run, plan, current, bookmark)
             try:
-                with _cursor(stream, run, current) as cursor:
-                    done = _loop(stream, run, plan, current, bookmark, cursor, done)
+                if stream.selected:
+                    with _cursor(stream, run, current) as cursor:
+                        done = _write(stream, run, plan, cursor, records, done)
+                    counter.increment(done - start)
+                else:
+                    done += sum(1 for _ in records)
             finally:
                 run.settle()
-            counter.increment(done - before if selected else 0)
             end_partition(stream, current, bookmark)
     end_records(stream, context)
+
+
+def _prepared(
+    stream: SyncStream, run: Run, plan: Plan, context: Context | None, bookmark: Context | None
+) -> Iterable[Any]:
+    """Return the author's records, ready to be written.
+
+    Where nothing is to be done to them they are the author's iterable itself.
+    """
+    records = stream.get_records(context)
+    if plan.post_process or plan.child_contexts or bookmark:
+        return _processed(stream, run, plan, records, context, tuple((bookmark or {}).items()))
+    return records
+
+
+def _processed(
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    records: Iterable[Any],
+    context: Context | None,
+    extra: tuple[tuple[str, Any], ...],
+) -> Iterator[Record]:
+    """Post-process each record, add what its context says, and sync its children."""
+    post = stream.post_process if plan.post_process else None
+    child_context = None if context is None else copy.copy(context)
+    for pulled in records:
+        record = pulled
+        if isinstance(record, tuple):
+            record, child_context = unpack(record)
+        if post is not None:
+            record = post(record, context)
+            if record is None:
+                continue
+        for name, value in extra:
+            if name not in record:
+                record[name] = value
+        if plan.child_contexts:
+            sync_child_contexts(stream, record, child_context)
+            run.open(plan)
+        yield record
+
+
+def _write(
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    cursor: Cursor | None,
+    records: Iterable[Any],
+    done: int,
+) -> int:
+    """Write the records of a partition; return their count within this sync.
+
+    What is done per record stands here and is called only where it must be: each call
+    that is spared is a tenth of a record's time.
+    """
+    shape, bodies, key = plan.shape, run.bodies, stream.replication_key
+    append, encode = bodies.append, shape.encoded
+    advance = None if cursor is None else cursor.advance
+    start, size, stop = done, 0, done + run.limit
+    next_state = done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
+    for record in records:
+        done += 1
+        if not bodies:
+            run.begin()
+        if list(record) == shape.keys and tuple(map(type, record.values())) in shape.good:
+            body = encode(record)
+        else:
+            body = shape(unpack(record)[0] if isinstance(record, tuple) else record)
+        append(body)
+        if advance is not None:
+            try:
+                advance(record[key])
+            except (KeyError, InvalidStreamSortException) as error:
+                raise _told(stream, error, record, done, start) from None
+        size += len(body)
+        if done >= stop or size >= CHUNK_BYTES:
+            run.settle()
+            if done >= next_state:
+                stream._write_state_message()
+                next_state += stream.STATE_MSG_FREQUENCY
+            size, stop = 0, min(done + CHUNK_ROWS, next_state)
+    return done
 
 
 def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
@@ -134,74 +219,16 @@ def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context
             yield partition or None
 
 
-def _loop(  # noqa: C901, PLR0912, PLR0913, PLR0915 - the hot loop: what it would call, it inlines
-    stream: SyncStream,
-    run: Run,
-    plan: Plan,
-    context: Context | None,
-    bookmark: Context | None,
-    cursor: Cursor | None,
-    done: int,
-) -> int:
-    """Pull one partition's records and return the count so far of this sync."""
-    post = stream.post_process if plan.post_process else None
-    children = plan.child_contexts
-    child_context = None if context is None else copy.copy(context)
-    key = stream.replication_key
-    advance = None if cursor is None else cursor.advance
-    selected, frequency = stream.selected, stream.STATE_MSG_FREQUENCY
-    shape, bodies, extra = plan.shape, run.bodies, tuple((bookmark or {}).items())
-    append, begin = bodies.append, run.begin
-    start, size, stop = done, 0, done + run.limit
-    next_state = done + frequency - done % frequency
-    for record in stream.get_records(context):
-        if type(record) is tuple:
-            record, child_context = unpack(record)  # noqa: PLW2901
-        if post is not None:
-            record = post(record, context)  # noqa: PLW2901
-            if record is None:
-                continue
-        for name, value in extra:
-            if name not in record:
-                record[name] = value
-        if children:
-            sync_childcontexts_of(stream, record, child_context)
-            run.open(plan)
-        done += 1
-        if not selected:
-            continue
-        if not bodies:
-            begin()
-        body = shape(record)
-        append(body)
-        if advance is not None:
-            try:
-                advance(record[key])
-            except KeyError:
-                raise missing_replication_key(stream, record) from None
-            except InvalidStreamSortException as error:
-                log_sort_error(stream, error, context, done, start)
-                raise
-        size += len(body)
-        if done >= stop or size >= CHUNK_BYTES:
-            run.settle()
-            if done >= next_state:
-                stream._write_state_message()
-                next_state += frequency
-            size, stop = 0, min(done + CHUNK_ROWS, next_state)
-    return done
-
-
 @contextmanager
-def _cursor(
-    stream: SyncStream, run: Run, context: Context | None
-) -> Iterator[Cursor | None]:
+def _cursor(stream: SyncStream, run: Run, context: Context | None) -> Iterator[Cursor | None]:
     """Make the cursor of a context and keep it where whoever looks can settle it."""
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
         return
     manager = stream.state_manager
-    cursor = manager.cursor(context, replication_key=replication_key_of(stream))
+    cursor = manager.cursor(
+        context, replication_key=replication_key_of(stream.name, stream.replication_key)
+    )
     run.cursors[cursor] = lambda: manager.touch(context)
     try:
         yield cursor
@@ -210,19 +237,18 @@ def _cursor(
         del run.cursors[cursor]
 
 
-def replication_key_of(stream: SyncStream) -> str:
+def replication_key_of(name: str, key: str | None) -> str:
     """Return the replication key of an incremental stream.
 
     Raises:
         ValueError: the stream is incremental by force and has none.
     """
-    if not stream.replication_key:
-        msg = (
-            f"Could not detect replication key for '{stream.name}' stream"
-            f" (replication method={stream.replication_method})"
+    if not key:
+        raise ValueError(
+            f"Could not detect replication key for '{name}' stream"
+            f" (replication method={REPLICATION_INCREMENTAL})"
         )
-        raise ValueError(msg)
-    return stream.replication_key
+    return key
 
 
 # What both lanes do around their records
@@ -292,6 +318,14 @@ def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | Non
     return record
 
 
+def _told(stream: SyncStream, error: Exception, record: Record, done: int, start: int) -> Exception:
+    """Return the error to raise for a record that the bookmark could not take."""
+    if isinstance(error, KeyError):
+        return missing_replication_key(stream.name, stream.replication_key, record)
+    log_sort_error(stream, error, stream.context, done, start)
+    return error
+
+
 def log_sort_error(
     stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
 ) -> None:
@@ -304,11 +338,12 @@ def log_sort_error(
     )
 
 
-def missing_replication_key(stream: SyncStream, record: Record) -> InvalidReplicationKeyException:
+def missing_replication_key(
+    name: str, key: str | None, record: Record
+) -> InvalidReplicationKeyException:
     """Return the error for a record that lacks its replication key."""
-    msg = (
-        f"Stream '{stream.name}': a record has no replication key '{stream.replication_key}';"
-        f" it has {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"
+    return InvalidReplicationKeyException(
+        f"Stream '{name}': a record has no replication key '{key}'; it has"
+        f" {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"
         " (post_process can), or sync the stream as FULL_TABLE."
     )
-    return InvalidReplicationKeyException(msg)

@@ -11,13 +11,13 @@ import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
     InvalidStreamSortException,
     MaxRecordsLimitException,
 )
-from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.sync.engine import (
     begin_partition,
     contexts_of,

@@ -8,7 +8,6 @@ both.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from tap_core.events import Describe, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
-from tap_core.records.shape import compile_shape
+from tap_core.records.shape import Shape, compile_shape
 
 if TYPE_CHECKING:
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.run import Run
-    from tap_core.types import Record
 
-__all__ = ["HOOKS", "Plan", "is_overridden", "plan_of"]
+__all__ = ["HOOKS", "Plan", "is_overridden", "member_of", "plan_of"]
 
 HOOKS = (
     "_check_max_record_limit",
@@ -47,7 +45,7 @@ class Plan:
 
     stream: StreamId
     describe: Describe
-    shape: Callable[[Record], Any]
+    shape: Shape
     """Prune, conform and encode a record."""
     compiled: bool
     """False: the stream overrides a hook and runs record by record through it."""
@@ -75,9 +73,13 @@ def is_overridden(stream: Any, *names: str) -> bool:
     """
     own = getattr(stream, "__dict__", {})
     return any(
-        name in own or inspect.getattr_static(type(stream), name) is not stream._HOOKS[name]
-        for name in names
+        name in own or member_of(type(stream), name) is not stream._HOOKS[name] for name in names
     )
+
+
+def member_of(kind: type, name: str) -> Any:
+    """Return a class's member as it is written there, descriptors and all."""
+    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
 
 
 def _compile(stream: SyncStream, run: Run) -> Plan:

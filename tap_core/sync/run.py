@@ -35,8 +35,8 @@ __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Run"]
 CHUNK_ROWS = 1_000
 """Rows after which a chunk closes."""
 
-CHUNK_BYTES = 256 * 1024
-"""Bytes of bodies after which a chunk closes."""
+CHUNK_BYTES = 64 * 1024
+"""Bytes of bodies after which a chunk closes: what a pipe takes at once."""
 
 MAX_AGE_SECONDS = 0.5
 """Age after which a waiting row is sent, whatever else happens."""
@@ -109,8 +109,10 @@ class Run:
             raise self._failure
 
     def _send(self, emit: Callable[[Event], None]) -> None:
-        """Take what the chunk holds and send it; the list itself stays the same one,
-        so that whoever appends to it needs no lock."""
+        """Take what the chunk holds and send it.
+
+        The list stays the same one, so that whoever appends to it needs no lock.
+        """
         count = len(self.bodies)
         rows = self.bodies[:count]
         del self.bodies[:count]

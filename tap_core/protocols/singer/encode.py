@@ -76,13 +76,22 @@ class SingerOutlet:
         return b""
 
     def _records(self, event: Rows) -> bytes:
-        """Return the RECORD lines of a chunk: its bodies between constant bytes."""
+        """Return the RECORD lines of a chunk: its bodies between constant bytes.
+
+        One join makes them: each further copy of a chunk would cost more than all the
+        rest, since memory of that size is fetched from the system and given back.
+        """
+        if not event.rows:
+            return b""
         head = b'{"type":"RECORD","stream":%b,"record":' % self._name(event.stream.name)
         tail = b"" if event.version is None else b',"version":%d' % event.version
         if isinstance(event.extracted_at, str):
             tail += b',"time_extracted":"%b"' % event.extracted_at.encode()
         tail += b"}\n"
-        return head + (tail + head).join(event.rows) + tail if event.rows else b""
+        rows = list(event.rows)
+        rows[0] = head + rows[0]
+        rows[-1] += tail
+        return (tail + head).join(rows)
 
     def _schema(self, event: Describe) -> bytes:
         message: dict[str, Any] = {

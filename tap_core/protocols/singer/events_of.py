@@ -41,7 +41,7 @@ def event_of(message: Message) -> Event:
             version=message.version,
         )
     if isinstance(message, SchemaMessage):
-        cursor = (message.bookmark_properties or [None])[0]
+        cursor = next(iter(message.bookmark_properties or ()), None)
         keys = tuple(message.key_properties or ())
         return Describe(StreamId(message.stream), message.schema, keys, cursor)
     if isinstance(message, StateMessage):
