@@ -27,9 +27,7 @@ __all__ = [
     "ORDINAL",
     "TABLE_VERSION",
     "Change",
-    "Column",
     "ColumnOptions",
-    "Feed",
     "Layout",
 ]
 

@@ -15,12 +15,12 @@ __all__ = ["ANY", "union_of_objects", "variants_of"]
 ANY = "any"
 """The kind of a schema that does not say its type."""
 
-Schema: TypeAlias = Mapping[str, Any]
+_Schema: TypeAlias = Mapping[str, Any]
 
 _NUMBERS = {"integer", "number"}
 
 
-def variants_of(schema: Any) -> Iterator[tuple[str, Schema]]:
+def variants_of(schema: Any) -> Iterator[tuple[str, _Schema]]:
     """Yield each type that the schema allows but null, with what it says of that type."""
     if not isinstance(schema, Mapping):
         if schema is not False:
@@ -39,7 +39,7 @@ def variants_of(schema: Any) -> Iterator[tuple[str, Schema]]:
         yield kind, rest
 
 
-def _split(schema: Schema, word: str) -> tuple[Schema, Sequence[Schema]]:
+def _split(schema: _Schema, word: str) -> tuple[_Schema, Sequence[_Schema]]:
     members = schema.get(word)
     if not isinstance(members, Sequence) or isinstance(members, str):
         return schema, ()
@@ -47,7 +47,7 @@ def _split(schema: Schema, word: str) -> tuple[Schema, Sequence[Schema]]:
     return rest, [member for member in members if isinstance(member, Mapping)]
 
 
-def _both(one: Schema, other: Schema) -> Schema:
+def _both(one: _Schema, other: _Schema) -> _Schema:
     """Return the schema of what is valid under both, as far as types and names go."""
     merged = {**one, **other}
     if "type" in one and "type" in other:
@@ -61,7 +61,7 @@ def _both(one: Schema, other: Schema) -> Schema:
     return merged
 
 
-def _types(schema: Schema) -> list[str]:
+def _types(schema: _Schema) -> list[str]:
     types = schema.get("type")
     if isinstance(types, str):
         return [types]
@@ -79,7 +79,7 @@ def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
     return shared
 
 
-def _kinds(schema: Schema) -> list[str]:
+def _kinds(schema: _Schema) -> list[str]:
     """Return the types but null; where none is said, what the other keywords are about."""
     if "type" in schema:
         return [kind for kind in _types(schema) if kind != "null"]
@@ -88,7 +88,7 @@ def _kinds(schema: Schema) -> list[str]:
     return ["array"] if schema.get("items") else [ANY]
 
 
-def union_of_objects(variants: Sequence[Schema]) -> Schema:
+def union_of_objects(variants: Sequence[_Schema]) -> _Schema:
     """Return one schema for objects that match any of the variants."""
     if len(variants) == 1:
         return variants[0]
@@ -102,7 +102,7 @@ def union_of_objects(variants: Sequence[Schema]) -> Schema:
     return merged
 
 
-def _merged_properties(variants: Iterable[Schema], how: str) -> dict[str, Any]:
+def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
     collected: dict[str, list[Any]] = {}
     for variant in variants:
         for name, schema in (variant.get("properties") or {}).items():

@@ -1,0 +1,11 @@
+"""From spooled lines to rows that fit their table, and those that do not."""
+
+from __future__ import annotations
+
+from target_spark.frames.frame import Counts as Counts
+from target_spark.frames.frame import Frame as Frame
+from target_spark.frames.frame import Metadata as Metadata
+from target_spark.frames.frame import newest as newest
+from target_spark.frames.frame import read_spool as read_spool
+from target_spark.frames.reading import READER_OPTIONS as READER_OPTIONS
+from target_spark.frames.rows import BAD_ROWS as BAD_ROWS

@@ -1,0 +1,210 @@
+"""Spooled lines as a frame: the rows that fit, and the rows that do not.
+
+Rules of the room: both halves come from the same conversions over whole records, so
+each line is in exactly one of them. The good half is made in one of two ways:
+
+- strict: a line that does not fit ends the job with `BAD_ROWS` in its error. This is
+  the way for almost every batch, and it costs one evaluation of each value;
+- not strict: lines that do not fit are left out, and `Frame.bad` has them with their
+  reasons. It costs the evaluations twice, and is used once a strict job has failed.
+
+Frames are lazy: the files must stay until the last action on a frame has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from target_spark.columns import ORDINAL, Layout, Timestamp
+from target_spark.frames.reading import READER_OPTIONS, read_lines, record_type
+from target_spark.frames.rows import (
+    UNREADABLE,
+    check_of,
+    first_fault,
+    literal,
+    reasons_of,
+    structured_columns,
+    values_of,
+    wrapped,
+    zoneless_of,
+)
+from target_spark.frames.strict import strict as strictly
+from target_spark.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation, SparkSession
+
+__all__ = ["Counts", "Frame", "Metadata", "newest", "read_spool"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_LINE_ORDINAL = (
+    r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
+)
+"""A line that is no JSON still begins as we wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the run says of all rows of a batch.
+
+    ``received_at`` also stands for the time of extraction where a message has none.
+    ``sync_started_at`` is in milliseconds since 1970, and orders the runs.
+    """
+
+    received_at: datetime
+    batched_at: datetime
+    sync_started_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one action on the good rows has seen.
+
+    ``zoneless`` counts, by column, the date-times without a zone, which were read as UTC.
+    """
+
+    rows: int
+    zoneless: Mapping[str, int]
+
+
+def read_spool(
+    spark: SparkSession, paths: Sequence[str], layout: Layout, metadata: Metadata
+) -> Frame:
+    """Return the lines of the spool's files as rows of the layout."""
+    return Frame(spark, tuple(paths), layout, metadata)
+
+
+class Frame:
+    """The lines of some spool files under one layout."""
+
+    def __init__(
+        self, spark: SparkSession, paths: Sequence[str], layout: Layout, metadata: Metadata
+    ) -> None:
+        self._spark = spark
+        self._paths = paths
+        self._layout = layout
+        self._metadata = metadata
+        self._observation: Observation | None = None
+
+    @property
+    def rows(self) -> DataFrame:
+        """Every line: the table's columns, the ordinal, and ``reasons``.
+
+        ``reasons`` is null in a good row; in a bad one it lists what is wrong, and the
+        values that are wrong are null.
+        """
+        found = f"if(`_corrupt` IS NULL, array(), array({literal(UNREADABLE)}))"
+        reasons = f"concat({reasons_of(self._layout)}, {found})"
+        return self._lines().selectExpr(
+            *values_of(self._layout, fail=False),
+            f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
+            f"nullif({reasons}, array()) AS `reasons`",
+        )
+
+    def good(self, strict: bool) -> DataFrame:
+        """Return exactly the table's columns in order, and the ordinal after them.
+
+        With ``strict`` the job fails with `BAD_ROWS` when any line does not fit; else
+        such lines are left out. `counts` tells of the last such frame's first action.
+        """
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+
+        lines = self._lines()
+        if strict:
+            lines = lines.where(check_of(self._layout))
+        else:
+            lines = lines.where(f"{first_fault(self._layout)} IS NULL")
+        self._observation = Observation()
+        zoneless = enumerate(zoneless_of(self._layout).values())
+        lines = lines.observe(
+            self._observation,
+            F.count(F.lit(1)).alias("rows"),
+            *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
+        )
+        values = values_of(self._layout, fail=strict)
+        return lines.selectExpr(*values, f"`n` AS {quote(ORDINAL)}")
+
+    def counts(self) -> Counts:
+        """Return what the last good frame's action has seen; call it after that action."""
+        if self._observation is None:
+            raise RuntimeError("counts are known after an action on good rows")
+        seen = self._observation.get
+        names = enumerate(zoneless_of(self._layout))
+        zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
+        return Counts(seen["rows"], {name: count for name, count in zoneless.items() if count})
+
+    def bad(self) -> DataFrame:
+        """Return the lines that do not fit: ``raw``, ``reasons``, ``ordinal``, ``extracted_at``.
+
+        ``raw`` is the record as it came, byte by byte.
+        """
+        faulty = (
+            self._lines()
+            .where(f"{first_fault(self._layout)} IS NOT NULL")
+            .selectExpr(
+                f"{_LINE_ORDINAL} AS `ordinal`",
+                f"{reasons_of(self._layout)} AS `found`",
+                "`_corrupt` IS NOT NULL AS `unread`",
+                f"{strictly('`t`', Timestamp())} AS `extracted_at`",
+            )
+        )
+        raw = read_lines(self._spark, self._paths, "STRING").selectExpr(
+            f"{_LINE_ORDINAL} AS `ordinal`", "coalesce(`r`, `_corrupt`, 'null') AS `raw`"
+        )
+        reasons = f"if(`unread`, concat(`found`, {_reasons_of_unread(self._layout)}), `found`)"
+        return faulty.join(raw, "ordinal").selectExpr(
+            "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`"
+        )
+
+    def _lines(self) -> DataFrame:
+        """Return the lines with what the run says beside them, as constants."""
+        lines = read_lines(self._spark, self._paths, record_type(self._layout))
+        received = _micros(self._metadata.received_at)
+        batched = _micros(self._metadata.batched_at)
+        return lines.selectExpr(
+            "*",
+            f"timestamp_micros({received}L) AS `_received_at`",
+            f"timestamp_micros({batched}L) AS `_batched_at`",
+            f"{self._metadata.sync_started_at}L AS `_started_at`",
+        )
+
+
+def newest(df: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return, of rows with equal keys, the one that came last."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+
+    rank = "__target_spark_rank"
+    window = Window.partitionBy(*map(quote, keys)).orderBy(F.col(quote(ORDINAL)).desc())
+    return df.withColumn(rank, F.row_number().over(window)).where(f"`{rank}` = 1").drop(rank)
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _reasons_of_unread(layout: Layout) -> str:
+    """Return what made JSON's reader give up: each column's value is read by itself.
+
+    As a variant, because that alone keeps a string apart from what is in it.
+    """
+    columns = structured_columns(layout)
+    if not columns:
+        return f"array({literal(UNREADABLE)})"
+    options = f"map({', '.join(literal(part) for pair in READER_OPTIONS.items() for part in pair)})"
+    variants = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
+    record = f"from_json(`raw`, {literal(variants)}, {options})"
+    tests = []
+    for column in columns:
+        text = f"to_json({record}.{quote(column.source)})"
+        alone = f"concat('{{\"c\":', {text}, '}}')"
+        read = f"from_json({alone}, {literal(wrapped(column))}, {options})"
+        reason = literal(f"{column.source}: not of the declared type {column.type.ddl}")
+        tests.append(f"CASE WHEN {read}.`_corrupt` IS NOT NULL THEN {reason} END")
+    found = f"array_compact(array({', '.join(tests)}))"
+    return f"if(size({found}) > 0, {found}, array({literal(UNREADABLE)}))"

@@ -1,0 +1,92 @@
+"""What JSON's reader is asked for, and how.
+
+Rules of the room: the reader is trusted with structure, booleans, text and the numbers
+that we wrote ourselves; asked for dates, timestamps, decimals or doubles it falsifies
+values and does not say so. Its options stand here and nowhere else.
+
+A line of the spool is ``{"n":ordinal,"t":time,"v":version,"r":record}``. The record is
+read inside one struct, so that Spark reads either all of it or nothing, and the column
+for lines that do not fit stands beside it, so that no property can have its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from target_spark.columns import (
+    DELETED_AT,
+    METADATA_COLUMNS,
+    Array,
+    Boolean,
+    Column,
+    ColumnType,
+    Feed,
+    Layout,
+    Struct,
+)
+from target_spark.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["READER_OPTIONS", "needs_record", "read_lines", "record_type", "source_type"]
+
+_NO_LIMIT = str(2**31 - 1)
+
+READER_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": "_corrupt",
+        "lineSep": "\n",  # else a carriage return would end a line
+        "maxStringLen": _NO_LIMIT,
+        "maxNumLen": _NO_LIMIT,
+        "maxNestingDepth": "10000",  # deeper ones would end the stack, not the row
+        "allowNonNumericNumbers": "false",
+        "allowSingleQuotes": "false",
+        "allowComments": "false",
+        "allowUnquotedFieldNames": "false",
+        "allowNumericLeadingZeros": "false",
+        "allowBackslashEscapingAnyCharacter": "false",
+        "allowUnquotedControlChars": "false",
+    }
+)
+
+
+def read_lines(spark: SparkSession, paths: Sequence[str], record: str) -> DataFrame:
+    """Return the spool's lines, their records read as the given type.
+
+    The columns are ``n``, ``t``, ``v``, ``r``, and ``_corrupt``, which holds the line
+    where it could not be read as asked, and else is null.
+    """
+    schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, `_corrupt` STRING, `r` {record}"
+    return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
+
+
+def record_type(layout: Layout) -> str:
+    """Return the type that a record is read as."""
+    fields = {c.source: source_type(c.type) for c in layout.columns if c.feed is Feed.PROPERTY}
+    if any(column.feed is Feed.WHOLE for column in layout.columns):
+        return "STRING"
+    if needs_record(layout.columns):
+        fields.setdefault(DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT]))
+    fields = fields or {"": "STRING"}  # a struct has at least one field
+    return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
+
+
+def needs_record(columns: Sequence[Column]) -> bool:
+    """Tell whether a metadata column is fed by the record itself."""
+    return any(c.feed is Feed.METADATA and c.source == DELETED_AT for c in columns)
+
+
+def source_type(type_: ColumnType) -> str:
+    """Return the type that a value is read as, before its strict conversion."""
+    if isinstance(type_, Boolean):
+        return "BOOLEAN"
+    if isinstance(type_, Array):
+        return f"ARRAY<{source_type(type_.element)}>"
+    if not isinstance(type_, Struct):
+        return "STRING"
+    fields = {c.source: source_type(c.type) for c in type_.fields if c.feed is Feed.PROPERTY}
+    return f"STRUCT<{', '.join(f'{quote(name)}: {kind}' for name, kind in fields.items())}>"
