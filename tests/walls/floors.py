@@ -61,10 +61,14 @@ FLOORS: dict[str, int] = {
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
     "target_spark.jars": 2,  # what a table format needs beside Spark
     "target_spark.lease": 2,  # one run per job
-    "target_spark.options": 2,  # settings, read and checked
+    "target_spark.options": 2,  # what a user asked of the loader
+    "target_spark.outlet": 2,  # the way out for states, and nothing else
+    "target_spark.releases": 2,  # when a state may leave: the ledger under a lock
     "target_spark.completeness": 2,  # whether a stream is known to be complete
     "target_spark.spool": 2,  # bytes on disk until they are written
     "target_spark.session": 3,  # the JVM
+    "target_spark.work": 3,  # what the loader hands to whoever writes
+    "target_spark.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
     "target_spark.writers": 4,  # one per table format
     "target_spark.engine": 4,  # what the loader asks of Spark
