@@ -22,7 +22,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, repeat
 from pathlib import Path
 from typing import IO, Final
@@ -57,8 +57,9 @@ class Batch:
     """Rows of one stream that are committed together.
 
     ``first`` and ``last`` are the ordinals of the first and last row; ``nbytes`` counts
-    the bytes of the spool; ``cut_at`` is the wall time (seconds since 1970) at which it
-    was closed. ``has_deletes`` is False only if no row can be a delete record.
+    the bytes of the spool; ``received_at`` and ``cut_at`` are the wall times (seconds
+    since 1970) of its first row and of its end. ``has_deletes`` is False only if no row
+    can be a delete record.
     """
 
     stream: StreamId
@@ -69,6 +70,7 @@ class Batch:
     nbytes: int
     version: int | None
     has_deletes: bool
+    received_at: float
     cut_at: float
 
     def remove(self) -> None:
@@ -143,14 +145,16 @@ class Spool:
     last: int = 0
     version: int | None = None
     has_deletes: bool = False
-    oldest: float = field(default=0.0)
+    oldest: float = 0.0
+    received_at: float = 0.0
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
         """Append a chunk whose first row is message ``first_ordinal``; return its bytes."""
         if self._path is None:
             self._path = self.folder.new_path("rows")
-            self.first, self.oldest = first_ordinal, time.monotonic()
+            self.first = first_ordinal
+            self.oldest, self.received_at = time.monotonic(), time.time()
         data = _encode_lines(_lines(rows, first_ordinal))
         self.folder.write(self._path, data)
         self.count += len(rows.rows)
@@ -178,6 +182,7 @@ class Spool:
             nbytes=self.nbytes,
             version=self.version,
             has_deletes=self.has_deletes,
+            received_at=self.received_at,
             cut_at=time.time(),
         )
         self._path, self.has_deletes = None, False

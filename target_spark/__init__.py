@@ -1,0 +1,1 @@
+"""A loader of Singer streams into Delta Lake and Parquet tables, through Apache Spark."""

@@ -1,0 +1,104 @@
+"""Spark and the right to commit, taken together, and only when there is something to load.
+
+Rules of the room: the lease comes before the JVM and outlives it. Whoever asks for a
+session waits for Spark here; the reader of the input never does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from target_spark.errors import TargetSparkError
+from target_spark.lease import Lease
+from target_spark.options import Run
+from target_spark.session import Session, SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Engine", "SparkEngine"]
+
+
+class Engine(Protocol):
+    """What the loader needs of Spark."""
+
+    @property
+    def started(self) -> bool:
+        """Whether `begin` was called."""
+        ...
+
+    @property
+    def failure(self) -> TargetSparkError | None:
+        """Why Spark did not come up, as soon as that is known."""
+        ...
+
+    def begin(self) -> None:
+        """Start, without waiting for it; a second call does nothing."""
+        ...
+
+    def spark(self) -> SparkSession:
+        """Return the calling thread's session, waiting until Spark is up."""
+        ...
+
+    def close(self) -> None:
+        """End what `begin` began."""
+        ...
+
+
+class SparkEngine:
+    """The lease of a job, and a Spark of one's own."""
+
+    def __init__(self, settings: SparkSettings, warehouse: str, run: Run) -> None:
+        self._settings = settings
+        self._warehouse = warehouse
+        self._run = run
+        self._lease: Lease | None = None
+        self._session: Session | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether `begin` was called."""
+        return self._session is not None
+
+    @property
+    def failure(self) -> TargetSparkError | None:
+        """Why Spark did not come up, as soon as that is known."""
+        return None if self._session is None else self._session.failure
+
+    def begin(self) -> None:
+        """Take the lease and start the JVM; a second call does nothing.
+
+        Raises:
+            LeaseError: another run of the job is alive.
+            TableError: the folder of the tables cannot be written.
+        """
+        if self._session is not None:
+            return
+        lease = Lease.take(self._warehouse, self._run.job, run=self._run.id)
+        self._lease = lease
+        self._session = Session.start(
+            self._settings, pass_fds=[lease.fileno()], on_jvm=lease.jvm_started
+        )
+
+    def spark(self) -> SparkSession:
+        """Return the calling thread's session, waiting until Spark is up.
+
+        Raises:
+            SparkUnavailableError: it cannot come up, and why.
+        """
+        if self._session is None:
+            raise RuntimeError("Spark was asked for before it was begun.")
+        return self._session.thread_session()
+
+    def close(self) -> None:
+        """End the JVM, then the lease."""
+        if self._session is not None:
+            self._session.stop()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def kill(self) -> None:
+        """End the JVM at once, whatever it is doing."""
+        if self._session is not None:
+            self._session.kill()

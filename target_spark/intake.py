@@ -1,0 +1,67 @@
+"""The input: blocks of bytes as they come, with a beat while nothing comes.
+
+Rules of the room: whoever reads here is never stuck. While the input is silent a beat
+(`None`) comes at least every ``beat_seconds``, and a byte on the wake-up descriptor ends
+a wait at once; so a signal handler needs to do nothing but note the signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+__all__ = ["WakeUp", "blocks"]
+
+BLOCK_SIZE: Final = 1 << 20
+
+
+class WakeUp:
+    """A pipe to oneself: `ring` from a signal handler or a thread ends a wait."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def ring(self) -> None:
+        """End the wait that is on, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # full: it rings already
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        """Give both ends back."""
+        os.close(self.reader)
+        os.close(self._writer)
+
+
+def blocks(source: BinaryIO, wake_up: WakeUp, beat_seconds: float) -> Iterator[bytes | None]:
+    """Yield blocks of at most 1 MiB until the input ends, and None for each beat."""
+    try:
+        descriptor = source.fileno()
+    except (OSError, AttributeError):  # a buffer in memory never makes anybody wait
+        yield from iter(lambda: source.read(BLOCK_SIZE), b"")
+        return
+    _widen(descriptor)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.register(wake_up.reader, select.POLLIN)
+    while True:
+        ready = dict(poll.poll(beat_seconds * 1000))
+        if descriptor not in ready:
+            yield None
+            continue
+        block = os.read(descriptor, BLOCK_SIZE)
+        if not block:
+            return
+        yield block
+
+
+def _widen(descriptor: int) -> None:
+    """Ask for a pipe that holds a whole block, where the system can: fewer wake-ups."""
+    size = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if size is not None:
+        with contextlib.suppress(OSError):  # not a pipe, or over the user's limit
+            fcntl.fcntl(descriptor, size, BLOCK_SIZE)

@@ -1,0 +1,265 @@
+"""The settings of target-spark: their schema, their faults, and what they mean.
+
+Rules of the room: pure. Each setting is described once, in the schema; whatever a schema
+cannot say is said in `faults`, all of it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tap_core.types import JsonSchema
+from target_spark.columns import ColumnOptions, Decimal
+from target_spark.options import APPENDING_FORMATS, LoadOptions, WriteMode
+from target_spark.places import spark_address
+from target_spark.session import SparkSettings
+
+__all__ = [
+    "SCHEMA",
+    "faults",
+    "job_of",
+    "load_options",
+    "path_of",
+    "spark_settings",
+    "with_defaults",
+]
+
+_DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
+_MAX_DIGITS: Final = 38
+_MODES: Final = [mode.value for mode in WriteMode]
+
+
+def _setting(types: str, description: str, **more: Any) -> JsonSchema:
+    return {"type": [types, "null"], "description": description, **more}
+
+
+SCHEMA: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {
+        "path": _setting(
+            "string",
+            "Where the tables lie: a folder, or an address that Spark can write"
+            " (s3a://..., hdfs://...). Each stream is a table in a folder of its name.",
+        ),
+        "warehouse": _setting("string", "Another name of path."),
+        "format": _setting(
+            "string",
+            "The format of the tables. Delta Lake can upsert and needs a jar, which is"
+            " fetched once; Parquet appends and overwrites, and needs none.",
+            enum=["delta", "parquet", None],
+            default="delta",
+        ),
+        "write_mode": _setting(
+            "string",
+            "What a run does to the rows that are there: append, upsert (replace rows of"
+            " the same key), or overwrite (the table holds this run's rows alone, once the"
+            " stream is known to be complete). Without it, streams that have keys are"
+            " upserted where the format can, all others appended.",
+            enum=[*_MODES, None],
+        ),
+        "streams": _setting(
+            "object",
+            "Settings of single streams, by name.",
+            additionalProperties={
+                "type": "object",
+                "properties": {"write_mode": {"type": "string", "enum": _MODES}},
+                "additionalProperties": False,
+            },
+        ),
+        "flush_rows": _setting(
+            "integer", "A stream's batch is committed at this many rows.", minimum=1, default=500000
+        ),
+        "flush_bytes": _setting(
+            "integer",
+            "A stream's batch is committed at this many bytes.",
+            minimum=1,
+            default=64 << 20,
+        ),
+        "flush_seconds": _setting(
+            "number",
+            "A stream's batch is committed when its oldest row has waited this long, also"
+            " while the tap is silent.",
+            exclusiveMinimum=0,
+            default=300,
+        ),
+        "max_spool_bytes": _setting(
+            "integer",
+            "How many bytes may wait on disk for their commits, over all streams, before"
+            " the tap is made to wait. Streams that overwrite are not counted: their rows"
+            " wait on disk until the stream is complete.",
+            minimum=1,
+            default=1 << 30,
+        ),
+        "master": _setting("string", "Spark's master, as Spark writes it.", default="local[*]"),
+        "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
+        "spark": _setting(
+            "object",
+            "Any settings of Spark, by their names (spark.driver.memory, ...).",
+            propertyNames={"pattern": "^spark\\."},
+            additionalProperties={"type": ["string", "number", "boolean"]},
+        ),
+        "jars": _setting(
+            "array",
+            "Local paths of the table format's jars, for machines that cannot fetch them.",
+            items={"type": "string"},
+        ),
+        "small_runs": _setting(
+            "boolean",
+            "Let the JVM start fast rather than become fast: less work for runs below about"
+            " a million rows, more for larger ones.",
+            default=False,
+        ),
+        "job": _setting(
+            "string",
+            "The name under which batch numbers and states are kept; one run at a time has"
+            " it. Two pipelines that load into one path need one each. Without it, it is"
+            " made of path and format.",
+            minLength=1,
+        ),
+        "staging": _setting(
+            "string",
+            "A folder for rows that wait for their commit, readable by Spark; on a cluster"
+            " it must be shared. Without it, the system's temporary folder.",
+        ),
+        "max_quarantined": _setting(
+            "integer",
+            "Stop the run when more rows than this, over all its streams, do not fit their"
+            " columns; nothing of the batch that brings them is committed then. Without it,"
+            " such rows are set aside in <table>__quarantine, however many.",
+            minimum=0,
+        ),
+        "add_record_metadata": _setting(
+            "boolean",
+            "Add the columns _sdc_extracted_at, _sdc_received_at, _sdc_batched_at,"
+            " _sdc_deleted_at, _sdc_sequence, _sdc_table_version and _sdc_sync_started_at.",
+            default=False,
+        ),
+        "overwrite_on_eof": _setting(
+            "string",
+            "When the end of the input completes a stream that overwrites: complete, if the"
+            " last message is a STATE without progress markers; always, for taps that send"
+            " no STATE (a tap that dies then looks like one that is through).",
+            enum=["complete", "always", None],
+            default="complete",
+        ),
+        "numbers_as_decimal": _setting(
+            "string",
+            "Store numbers without multipleOf as decimals of 'digits,places' (38,10 for"
+            " example) instead of doubles; those that do not fit are set aside.",
+            pattern=_DECIMAL.pattern,
+        ),
+        "oversized_numbers_as_text": _setting(
+            "boolean",
+            "Store numbers that are declared with more than 38 digits as text.",
+            default=False,
+        ),
+        "report": _setting("string", "A file that gets the run's report, as JSON."),
+    },
+}
+
+
+def path_of(config: Mapping[str, Any]) -> str:
+    """Return where the tables lie; empty if nothing says it."""
+    return str(config.get("path") or config.get("warehouse") or "")
+
+
+def faults(config: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each fault that the schema cannot see."""
+    return list(_faults(config))
+
+
+def _faults(config: Mapping[str, Any]) -> Iterator[str]:
+    if not path_of(config):
+        yield "'path' is a required property: the folder or address of the tables"
+    if config.get("path") and config.get("warehouse"):
+        yield "path and warehouse are two names of one setting; give one of them"
+    if config.get("format") in APPENDING_FORMATS:
+        yield from _upserts_refused(config)
+    numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
+    if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
+        yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
+    master = str(config.get("master") or "local")
+    if (config.get("remote") or not master.startswith("local")) and not config.get("staging"):
+        yield (
+            "staging: with a Spark that is not on this machine it must be a folder that both"
+            " can read"
+        )
+
+
+def _upserts_refused(config: Mapping[str, Any]) -> Iterator[str]:
+    wanted = {"write_mode": config.get("write_mode")}
+    for name, settings in (config.get("streams") or {}).items():
+        if isinstance(settings, Mapping):
+            wanted[f"streams.{name}.write_mode"] = settings.get("write_mode")
+    for setting, mode in wanted.items():
+        if mode == WriteMode.UPSERT.value:
+            yield (
+                f"{setting}: {config['format']} cannot upsert. Set format to delta, or"
+                f" {setting} to append or overwrite"
+            )
+
+
+def job_of(config: Mapping[str, Any]) -> str:
+    """Return the name of the job: the setting, or a hash of path and format."""
+    place = f"{with_defaults(config)['format']} {spark_address(path_of(config)).rstrip('/')}"
+    return str(config.get("job") or hashlib.sha256(place.encode()).hexdigest()[:16])
+
+
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without those that are null, and with the defaults of all."""
+    defaults = {
+        name: setting["default"]
+        for name, setting in SCHEMA["properties"].items()
+        if "default" in setting
+    }
+    return defaults | {key: value for key, value in config.items() if value is not None}
+
+
+def load_options(config: Mapping[str, Any]) -> LoadOptions:
+    """Return what the loader is told; the configuration has been checked."""
+    given = with_defaults(config)
+    mode = given.get("write_mode")
+    streams = given.get("streams", {}).items()
+    return LoadOptions(
+        path=path_of(given),
+        format=given["format"],
+        write_mode=WriteMode(mode) if mode else None,
+        streams={
+            name: WriteMode(own["write_mode"]) for name, own in streams if own.get("write_mode")
+        },
+        flush_rows=given["flush_rows"],
+        flush_bytes=given["flush_bytes"],
+        flush_seconds=given["flush_seconds"],
+        spool_bytes=given["max_spool_bytes"],
+        max_quarantined=given.get("max_quarantined"),
+        always_overwrite=given.get("overwrite_on_eof") == "always",
+        columns=_column_options(given),
+    )
+
+
+def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
+    numbers = _DECIMAL.fullmatch(config.get("numbers_as_decimal") or "")
+    return ColumnOptions(
+        plain_numbers=Decimal(int(numbers[1]), int(numbers[2])) if numbers else None,
+        oversized_as_text=bool(config.get("oversized_numbers_as_text")),
+        metadata=bool(config.get("add_record_metadata")),
+    )
+
+
+def spark_settings(config: Mapping[str, Any]) -> SparkSettings:
+    """Return how Spark is to be started."""
+    return SparkSettings(
+        master=config.get("master") or "local[*]",
+        remote=config.get("remote"),
+        conf={key: _spark_text(value) for key, value in (config.get("spark") or {}).items()},
+        format=with_defaults(config)["format"],
+        small_runs=bool(config.get("small_runs")),
+        jars=tuple(config.get("jars") or ()),
+    )
+
+
+def _spark_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,81 @@
+"""What the loader hands to whoever writes, and what it gets back.
+
+Rules of the room: words only, without Spark, so that an input without rows never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tap_core.events import StreamId
+from target_spark.columns import CanWiden, Layout
+from target_spark.ledger import Covered
+from target_spark.options import WriteMode
+from target_spark.spool import Batch
+
+__all__ = ["Commits", "Outcome", "Target", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a stream's rows go: the address of the table's folder, and the table's name."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Rows that go into one commit.
+
+    ``batches`` are one, or all that an overwrite puts in (none empties the table).
+    ``covered`` is asked right before the commit for the newest state that it covers.
+    """
+
+    stream: StreamId
+    target: Target
+    layout: Layout
+    mode: WriteMode
+    batches: tuple[Batch, ...]
+    covered: Callable[[], Covered | None]
+
+    @property
+    def count(self) -> int:
+        """How many rows were spooled."""
+        return sum(batch.count for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the rows, and the state that their commit carried.
+
+    ``zoneless`` counts, by column, date-times without a zone, which were read as UTC.
+    """
+
+    written: int
+    quarantined: int
+    carried: Covered | None
+    zoneless: Mapping[str, int]
+
+
+class Commits(Protocol):
+    """Makes commits of work. Never called for one table by two threads at a time."""
+
+    @property
+    def can_widen(self) -> CanWiden:
+        """Whether the format can widen a type in place."""
+        ...
+
+    def write(self, work: Work) -> Outcome:
+        """Commit the rows; those that do not fit are set aside first."""
+        ...
+
+    def prepare(self, target: Target, layout: Layout) -> None:
+        """Make the table where there is none, and let it grow where it must."""
+        ...
+
+    def carry(self, target: Target, covered: Covered) -> None:
+        """Commit a state without rows."""
+        ...
