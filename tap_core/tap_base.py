@@ -30,7 +30,7 @@ from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
 from tap_core.sync.plan import member_of
-from tap_core.sync.run import Run
+from tap_core.sync.run import Outlet, Run
 from tap_core.types import TapState
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from tap_core.protocols.singer.messages import Message
     from tap_core.streams.core import Stream
-    from tap_core.sync.contract import Outlet
 
 __all__ = ["StateWriter", "Tap"]
 

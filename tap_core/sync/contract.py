@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
-    from tap_core.events import Event
     from tap_core.metrics import Counter, Timer
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
@@ -20,17 +19,7 @@ if TYPE_CHECKING:
     from tap_core.types import Context, JsonSchema, Record
     from tap_core.typing.inspect import TypeConformanceLevel
 
-__all__ = ["Host", "Outlet", "SyncStream"]
-
-
-class Outlet(Protocol):
-    """A door's side of a sync: how a body is encoded and where events go."""
-
-    def encode(self, record: Record, /) -> Any:
-        """Encode the body of one shaped record."""
-
-    def emit(self, event: Event, /) -> None:
-        """Take one event; may block until the reader is ready."""
+__all__ = ["Host", "SyncStream"]
 
 
 class Host(Protocol):

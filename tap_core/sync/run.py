@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tap_core.events import Checkpoint, Describe, Rows
 
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import ExitStack
 
-    from tap_core.events import Event
+    from tap_core.events import Event, StreamId
     from tap_core.metrics import Counter, Timer
     from tap_core.state.checkpoint import Cadence
     from tap_core.state.cursor import Cursor
     from tap_core.state.document import StateDocument
-    from tap_core.sync.contract import Outlet
-    from tap_core.sync.plan import Plan
+    from tap_core.types import Record
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Run"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Outlet", "Run", "Source"]
 
 CHUNK_ROWS = 1_000
 """Rows after which a chunk closes."""
@@ -42,9 +41,31 @@ MAX_AGE_SECONDS = 0.5
 """Age after which a waiting row is sent, whatever else happens."""
 
 
-def utc_now_text() -> str:
+def _now_text() -> str:
     """Return the present instant in ISO 8601, UTC, with microseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+class Outlet(Protocol):
+    """A door's side of a sync: how a body is encoded and where events go."""
+
+    def encode(self, record: Record, /) -> Any:
+        """Encode the body of one shaped record."""
+
+    def emit(self, event: Event, /) -> None:
+        """Take one event; may block until the reader is ready."""
+
+
+class Source(Protocol):
+    """Whose rows a chunk holds; a plan is one."""
+
+    @property
+    def stream(self) -> StreamId:
+        """The stream."""
+
+    @property
+    def version(self) -> Callable[[], int | None]:
+        """The table version that rows carry now."""
 
 
 class Run:
@@ -55,7 +76,7 @@ class Run:
         outlet: Outlet,
         document: StateDocument,
         cadence: Cadence,
-        clock: Callable[[], str] = utc_now_text,
+        clock: Callable[[], str] = _now_text,
     ) -> None:
         """Start a run that writes to ``outlet``; ``clock`` gives extraction times."""
         self.outlet = outlet
@@ -72,7 +93,7 @@ class Run:
         self.meter_stack: ExitStack | None = None
         self._cadence = cadence
         self._clock = clock
-        self._plan: Plan | None = None
+        self._source: Source | None = None
         self._extracted_at = ""
         self._opened = 0.0
         self._described: dict[str, Describe] = {}
@@ -84,15 +105,15 @@ class Run:
 
     # Rows
 
-    def open(self, plan: Plan) -> None:
-        """Collect rows of this plan's stream from now on.
+    def open(self, source: Source) -> None:
+        """Collect rows of this source from now on.
 
         A stream's first chunk has one row: whoever waits for a sign of life gets it.
         """
-        if self._plan is not plan:
+        if self._source is not source:
             self.flush()
-            self._plan = plan
-            self.limit = CHUNK_ROWS if plan.stream.name in self._begun else 1
+            self._source = source
+            self.limit = CHUNK_ROWS if source.stream.name in self._begun else 1
 
     def begin(self) -> None:
         """Note when the first row of a chunk was pulled."""
@@ -116,16 +137,16 @@ class Run:
         count = len(self.bodies)
         rows = self.bodies[:count]
         del self.bodies[:count]
-        if rows and self._plan is not None:
-            self._begun.add(self._plan.stream.name)
+        if rows and self._source is not None:
+            self._begun.add(self._source.stream.name)
             self.limit = CHUNK_ROWS
             self._cadence.rows(sum(map(len, rows)))
             emit(
                 Rows(
-                    self._plan.stream,
+                    self._source.stream,
                     rows,
                     extracted_at=self._extracted_at,
-                    version=self._plan.version(),
+                    version=self._source.version(),
                 )
             )
 
