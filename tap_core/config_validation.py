@@ -9,6 +9,7 @@ cannot tell that all is well: a start costs less without it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -29,19 +30,29 @@ def config_faults(
 ) -> list[str]:
     """Describe every fault of a configuration, in the order of the settings.
 
-    ``skip`` names settings whose faults are known already.
+    ``skip`` names settings whose faults are known already; they do not count as missing.
     """
-    if surely_valid(config, schema):
+    skipped = set(skip)
+    checked = {**config, **dict.fromkeys(skipped)}
+    if surely_valid(checked, schema):
         return []
     from jsonschema import Draft202012Validator
 
-    skipped = set(skip)
-    errors = Draft202012Validator(schema).iter_errors(config)
+    errors = Draft202012Validator(schema).iter_errors(_with_floats(checked))
     return [
         _sentence(error, schema)
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
         if not error.path or error.path[0] not in skipped
     ]
+
+
+def _with_floats(value: Any) -> Any:
+    """Copy, with floats for decimals: the validator divides by floats, and shows values."""
+    if isinstance(value, dict):
+        return {key: _with_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(item) for item in value]
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def setting_path(parts: Iterable[str | int]) -> str:

@@ -142,8 +142,18 @@ def plugin_log_level(plugin_name: str) -> str:
     return level if isinstance(logging.getLevelName(level), int) else DEFAULT_LOG_LEVEL
 
 
-class _ConsoleHandler(logging.StreamHandler[Any]):
-    """Ours, so that setting up twice in one process leaves one."""
+class _ConsoleHandler(logging.Handler):
+    """Writes to whatever standard error is at the time, as runners of tests replace it.
+
+    A class of ours, so that setting up twice in one process leaves one.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001  whatever it is, logging says how to go on
+            self.handleError(record)
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:
@@ -151,7 +161,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     root = logging.getLogger()
     for handler in [found for found in root.handlers if isinstance(found, _ConsoleHandler)]:
         root.removeHandler(handler)
-    handler = _ConsoleHandler(sys.stderr)
+    handler = _ConsoleHandler()
     handler.setFormatter(ConsoleFormatter())
     root.addHandler(handler)
     root.setLevel(log_level or DEFAULT_LOG_LEVEL)

@@ -225,7 +225,7 @@ class Counter(Meter):
         return time() - self.last_log_time > self.log_interval
 
     def _pop(self) -> None:
-        log(self.logger, Point("counter", self.metric, self.value, self.tags))
+        log(self.logger, Point("counter", self.metric, self.value, dict(self.tags)))
         self.value = 0
         self.last_log_time = time()
 
@@ -249,7 +249,7 @@ class Timer(Meter):
     ) -> None:
         if Tag.STATUS not in self.tags:
             self.tags[Tag.STATUS] = Status.SUCCEEDED if exc_type is None else Status.FAILED
-        log(self.logger, Point("timer", self.metric, self.elapsed(), self.tags))
+        log(self.logger, Point("timer", self.metric, self.elapsed(), dict(self.tags)))
 
     def elapsed(self) -> float:
         """Return the seconds since it was entered."""

@@ -142,6 +142,7 @@ class PluginBase(abc.ABC):
             found = read_environment(self._full_schema(), self._env_var_prefix)
         self._config: dict[str, Any] = {**given, **found.values}
         self._env_faults = found.faults
+        self._slips = list(unknown_settings(self._config, self._full_schema()))
         fill_defaults(self._config, self._full_schema())
 
         self.metrics_logger = metrics.get_metrics_logger()
@@ -200,7 +201,7 @@ class PluginBase(abc.ABC):
             *config_faults(self._config, schema, skip=self._env_faults),
             *self._unbuilt_faults(),
         ]
-        for slip, known in unknown_settings(self._config, schema):
+        for slip, known in self._slips:
             self.logger.warning("Setting '%s' is not known. Is '%s' meant?", slip, known)
         if errors and raise_errors:
             summary = f"Config validation failed: {'; '.join(errors)}"

@@ -1,0 +1,150 @@
+"""Settings from the environment: named by the plugin, typed by the schema."""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+
+import pytest
+
+from tap_core.config import parse_environment_config, read_environment
+from tap_core.exceptions import ConfigValidationError
+
+PREFIX = "TAP_X_"
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """No `.env` of another folder is found, and variables that one sets are removed."""
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    yield
+    for name in set(os.environ) - set(before):
+        del os.environ[name]
+
+
+def read(monkeypatch, text: str, schema: dict, name: str = "setting"):
+    monkeypatch.setenv(PREFIX + name.upper(), text)
+    return read_environment({"properties": {name: schema}}, PREFIX)
+
+
+@pytest.mark.parametrize(
+    "schema, text, value",
+    [
+        ({"type": "string"}, "12", "12"),
+        ({"type": ["string", "null"]}, "", ""),
+        ({}, "1", "1"),
+        ({"type": "integer"}, "12", 12),
+        ({"type": ["integer", "null"]}, "-3", -3),
+        ({"type": ["integer", "string"]}, "12", 12),
+        ({"type": ["integer", "string"]}, "twelve", "twelve"),
+        ({"type": "number"}, "1", 1),
+        ({"type": "number"}, "0.10", Decimal("0.10")),
+        ({"type": ["number", "string"]}, "1.50", "1.50"),
+        ({"type": "boolean"}, "true", True),
+        ({"type": "boolean"}, "YES", True),
+        ({"type": "boolean"}, "on", True),
+        ({"type": "boolean"}, "1", True),
+        ({"type": "boolean"}, "0", False),
+        ({"type": "boolean"}, "off", False),
+        ({"type": "boolean"}, "", False),
+        ({"type": "array", "items": {"type": "string"}}, '["a", "b,c"]', ["a", "b,c"]),
+        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+        ({"type": "object"}, '{"a": {"b": 1}}', {"a": {"b": 1}}),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}]}, "5", 5),
+        ({"anyOf": [{"type": "object"}, {"type": "string"}]}, "plain", "plain"),
+    ],
+)
+def test_a_value_is_read_by_the_type_of_its_setting(monkeypatch, schema, text, value):
+    found = read(monkeypatch, text, schema)
+    assert found.faults == {}
+    assert found.values == {"setting": value}
+    assert type(found.values["setting"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "schema, text, needed",
+    [
+        ({"type": "integer"}, "1.5", "an integer"),
+        ({"type": "integer"}, "", "an integer"),
+        ({"type": "number"}, "many", "a number"),
+        ({"type": "number"}, "NaN", "a number"),
+        ({"type": "boolean"}, "maybe", "one of true, 1, yes, on, false, 0, no, off"),
+        ({"type": "array", "items": {"type": "integer"}}, "1,2", "a JSON array"),
+        ({"type": "array"}, '{"a": 1}', "a JSON array"),
+        ({"type": "object"}, "[1]", "a JSON object"),
+        ({"type": "object"}, "{a}", "a JSON object"),
+        ({"type": ["integer", "boolean"]}, "x", "an integer or one of true"),
+    ],
+)
+def test_a_value_that_does_not_fit_names_its_variable(monkeypatch, schema, text, needed):
+    found = read(monkeypatch, text, schema)
+    assert found.values == {}
+    assert found.faults["setting"].startswith(f"setting: variable TAP_X_SETTING must be {needed}")
+    assert found.faults["setting"].endswith(f"(it is {text!r})")
+
+
+@pytest.mark.parametrize(
+    "name, schema",
+    [
+        ("setting", {"type": "integer", "secret": True}),
+        ("setting", {"type": "integer", "writeOnly": True}),
+        ("client_secret", {"type": "integer"}),
+        ("access_token", {"type": "integer"}),
+        ("db_password", {"type": "integer"}),
+        ("api_key", {"type": "object"}),
+    ],
+)
+def test_the_value_of_a_secret_is_not_shown(monkeypatch, name, schema):
+    found = read(monkeypatch, "hunter2", schema, name)
+    assert list(found.faults) == [name]
+    assert "hunter2" not in found.faults[name]
+
+
+def test_texts_parted_by_commas_are_read_and_warned_of(monkeypatch, caplog):
+    schema = {"type": "array", "items": {"type": "string"}}
+    assert read(monkeypatch, "a,b", schema).values == {"setting": ["a", "b"]}
+    assert "deprecated" in caplog.text
+
+
+def test_dashes_and_case_of_a_setting_do_not_matter(monkeypatch):
+    monkeypatch.setenv("TAP_X_API_URL", "u")
+    schema = {"properties": {"api-Url": {"type": "string"}}}
+    assert read_environment(schema, PREFIX).values == {"api-Url": "u"}
+
+
+def test_a_second_underscore_is_no_setting(monkeypatch):
+    monkeypatch.setenv("TAP_X__SELECT", '["*.*"]')
+    schema = {"properties": {"_select": {"type": "string"}, "-select": {"type": "string"}}}
+    assert read_environment(schema, PREFIX).values == {}
+
+
+def test_every_wrong_variable_is_reported(monkeypatch):
+    monkeypatch.setenv("TAP_X_A", "x")
+    monkeypatch.setenv("TAP_X_B", "y")
+    monkeypatch.setenv("TAP_X_C", "3")
+    schema = {"properties": {name: {"type": "integer"} for name in "abc"}}
+    with pytest.raises(ConfigValidationError) as caught:
+        parse_environment_config(schema, PREFIX)
+    assert len(caught.value.errors) == 2
+    monkeypatch.delenv("TAP_X_A")
+    monkeypatch.delenv("TAP_X_B")
+    assert parse_environment_config(schema, PREFIX) == {"c": 3}
+
+
+def test_dotenv_is_searched_from_the_working_directory_upwards(tmp_path, monkeypatch):
+    (tmp_path / ".env").write_text("TAP_X_A=from_file\nTAP_X_B='quoted # text'\n")
+    inner = tmp_path / "one" / "two"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    monkeypatch.setenv("TAP_X_A", "from_variable")
+    schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    found = read_environment(schema, PREFIX)
+    assert found.values == {"a": "from_variable", "b": "quoted # text"}
+
+
+def test_a_dotenv_file_can_be_named(tmp_path):
+    path = tmp_path / "named.env"
+    path.write_text("TAP_X_A=7\n")
+    schema = {"properties": {"a": {"type": "integer"}}}
+    assert parse_environment_config(schema, PREFIX, path) == {"a": 7}

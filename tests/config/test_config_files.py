@@ -1,0 +1,72 @@
+"""Settings from files: merged in order, refused with name and place."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tap_core.config import ConfigInput, read_config_files
+from tap_core.exceptions import ConfigFileError, ConfigValidationError
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name: str, content: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return _write
+
+
+def test_later_files_override_earlier_ones(write):
+    first = write("a.json", '{"x": 1, "deep": {"a": 1, "b": 2}}')
+    second = write("b.json", '{"deep": {"a": 3}, "y": 2}')
+    assert read_config_files([first, second]) == {"x": 1, "deep": {"a": 3}, "y": 2}
+
+
+def test_env_among_the_files_asks_for_the_environment(write):
+    path = write("a.json", '{"x": 1}')
+    assert ConfigInput.from_cli_args(path, "ENV") == ConfigInput({"x": 1}, parse_env=True)
+    assert ConfigInput.from_cli_args(path) == ConfigInput({"x": 1}, parse_env=False)
+    assert ConfigInput.from_cli_args() == ConfigInput({}, parse_env=False)
+
+
+def test_numbers_keep_their_digits(write):
+    found = read_config_files([write("a.json", '{"a": 0.10, "b": 12345678901234567890123}')])
+    assert found == {"a": Decimal("0.10"), "b": 12345678901234567890123}
+    assert str(found["a"]) == "0.10"
+
+
+def test_a_byte_order_mark_is_no_fault(write):
+    assert read_config_files([write("a.json", b'\xef\xbb\xbf{"x": 1}')]) == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "content, sentence",
+    [
+        ('{"x": 1,\n "y": oops}', "is not JSON: Expecting value (line 2, column 7)"),
+        ("", "is not JSON: Expecting value (line 1, column 1)"),
+        ("[1]", "holds an array where a JSON object is needed"),
+        ("3", "holds a number where a JSON object is needed"),
+        ("null", "holds null where a JSON object is needed"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_named_with_its_fault(write, content, sentence):
+    path = write("bad.json", content)
+    with pytest.raises(ConfigFileError) as caught:
+        read_config_files([path])
+    assert caught.value.errors == [f"Configuration file '{path}' {sentence}"]
+
+
+def test_all_bad_files_are_named_at_once(write, tmp_path):
+    bad = write("bad.json", "{")
+    missing = str(tmp_path / "missing.json")
+    with pytest.raises(ConfigValidationError) as caught:
+        read_config_files([bad, missing, str(tmp_path)])
+    first, second, third = caught.value.errors
+    assert "bad.json" in first
+    assert second == f"Configuration file '{missing}' does not exist"
+    assert "cannot be read" in third

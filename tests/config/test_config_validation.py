@@ -1,0 +1,242 @@
+"""Faults of a configuration: all of them, with paths, without secrets."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tap_core.config_validation import (
+    config_faults,
+    setting_path,
+    surely_valid,
+    unknown_settings,
+)
+
+SCHEMA = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string"},
+        "page_size": {"type": ["integer", "null"], "minimum": 1},
+        "a": {
+            "type": "object",
+            "required": ["id"],
+            "properties": {
+                "id": {"type": "integer"},
+                "b": {"type": "array", "items": {"type": "integer"}},
+                "api_key": {"type": "string"},
+            },
+            "additionalProperties": False,
+        },
+        "mode": {"enum": ["x", "y"]},
+        "hidden": {"type": "integer", "secret": True},
+        "login": {
+            "anyOf": [
+                {"type": "object", "properties": {"password": {"type": "integer"}}},
+                {"type": "integer"},
+            ]
+        },
+    },
+}
+
+
+def test_nothing_is_said_of_a_valid_configuration():
+    valid = {"url": "u", "page_size": None, "a": {"id": 1, "b": [1]}, "mode": "x", "more": 1}
+    assert config_faults(valid, SCHEMA) == []
+
+
+def test_every_fault_is_reported_with_its_path():
+    config = {"page_size": 0, "a": {"b": [1, "two", 3.5], "c": 1}, "mode": "z"}
+    assert config_faults(config, SCHEMA) == [
+        "'url' is a required property",
+        "a: 'id' is a required property",
+        "a: Additional properties are not allowed ('c' was unexpected)",
+        "a.b[1]: 'two' is not of type 'integer'",
+        "a.b[2]: 3.5 is not of type 'integer'",
+        "mode: 'z' is not one of ['x', 'y']",
+        "page_size: 0 is less than the minimum of 1",
+    ]
+
+
+def test_fractions_read_as_decimals_are_shown_and_divided_as_numbers():
+    schema = {"properties": {"a": {"multipleOf": 0.5}, "b": {"items": {"type": "integer"}}}}
+    assert config_faults({"a": Decimal("1.5"), "b": []}, schema) == []
+    assert config_faults({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
+        "a: 1.6 is not a multiple of 0.5",
+        "b[0]: 1.5 is not of type 'integer'",
+    ]
+
+
+def test_settings_whose_faults_are_known_are_skipped():
+    assert config_faults({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
+        "'url' is a required property",
+        "mode: 'z' is not one of ['x', 'y']",
+    ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"url": "u", "hidden": "hunter2"},
+        {"url": "u", "a": {"id": 1, "api_key": ["hunter2"]}},
+        {"url": "u", "a": {"id": 1, "b": {"token": "hunter2"}}},
+        {"url": "u", "login": {"password": "hunter2"}},
+        {"url": "u", "login": [{"password": "hunter2"}]},
+        {"url": "u", "mode": {"db": [{"secret": "hunter2"}]}},
+        {"url": {"password": "hunter2"}},
+    ],
+)
+def test_no_sentence_holds_a_secret(config):
+    faults = config_faults(config, SCHEMA)
+    assert faults
+    assert "hunter2" not in " ".join(faults)
+    assert "not shown" in faults[0]
+
+
+def test_the_rule_that_a_secret_breaks_is_named():
+    assert config_faults({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
+        "hidden: the value (not shown) does not fit type 'integer'"
+    ]
+    login = config_faults({"url": "u", "login": {"password": "hunter2"}}, SCHEMA)
+    assert login == ["login: the value (not shown) does not fit the rule 'anyOf'"]
+
+
+def test_a_secret_in_a_schema_that_says_little_is_kept():
+    schema = {"maxProperties": 0}
+    assert config_faults({"token": "hunter2"}, schema) == [
+        "the value (not shown) does not fit the rule 'maxProperties'"
+    ]
+
+
+def test_paths_are_written_as_people_write_them():
+    assert setting_path(["a", "b", 0, 1, "c"]) == "a.b[0][1].c"
+    assert setting_path([]) == ""
+
+
+# The short way never lets pass what the real validator refuses
+
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(allow_nan=False, width=16)
+    | st.sampled_from(["", "a", "x"])
+    | st.just(Decimal("1.5")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"])
+LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "const": VALUES,
+        "minimum": st.integers(-2, 2),
+        "default": VALUES,
+        "title": st.just("t"),
+        "pattern": st.just("^a"),
+    },
+)
+SCHEMAS = st.recursive(
+    LEAVES | st.booleans(),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES,
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "additionalProperties": st.booleans() | inner,
+            "items": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+        },
+    ),
+    max_leaves=6,
+)
+
+
+@given(value=VALUES, schema=SCHEMAS)
+def test_what_is_surely_valid_is_valid(value, schema):
+    if surely_valid(value, schema):
+        assert Draft202012Validator(schema).is_valid(value)
+
+
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        ({"type": "string"}, "x"),
+        ({"type": ["null", "integer"]}, 3),
+        ({"type": "number"}, 1.5),
+        ({"type": "number"}, Decimal("1.5")),
+        ({"type": "boolean"}, True),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"a": ""}),
+        ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"enum": ["a", "b"], "title": "t"}, "b"),
+        ({"const": "a"}, "a"),
+        ({"additionalProperties": False, "properties": {"a": {}}}, {"a": 1}),
+        ({"additionalProperties": True}, {"b": 1}),
+        (True, object()),
+    ],
+)
+def test_ordinary_configurations_take_the_short_way(schema, value):
+    assert surely_valid(value, schema)
+
+
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        ({"type": "integer"}, True),
+        ({"type": "number"}, False),
+        ({"type": "boolean"}, 1),
+        ({"type": "unheard"}, 1),
+        ({"enum": [1]}, True),
+        ({"const": 1}, 1),
+        ({"additionalProperties": {"type": "string"}}, {"a": "x"}),
+        ({"additionalProperties": False}, {"a": "x"}),
+        ({"required": ["a"]}, {}),
+        ({"items": {"type": "string"}}, [1]),
+        ({"properties": {"a": {"type": "string"}}}, {"a": 1}),
+        ({"minimum": 1}, 5),
+        (False, 1),
+    ],
+)
+def test_what_needs_thought_is_left_to_the_validator(schema, value):
+    assert not surely_valid(value, schema)
+
+
+# Slips of the pen
+
+
+def slips(config, schema=SCHEMA):
+    return dict(unknown_settings(config, schema))
+
+
+def test_a_likely_slip_is_found_with_what_was_meant():
+    assert slips({"url": "u", "pagesize": 3, "a": {"apikey": "x"}}) == {
+        "pagesize": "page_size",
+        "a.apikey": "a.api_key",
+    }
+    assert slips({"Page-Size": 3}) == {"Page-Size": "page_size"}
+
+
+def test_settings_of_other_plugins_are_left_alone():
+    assert slips({"url": "u", "batch": 1, "utterly_other": 2}) == {}
+
+
+def test_a_setting_that_is_set_is_not_what_was_meant():
+    assert slips({"page_size": 1, "page_sizes": 2}) == {}
+
+
+def test_nothing_is_unknown_where_further_settings_are_described():
+    schema = {"properties": {"abcdef": {}}, "additionalProperties": {"type": "string"}}
+    assert slips({"abcdeg": "x"}, schema) == {}
+
+
+def test_faults_can_be_written_as_json():
+    assert json.dumps(config_faults({}, SCHEMA))

@@ -1,0 +1,94 @@
+"""A tap and a target for the tests of the Singer command line; run as a script, one of them.
+
+The target says what it was given, so that the tests need no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+
+from tap_core.plugin_base import PluginBase
+from tap_core.protocols.singer.door import target_command
+from tap_core.streams.core import Stream
+from tap_core.tap_base import Tap
+
+
+class Numbers(Stream):
+    """Counts to `n`."""
+
+    name = "numbers"
+    primary_keys = ("id",)
+    replication_key = "id"
+    is_sorted = True
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "text": {"type": "string"}},
+    }
+
+    def get_records(self, context):
+        start = self.get_starting_replication_key_value(context) or 0
+        for number in range(start, self.config["n"]):
+            if number == self.config.get("fail_at"):
+                raise ValueError(f"no number {number}")
+            yield {"id": number, "text": "x" * 100}
+        if self.config.get("hang"):
+            time.sleep(60)
+
+
+class TapX(Tap):
+    """Counts."""
+
+    name = "tap-x"
+    config_jsonschema = {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "default": 3},
+            "fail_at": {"type": "integer"},
+            "hang": {"type": "boolean"},
+            "warn": {"type": "boolean", "default": False},
+            "api_key": {"type": "string", "secret": True},
+        },
+        "required": ["api_key"],
+    }
+
+    def discover_streams(self):
+        if self.config["warn"]:
+            warnings.warn("an old way", DeprecationWarning, stacklevel=1)
+        return [Numbers(self)]
+
+
+class DynamicTap(TapX):
+    """Asks the source what there is."""
+
+    dynamic_catalog = True
+
+
+class TargetX(PluginBase):
+    """Counts lines."""
+
+    name = "target-x"
+    config_jsonschema = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "code": {"type": "integer", "default": 0}},
+        "required": ["path"],
+    }
+
+    def listen(self, source) -> int:
+        lines = source.read().splitlines()
+        print(f"{len(lines)} lines to {self.config['path']}")  # noqa: T201  what it says
+        return self.config["code"]
+
+    @classmethod
+    def get_singer_command(cls):
+        return target_command(cls)
+
+
+if __name__ == "__main__":
+    if os.environ.get("LOADED"):
+        import atexit
+
+        atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
+    {"tap": TapX, "dynamic": DynamicTap, "target": TargetX}[sys.argv.pop(1)].cli()

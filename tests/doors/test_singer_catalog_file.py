@@ -1,0 +1,63 @@
+"""The file of `--catalog`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.singer.catalog_file import parse_catalog, strangers
+
+
+@dataclass
+class Known:
+    tap_stream_id: str
+    schema: dict = field(default_factory=dict)
+
+
+STREAMS = {
+    "users": Known("public-users", {"properties": {"id": {}, "name": {}}}),
+    "empty": Known("empty"),
+}
+
+
+def entry(name: str, *properties: str) -> dict:
+    return {"tap_stream_id": name, "schema": {"properties": dict.fromkeys(properties, {})}}
+
+
+def said(*entries: dict) -> list[str]:
+    return list(strangers({"streams": list(entries)}, STREAMS))
+
+
+def test_a_catalog_is_read():
+    assert parse_catalog(b'{"streams": []}', "k.json") == {"streams": []}
+    assert parse_catalog('\ufeff{"streams": [{}]}'.encode(), "k") == {"streams": [{}]}
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        ("{", "'k.json' is not JSON: .* line 1, column 2"),
+        ("[]", "'k.json' has no list of 'streams'"),
+        ('{"streams": {}}', "no list"),
+        ('{"streams": ["users"]}', "no list"),
+        (b"\xff\xfe\xfa", "UTF-8|JSON"),
+    ],
+)
+def test_what_is_no_catalog_is_refused_with_its_name(text, fault):
+    with pytest.raises(CatalogFileError, match=fault.replace(".* line", r".*\(line")):
+        parse_catalog(text, "k.json")
+
+
+def test_streams_are_known_by_id_and_by_name():
+    assert said(entry("public-users", "id"), entry("users", "name"), entry("empty")) == []
+    assert said({"stream": "users", "schema": {}}) == []
+
+
+def test_strangers_are_named():
+    assert said(entry("users", "id", "b", "a"), entry("x"), entry("y"), entry("empty", "c")) == [
+        "The catalog's stream 'users' has unknown properties: a, b",
+        "The catalog's stream 'empty' has unknown properties: c",
+        "The catalog has streams that this tap does not: x, y",
+    ]

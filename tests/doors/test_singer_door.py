@@ -1,0 +1,348 @@
+"""The Singer command line, in processes as users run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = Path(__file__).with_name("singer_plugins.py")
+VARIABLES = {
+    **{k: v for k, v in os.environ.items() if not k.startswith(("TAP_X", "TARGET_X"))},
+    "PYTHONPATH": str(ROOT),
+    "COLUMNS": "200",
+}
+GOOD = {"api_key": "k"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name: str, content) -> str:
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return str(path)
+
+    return _write
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run the tap or the target in an empty folder."""
+
+    def _run(*args: str, code: int = 0, stdin: str = "", **variables: str):
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), *args],
+            cwd=tmp_path,
+            env={**VARIABLES, **variables},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return _run
+
+
+def messages(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def types(text: str) -> list[str]:
+    return [message["type"] for message in messages(text)]
+
+
+def errors(text: str) -> list[str]:
+    lines = [line.split(" | ") for line in text.splitlines()]
+    return [parts[3] for parts in lines if len(parts) == 4 and parts[1].strip() == "ERROR"]
+
+
+# What a plugin is
+
+
+@pytest.mark.parametrize(
+    "plugin, flags",
+    [
+        ("tap", "version about format config discover test catalog state help"),
+        ("target", "version about format config input help"),
+    ],
+)
+def test_help_names_every_flag(run, plugin, flags):
+    done = run(plugin, "--help")
+    assert f"Execute the Singer {'tap' if plugin == 'tap' else 'target'}." in done.stdout
+    for flag in flags.split():
+        assert f"--{flag} " in done.stdout
+    assert done.stderr == ""
+
+
+def test_version_is_one_line(run):
+    done = run("tap", "--version")
+    assert done.stdout.startswith("tap-x v")
+    assert ", tap-core v" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [["--format=json"], ["--format", "JSON"]])
+def test_about_is_json_when_asked(run, flags):
+    about = json.loads(run("tap", "--config", "not-read.json", "--about", *flags).stdout)
+    assert list(about) == [
+        "name",
+        "description",
+        "version",
+        "sdk_version",
+        "supported_python_versions",
+        "capabilities",
+        "settings",
+    ]
+    assert about["name"] == "tap-x"
+    assert {"catalog", "state", "discover", "about"} <= set(about["capabilities"])
+    assert not {"batch", "stream-maps", "schema-flattening"} & set(about["capabilities"])
+    assert about["settings"]["required"] == ["api_key"]
+
+
+def test_about_is_text_or_markdown_otherwise(run):
+    assert run("target", "--about").stdout.startswith("Name: target-x\n")
+    assert run("target", "--about", "--format", "markdown").stdout.startswith("# `target-x`\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--bogus"],
+        ["word"],
+        ["--about", "--format", "pdf"],
+        ["--config"],
+        ["--test=some"],
+    ],
+)
+def test_a_wrong_flag_is_code_2(run, args):
+    done = run("tap", *args, code=2)
+    assert "Error:" in done.stderr
+    assert done.stdout == ""
+
+
+# Configuration
+
+
+def test_every_fault_is_a_line_of_its_own_without_secrets(run, write):
+    config = write("c.json", {"n": "many", "api_key": 12345, "fail_at": 1.5})
+    done = run("tap", "--config", config, code=1)
+    assert errors(done.stderr) == [
+        "api_key: the value (not shown) does not fit type 'string'",
+        "fail_at: 1.5 is not of type 'integer'",
+        "n: 'many' is not of type 'integer'",
+        "Config validation failed",
+    ]
+    assert "12345" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_files_and_the_environment_are_merged(run, write, tmp_path):
+    (tmp_path / ".env").write_text("TAP_X_API_KEY=from_dotenv\n")
+    first, second = write("a.json", {"n": 1}), write("b.json", {"n": 2})
+    done = run("tap", "--config", first, "--config", second, "--config=ENV")
+    assert types(done.stdout).count("RECORD") == 2
+    done = run("tap", "--config", first, "--config", "ENV", "--config", second, TAP_X_N="4")
+    assert types(done.stdout).count("RECORD") == 4
+
+
+def test_the_environment_counts_only_when_asked_for(run, write):
+    done = run("tap", "--config", write("a.json", {}), code=1, TAP_X_API_KEY="k")
+    assert errors(done.stderr)[0] == "'api_key' is a required property"
+
+
+def test_a_file_that_cannot_be_read_is_a_fault(run, write):
+    done = run("tap", "--config", "nowhere.json", "--config", write("b.json", "{"), code=1)
+    first, second, last = errors(done.stderr)
+    assert first == "Configuration file 'nowhere.json' does not exist"
+    assert "is not JSON" in second
+    assert last == "Config validation failed"
+
+
+# Discovery and tests
+
+
+@pytest.mark.parametrize("config", [None, {"n": 1}])
+def test_discovery_needs_no_valid_configuration(run, write, config):
+    args = ["--config", write("c.json", config)] if config else []
+    catalog = json.loads(run("tap", *args, "--discover").stdout)
+    assert [stream["tap_stream_id"] for stream in catalog["streams"]] == ["numbers"]
+
+
+def test_discovery_may_come_with_a_state(run, write):
+    args = ["--config", write("c.json", GOOD), "--state", write("s.json", {"bookmarks": {}})]
+    assert "numbers" in run("tap", *args, "--discover").stdout
+
+
+def test_discovery_that_asks_the_source_needs_one(run, write):
+    done = run("dynamic", "--discover", code=1)
+    assert errors(done.stderr)[0] == "'api_key' is a required property"
+    assert done.stdout == ""
+    assert "numbers" in run("dynamic", "--discover", "--config", write("c.json", GOOD)).stdout
+
+
+@pytest.mark.parametrize("flags", [["--test"], ["--test=all"], ["--test", "all"]])
+def test_a_trial_brings_one_record_of_each_stream(run, write, flags):
+    done = run("tap", *flags, "--config", write("c.json", GOOD))
+    assert types(done.stdout).count("RECORD") == 1
+
+
+@pytest.mark.parametrize("flags", [["--test=schema"], ["--test", "schema"]])
+def test_a_trial_of_schemas_brings_no_record(run, write, flags):
+    done = run("tap", "--config", write("c.json", GOOD), *flags)
+    assert types(done.stdout) == ["SCHEMA"]
+
+
+def test_a_trial_takes_a_catalog(run, write):
+    catalog = json.loads(run("tap", "--discover").stdout)
+    metadata = catalog["streams"][0]["metadata"]
+    next(each for each in metadata if each["breadcrumb"] == ["properties", "text"])["metadata"][
+        "selected"
+    ] = False
+    args = ["--config", write("c.json", GOOD), "--catalog", write("k.json", catalog)]
+    done = run("tap", *args, "--test")
+    record = next(each for each in messages(done.stdout) if each["type"] == "RECORD")
+    assert record["record"] == {"id": 0}
+
+
+# Sync
+
+
+def test_a_sync_goes_on_from_a_state_of_several_lines(run, write):
+    config = write("c.json", {**GOOD, "n": 5})
+    first = run("tap", "--config", config)
+    states = [each["value"] for each in messages(first.stdout) if each["type"] == "STATE"]
+    lines = "".join(f"{json.dumps(state)}\n" for state in states)
+    done = run("tap", "--config", config, "--state", write("s.json", lines + '{"torn'))
+    records = [each["record"]["id"] for each in messages(done.stdout) if each["type"] == "RECORD"]
+    assert records == [4]
+    piped = run("tap", "--config", config, "--state", "-", stdin=lines)
+    assert types(piped.stdout) == types(done.stdout)
+
+
+def test_a_state_or_catalog_that_cannot_be_used_is_said(run, write):
+    config = write("c.json", GOOD)
+    for flag, path, sentence in (
+        ("--state", "nowhere.json", "State file 'nowhere.json' cannot be read"),
+        ("--state", write("s.json", "no json"), "s.json"),
+        ("--catalog", "nowhere.json", "Catalog file 'nowhere.json' cannot be read"),
+        ("--catalog", write("k.json", '{"streams": 1}'), "has no list of 'streams'"),
+        ("--catalog", write("l.json", "{"), "is not JSON"),
+    ):
+        done = run("tap", "--config", config, flag, path, code=1)
+        assert sentence in errors(done.stderr)[0]
+        assert "Traceback" not in done.stderr
+        assert done.stdout == ""
+
+
+def test_strangers_in_a_catalog_are_named(run, write):
+    catalog = json.loads(run("tap", "--discover").stdout)
+    catalog["streams"][0]["schema"]["properties"]["new"] = {"type": "string"}
+    catalog["streams"].append({**catalog["streams"][0], "tap_stream_id": "x", "stream": "x"})
+    args = ["--config", write("c.json", GOOD), "--catalog", write("k.json", catalog)]
+    done = run("tap", *args)
+    assert "The catalog's stream 'numbers' has unknown properties: new" in done.stderr
+    assert "The catalog has streams that this tap does not: x" in done.stderr
+    assert types(done.stdout).count("RECORD") == 3
+
+
+def test_an_authors_error_keeps_what_came_before(run, write):
+    done = run("tap", "--config", write("c.json", {**GOOD, "fail_at": 2}), code=1)
+    assert types(done.stdout).count("RECORD") == 2
+    assert "ValueError: no number 2" in done.stderr
+    assert "Traceback" in done.stderr
+    assert "no number 2" in errors(done.stderr)
+
+
+def test_warnings_go_to_the_log(run, write):
+    done = run("tap", "--config", write("c.json", {**GOOD, "warn": True}))
+    assert " | WARNING  | py.warnings " in done.stderr
+    assert "an old way" in done.stderr
+
+
+def test_a_reader_that_is_gone_is_no_fault_of_the_tap(write):
+    config = write("c.json", {**GOOD, "n": 200_000})
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "tap", "--config", config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=VARIABLES,
+        text=True,
+    ) as process:
+        assert json.loads(process.stdout.readline())["type"] == "SCHEMA"
+        process.stdout.close()
+        stderr = process.stderr.read()
+        assert process.wait(timeout=60) == 1
+    assert "Nobody reads the output any more." in stderr
+    assert "Traceback" not in stderr
+    assert "Exception ignored" not in stderr
+
+
+def test_a_signal_leaves_a_state_and_ends_with_code_0(write):
+    config = write("c.json", {**GOOD, "hang": True})
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT), "tap", "--config", config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=VARIABLES,
+    ) as process:
+        assert select.select([process.stdout], [], [], 30)[0]
+        while b'"id":2' not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read().decode()
+        assert process.wait(timeout=30) == 0
+        process.stderr.read()
+    assert types(rest)[-1] == "STATE"
+
+
+# Targets
+
+
+def test_a_target_reads_standard_input_or_a_file(run, write):
+    config = write("c.json", {"path": "there"})
+    assert run("target", "--config", config, stdin="a\nb\n").stdout == "2 lines to there\n"
+    path = write("in.jsonl", "a\nb\nc\n")
+    assert run("target", "--config", config, "--input", path).stdout == "3 lines to there\n"
+
+
+def test_the_code_of_a_target_is_the_code_of_the_process(run, write):
+    config = write("c.json", {"path": "there", "code": 3})
+    assert run("target", "--config", config, code=3).stdout == "0 lines to there\n"
+
+
+def test_a_target_says_what_is_wrong(run, write):
+    done = run("target", code=1)
+    assert errors(done.stderr) == ["'path' is a required property", "Config validation failed"]
+    config = write("c.json", {"path": "there"})
+    done = run("target", "--config", config, "--input", "nowhere", code=1)
+    assert errors(done.stderr) == ["Input 'nowhere' cannot be read: No such file or directory"]
+
+
+# Start-up
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version", "--about", "--discover"])
+def test_a_start_loads_no_more_than_it_needs(run, flag):
+    loaded = {name.split(".")[0] for name in run("tap", flag, LOADED="1").stderr.split()}
+    assert {"tap_core", "typer"} <= loaded
+    heavy = {"jsonschema", "pydantic", "pendulum", "rich", "dotenv", "requests", "pyspark"}
+    assert loaded & heavy == set()
+
+
+def test_a_sync_with_an_ordinary_configuration_loads_no_validator(run, write):
+    done = run("tap", "--config", write("c.json", GOOD), LOADED="1")
+    assert "RECORD" in done.stdout
+    names = {name.split(".")[0] for name in done.stderr.split()}
+    assert "tap_core" in names
+    assert names & {"jsonschema", "pydantic", "rich", "dotenv"} == set()

@@ -1,0 +1,78 @@
+"""The Singer command as an object: runners of click commands, and authors who extend it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+
+import pytest
+import typer.testing
+
+from tap_core.tap_base import Tap
+from tests.doors.singer_plugins import TapX
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """A command takes over signals, the log and the last resort of errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+def test_a_wrong_configuration_is_code_1_in_both_modes(capsys):
+    with pytest.raises(SystemExit) as caught:
+        TapX.cli(["--test"])
+    assert caught.value.code == 1
+    assert TapX.cli(["--test"], standalone_mode=False) == 1
+    assert capsys.readouterr().err.count("'api_key' is a required property") == 2
+
+
+def test_help_as_an_object_of_click(capsys):
+    assert TapX.cli(["--help"], standalone_mode=False) == 0
+    assert capsys.readouterr().out.startswith("Usage: ")
+    assert TapX.cli.main(args=["--version"], prog_name="tap-x", standalone_mode=False) is None
+    assert capsys.readouterr().out.startswith("tap-x v")
+    with pytest.raises(SystemExit) as caught:
+        TapX.cli.main(args=["--help"], prog_name="my-tap")
+    assert caught.value.code == 0
+    assert "Usage: my-tap [OPTIONS]" in capsys.readouterr().out
+
+
+def test_an_authors_error_reaches_the_caller(tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text('{"api_key": "k", "fail_at": 0}')
+    with pytest.raises(ValueError, match="no number 0"):
+        TapX.cli(["--config", str(config)], standalone_mode=False)
+
+
+def test_the_command_can_be_extended(capsys):
+    class Extended(Tap):
+        name = "tap-extended"
+
+        @classmethod
+        def get_singer_command(cls):
+            command = super().get_singer_command()
+            command.help = "Something else."
+            return command
+
+    Extended.cli(["--help"], standalone_mode=False)
+    assert "Something else." in capsys.readouterr().out
+    assert Extended.cli.name == "tap-extended"
+    assert [param.name for param in Extended.cli.params][:2] == ["version", "about"]
+
+
+def test_a_runner_of_typer_takes_it(monkeypatch):
+    monkeypatch.setattr(typer.testing, "_get_command", lambda app: app)
+    result = typer.testing.CliRunner().invoke(TapX.cli, ["--discover"])
+    assert result.exit_code == 0
+    assert '"tap_stream_id": "numbers"' in result.stdout

@@ -1,0 +1,113 @@
+"""Measurements have singer_sdk's names and text, and cost one call per chunk."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from types import MappingProxyType
+
+import pytest
+
+from tap_core import metrics
+from tap_core.metrics import Metric, MetricExclusionFilter, Point, Tag
+
+
+@pytest.fixture
+def points(caplog):
+    caplog.set_level(logging.INFO, logger=metrics.METRICS_LOGGER_NAME)
+
+    def _points() -> list[dict]:
+        texts = [record.getMessage() for record in caplog.records]
+        assert all(text.startswith("METRIC: ") for text in texts)
+        return [json.loads(text.removeprefix("METRIC: ")) for text in texts]
+
+    return _points
+
+
+def test_a_counter_says_once_what_it_counted(points):
+    with metrics.record_counter("s", endpoint="/x", extra="e") as counter:
+        counter.increment(1000)
+        counter.increment()
+        assert points() == []
+    assert points() == [
+        {
+            "type": "counter",
+            "metric": "record_count",
+            "value": 1001,
+            "tags": {"extra": "e", "stream": "s", "endpoint": "/x", "pid": os.getpid()},
+        }
+    ]
+
+
+def test_a_counter_speaks_again_when_its_interval_is_over(points):
+    with metrics.record_counter("s", log_interval=-1) as counter:
+        counter.increment(2)
+        counter.increment(3)
+    assert [point["value"] for point in points()] == [2, 3, 0]
+
+
+def test_a_context_is_tagged_while_it_lasts(points):
+    with metrics.record_counter("s", log_interval=-1) as counter:
+        counter.context = MappingProxyType({"region": "eu"})
+        counter.increment()
+        counter.with_context(None)
+        counter.increment()
+    first, second, _ = points()
+    assert first["tags"]["context"] == {"region": "eu"}
+    assert "context" not in second["tags"]
+    assert counter.context is None
+
+
+def test_a_timer_says_how_long_and_how_it_came_out(points):
+    with metrics.sync_timer("s", job="j") as timer:
+        assert timer.elapsed() >= 0
+    with pytest.raises(KeyError), metrics.sync_timer("s"):
+        raise KeyError
+    with metrics.sync_timer("s") as timer:
+        timer.tags[Tag.STATUS] = "odd"
+    good, bad, own = points()
+    assert (good["type"], good["metric"]) == ("timer", "sync_duration")
+    assert good["value"] >= 0
+    assert [point["tags"]["status"] for point in (good, bad, own)] == ["succeeded", "failed", "odd"]
+    assert good["tags"]["job"] == "j"
+
+
+def test_the_other_meters_have_their_names(points):
+    with metrics.batch_counter("s") as batches, metrics.http_request_counter("s", "/x") as requests:
+        batches.increment()
+        requests.increment()
+    assert {point["metric"]: point["tags"].get("endpoint") for point in points()} == {
+        "batch_count": None,
+        "http_request_count": "/x",
+    }
+
+
+def test_a_value_that_json_lacks_becomes_its_text():
+    point = Point("gauge", Metric.RECORD_COUNT, 1, {"when": complex(1, 2)})
+    assert json.loads(str(point))["tags"] == {"when": "(1+2j)"}
+
+
+@pytest.mark.parametrize(
+    "rules, stays",
+    [
+        ({}, True),
+        ({"metrics": ["record_count"]}, False),
+        ({"metrics": [Metric.RECORD_COUNT]}, False),
+        ({"metrics": [Metric.SYNC_DURATION]}, True),
+        ({"types": ["counter"]}, False),
+        ({"types": ["timer"]}, True),
+        ({"tags": {"stream": "s"}}, False),
+        ({"tags": {"stream": "t"}}, True),
+    ],
+)
+def test_measurements_can_be_kept_out_of_the_log(rules, stays):
+    point = Point("counter", Metric.RECORD_COUNT, 1, {"stream": "s"})
+    record = logging.makeLogRecord({"msg": "METRIC: %s", "args": (point,)})
+    assert MetricExclusionFilter(**rules).filter(record) is stays
+
+
+def test_the_filter_leaves_other_lines_alone():
+    everything = MetricExclusionFilter(types=["counter"])
+    assert everything.filter(logging.makeLogRecord({"msg": "x"}))
+    assert everything.filter(logging.makeLogRecord({"msg": "%s", "args": ("counter",)}))

@@ -1,0 +1,131 @@
+"""What a plugin says of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from email.message import Message
+
+import pytest
+
+from tap_core.about import AboutFormatter, AboutInfo, get_supported_pythons, python_versions
+from tap_core.capabilities import PluginCapabilities, TapCapabilities
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+
+SETTINGS = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "description": "Where it is.\nIn full."},
+        "page-size": {"type": ["integer", "null"], "default": 5, "description": "a | b"},
+        "deep": {"type": "object", "required": ["x"], "properties": {"x": {}, "y": {}}},
+    },
+}
+INFO = AboutInfo(
+    name="tap-x",
+    description="A tap.",
+    version="1.2.3",
+    sdk_version="0.1.0",
+    supported_python_versions=["3.10", "3.11"],
+    capabilities=[TapCapabilities.CATALOG, PluginCapabilities.ABOUT],
+    settings=SETTINGS,
+    env_var_prefix="TAP_X_",
+)
+
+
+def written(format_name: str, info: AboutInfo = INFO) -> str:
+    return AboutFormatter.get_formatter(format_name).format_about(info)
+
+
+def test_json_has_the_keys_that_readers_expect():
+    assert json.loads(written("json")) == {
+        "name": "tap-x",
+        "description": "A tap.",
+        "version": "1.2.3",
+        "sdk_version": "0.1.0",
+        "supported_python_versions": ["3.10", "3.11"],
+        "capabilities": ["catalog", "about"],
+        "settings": SETTINGS,
+    }
+    assert written("json").startswith('{\n  "name": "tap-x",\n')
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
+@pytest.mark.parametrize("format_name", ["json", "text"])
+def test_json_and_text_are_what_the_peer_writes(format_name):
+    program = f"""
+import json, sys
+from singer_sdk.about import AboutFormatter, AboutInfo
+from singer_sdk.helpers.capabilities import PluginCapabilities, TapCapabilities
+info = AboutInfo("tap-x", "A tap.", "1.2.3", "0.1.0", ["3.10", "3.11"],
+    [TapCapabilities.CATALOG, PluginCapabilities.ABOUT], json.loads(sys.argv[1]), "TAP_X_")
+print(AboutFormatter.get_formatter("{format_name}").format_about(info))
+"""
+    done = subprocess.run(
+        [str(PEER), "-c", program, json.dumps(SETTINGS)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == written(format_name) + "\n"
+
+
+def test_text_names_the_variable_of_each_setting():
+    text = written("text")
+    assert "  - Name: page-size\n    Type: ['integer', 'null']\n" in text
+    assert "    Environment Variable: TAP_X_PAGE_SIZE\n" in text
+    assert "  - 3.10\n" in text
+
+
+def test_markdown_is_a_page_with_a_table():
+    page = written("markdown")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert page.startswith("# `tap-x`\n\nA tap.\n")
+    assert "## Supported Python Versions\n\n- 3.10\n- 3.11\n" in page
+    assert rows == [
+        "| Setting | Required | Default | Description |",
+        "| url | True | None | Where it is.<BR/>In full. |",
+        r"| page-size | False | 5 | a \| b |",
+        "| deep | False | None |  |",
+        "| deep.x | True | None |  |",
+        "| deep.y | False | None |  |",
+    ]
+
+
+def test_what_is_not_known_is_left_out():
+    bare = AboutInfo("t", None, "1", "1", None, [], {}, "T_")
+    assert "Python" not in written("markdown", bare)
+    assert written("text", bare).splitlines()[-1] == "Settings:"
+    assert json.loads(written("json", bare))["supported_python_versions"] is None
+
+
+def test_a_format_that_does_not_exist_is_an_error():
+    with pytest.raises(KeyError):
+        AboutFormatter.get_formatter("pdf")
+
+
+@pytest.mark.parametrize(
+    "requires, versions",
+    [
+        (">=3.10", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
+        (">=3.11,<3.14", ["3.11", "3.12", "3.13"]),
+        (">3.11, <=3.13", ["3.12", "3.13"]),
+        ("~=3.12", ["3.12", "3.13", "3.14"]),
+        ("==3.12.*", ["3.12"]),
+        (">=3.12.4", ["3.12", "3.13", "3.14"]),
+        (">=3.13,<4", ["3.13", "3.14"]),
+        ("<4.0,>=3.13", ["3.13", "3.14"]),
+        ("", ["3.10", "3.11", "3.12", "3.13", "3.14"]),
+    ],
+)
+def test_versions_of_python_are_read_from_the_requirement(requires, versions):
+    assert list(get_supported_pythons(requires)) == versions
+
+
+def test_classifiers_count_before_the_requirement():
+    metadata = Message()
+    metadata["Requires-Python"] = ">=3.12"
+    assert python_versions(metadata) == ["3.12", "3.13", "3.14"]
+    metadata["Classifier"] = "Programming Language :: Python :: 3"
+    metadata["Classifier"] = "Programming Language :: Python :: 3.11"
+    assert python_versions(metadata) == ["3.11"]

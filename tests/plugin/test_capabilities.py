@@ -1,0 +1,109 @@
+"""Capabilities and built-in settings are those that the Singer world knows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import warnings
+
+import pytest
+
+from tap_core import capabilities
+from tap_core.capabilities import (
+    NOT_BUILT,
+    PluginCapabilities,
+    TapCapabilities,
+    TargetCapabilities,
+    TargetLoadMethods,
+    unbuilt_in_use,
+)
+from tap_core.helpers import capabilities as face
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+
+PROGRAM = """
+import json, enum
+from singer_sdk.helpers import capabilities as c
+schemas = {n: v for n, v in vars(c).items() if n.isupper() and isinstance(v, dict)}
+enums = {n: {m.name: m.value for m in v} for n, v in vars(c).items()
+         if isinstance(v, type) and issubclass(v, enum.Enum) and v.__module__ == c.__name__}
+print(json.dumps({"schemas": schemas, "enums": enums}, default=str))
+"""
+
+
+def without_words(schema):
+    """Drop descriptions, which are ours, and the peer's bare "null" among alternatives."""
+    if isinstance(schema, dict):
+        return {
+            key: without_words(value)
+            for key, value in schema.items()
+            if not (key in {"description", "title"} and isinstance(value, str))
+        }
+    if isinstance(schema, list):
+        kept = [value for value in schema if not (value == "null" and {"type": "null"} in schema)]
+        return [without_words(value) for value in kept]
+    return schema
+
+
+@pytest.fixture(scope="module")
+def peer():
+    done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
+def test_settings_and_members_are_the_peers(peer):
+    for name, schema in peer["schemas"].items():
+        ours = getattr(face, name)
+        expected = without_words(schema)
+        if name == "STREAM_MAPS_CONFIG":  # the peer lets any type through here
+            inner = expected["properties"]["stream_maps"]["additionalProperties"]["anyOf"][2]
+            inner["properties"]["__source__"] = {"type": ["string", "null"]}
+        assert without_words(ours) == expected, name
+    for name, members in peer["enums"].items():
+        assert {each.name: each.value for each in getattr(face, name)} == members, name
+
+
+def test_every_built_in_setting_says_what_it_is():
+    for name in capabilities.__all__:
+        if name.endswith("_CONFIG"):
+            for setting, schema in getattr(capabilities, name)["properties"].items():
+                assert schema["description"], setting
+
+
+def test_a_capability_prints_as_its_value():
+    assert str(TapCapabilities.LOG_BASED) == repr(TapCapabilities.LOG_BASED) == "log-based"
+    assert PluginCapabilities("about") is PluginCapabilities.ABOUT
+    assert TapCapabilities.ACTIVATE_VERSION is not PluginCapabilities.ACTIVATE_VERSION
+    assert TargetCapabilities["HARD_DELETE"].value == "hard-delete"
+    assert TargetLoadMethods.UPSERT == "upsert"
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        lambda: TapCapabilities.PROPERTIES,
+        lambda: TapCapabilities["PROPERTIES"],
+        lambda: TapCapabilities("properties"),
+    ],
+)
+def test_a_deprecated_capability_warns_however_it_is_reached(reach):
+    with pytest.warns(DeprecationWarning, match=r"PROPERTIES is deprecated\. Please use CATALOG"):
+        assert reach().value == "properties"
+
+
+def test_a_current_capability_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TapCapabilities.CATALOG.deprecation_message is None
+
+
+def test_false_and_empty_ask_for_nothing():
+    asked = {unbuilt.setting: None for unbuilt in NOT_BUILT}
+    assert unbuilt_in_use(asked) == []
+    assert unbuilt_in_use({"flattening_enabled": False, "stream_maps": {}}) == []
+    assert [each.setting for each in unbuilt_in_use({"stream_maps": {"s": None}})] == [
+        "stream_maps"
+    ]
