@@ -1,0 +1,182 @@
+"""One run per job: whoever can commit holds the lease, and a kill -9 frees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from target_spark.errors import LeaseError, TableError
+from target_spark.lease import Lease, lease_file
+
+HOLD = """
+import subprocess, sys, time
+from target_spark.lease import Lease
+lease = Lease.take(sys.argv[1], "job", run="first")
+if len(sys.argv) > 2:  # a stand-in for the JVM: a process that has inherited the file
+    child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lease.fileno()], stdout=2)
+    lease.jvm_started(child.pid)
+    print(child.pid, flush=True)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def owners() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def start(owners, folder: Path, *words: str) -> tuple[subprocess.Popen[str], int | None]:
+    """Start a process that holds the lease; return it, and its child's process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), *words], stdout=subprocess.PIPE, text=True
+    )
+    owners.append(process)
+    child = int(process.stdout.readline()) if words else None
+    assert process.stdout.readline() == "held\n"
+    return process, child
+
+
+def test_a_second_run_is_refused_and_told_who_is_at_work(owners, tmp_path):
+    owner, _ = start(owners, tmp_path)
+    with pytest.raises(LeaseError, match=rf"Another run of job 'job'.*process {owner.pid} on"):
+        Lease.take(str(tmp_path), "job")
+    Lease.take(str(tmp_path), "another job").release()
+
+
+def test_two_runs_in_one_process_are_two_runs(tmp_path):
+    first = Lease.take(str(tmp_path), "job")
+    with pytest.raises(LeaseError, match=str(os.getpid())):
+        Lease.take(str(tmp_path), "job")
+    first.release()
+    second = Lease.take(str(tmp_path), "job")
+    first.release()  # once more: it is not the second's to end
+    with pytest.raises(LeaseError):
+        Lease.take(str(tmp_path), "job")
+    second.release()
+
+
+def test_the_lease_of_a_killed_run_is_taken_over_at_once(owners, tmp_path):
+    owner, _ = start(owners, tmp_path)
+    owner.kill()
+    owner.wait()
+    Lease.take(str(tmp_path), "job", wait_seconds=0).release()
+
+
+def test_a_killed_run_whose_jvm_lives_is_waited_for(owners, tmp_path):
+    owner, child = start(owners, tmp_path, "600")
+    owner.kill()
+    owner.wait()
+    with pytest.raises(LeaseError, match=rf"is dead.*after 0\.3 s.*JVM {child}\. End that JVM"):
+        Lease.take(str(tmp_path), "job", wait_seconds=0.3)
+
+    ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
+    Lease.take(str(tmp_path), "job", wait_seconds=60).release()
+    ending.wait()
+    with pytest.raises(ProcessLookupError):
+        for _ in range(600):  # until the system has cleared the process away
+            os.kill(child, 0)
+            time.sleep(0.05)
+
+
+def test_a_jvm_that_ends_in_time_needs_no_help(owners, tmp_path):
+    owner, _ = start(owners, tmp_path, "1")
+    owner.kill()
+    owner.wait()
+    Lease.take(str(tmp_path), "job").release()
+
+
+def test_a_zombie_owner_is_a_dead_owner(owners, tmp_path):
+    owner, child = start(owners, tmp_path, "600")
+    owner.kill()  # and nobody waits for it: its process id stays taken
+    os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(LeaseError, match="is dead"):
+        Lease.take(str(tmp_path), "job", wait_seconds=0.1)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_a_process_id_that_was_given_to_another_is_a_dead_owner(owners, tmp_path):
+    owner, child = start(owners, tmp_path, "600")
+    owner.kill()
+    owner.wait()
+    path = lease_file(str(tmp_path), "job")
+    written = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**written, "pid": os.getpid()}), encoding="utf-8")
+    with pytest.raises(LeaseError, match="is dead"):
+        Lease.take(str(tmp_path), "job", wait_seconds=0.1)
+    path.write_text(json.dumps({**written, "host": "elsewhere"}), encoding="utf-8")
+    with pytest.raises(LeaseError, match="Another run.*on elsewhere"):
+        Lease.take(str(tmp_path), "job", wait_seconds=0.1)
+    path.write_text(json.dumps({**written, "pid": 1}), encoding="utf-8")
+    with pytest.raises(LeaseError):  # process 1 lives, and did not begin when it says
+        Lease.take(str(tmp_path), "job", wait_seconds=0.1)
+    os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("text", ["", '{"pid": 1, "ho', "[]", "\0\0"])
+def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
+    path = lease_file(str(tmp_path), "job")
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    with closing(path.open("r+b")) as file:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LeaseError, match="its owner is not known"):
+            Lease.take(str(tmp_path), "job", wait_seconds=0.1)
+    Lease.take(str(tmp_path), "job", wait_seconds=0).release()
+    assert path.read_bytes() == b""
+
+
+def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):
+    lease = Lease.take(str(tmp_path), "job")
+    child = subprocess.Popen(["sleep", "600"], pass_fds=[lease.fileno()])
+    lease.release()
+    Lease.take(str(tmp_path), "job", wait_seconds=0).release()
+    child.kill()
+    child.wait()
+
+
+def test_what_people_read_is_in_the_file(tmp_path):
+    lease = Lease.take(str(tmp_path), "job", run="r-1")
+    lease.jvm_started(4711)
+    written = json.loads(lease_file(str(tmp_path), "job").read_text(encoding="utf-8"))
+    lease.release()
+    assert (written["job"], written["run"], written["pid"]) == ("job", "r-1", os.getpid())
+    assert written["jvm"] == 4711
+
+
+def test_each_job_has_a_file_of_its_own(tmp_path, monkeypatch):
+    folder = str(tmp_path)
+    names = ["job", "a/b", "a_b", "../x", ".x", "ä", "J" * 300, "J" * 301]
+    files = [lease_file(folder, name) for name in names]
+    assert len(set(files)) == len(names)
+    assert {file.parent for file in files} == {tmp_path / "_target_spark"}
+    assert max(len(file.name) for file in files) < 255
+    assert lease_file(f"file://{folder}", "job") == lease_file(folder, "job")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    far = lease_file("s3a://bucket/tables", "job")
+    assert far.is_relative_to(tmp_path / "cache")
+    assert far != lease_file("s3a://bucket/others", "job")
+    Lease.take("s3a://bucket/tables", "job").release()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(TableError, match="cannot be written.*set path to"):
+        Lease.take(str(tmp_path / "file"), "job")

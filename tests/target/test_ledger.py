@@ -1,0 +1,266 @@
+"""A state leaves only after every row before it, and the newest that may leave does."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_spark.ledger import Covered, Ledger, Marker, newest, txn_app_id
+
+
+@dataclass
+class Model:
+    """What is true: every row and its fate, every state, and what was let out."""
+
+    rows: dict[int, str] = field(default_factory=dict)
+    open: dict[str, list[int]] = field(default_factory=dict)
+    cut: dict[str, list[list[int]]] = field(default_factory=dict)
+    safe: set[int] = field(default_factory=set)
+    states: list[int] = field(default_factory=list)
+    released: int = -1
+
+    def covered(self, extra: frozenset[int] = frozenset()) -> int:
+        """The newest state all of whose rows are committed, or will be with `extra`."""
+        lost = [row for row in self.rows if row not in self.safe and row not in extra]
+        frontier = min(lost, default=len(self.rows) + len(self.states) + 1)
+        return max((at for at in self.states if at < frontier), default=-1)
+
+
+STREAMS = ("a", "b", "c")
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("rows"), st.sampled_from(STREAMS), st.integers(1, 3)),
+            st.tuples(st.just("state")),
+            st.tuples(st.just("cut"), st.sampled_from(STREAMS)),
+            st.tuples(st.just("commit"), st.sampled_from(STREAMS), st.integers(1, 3)),
+            st.tuples(st.just("release")),
+        ),
+        max_size=60,
+    ),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_released_state_is_covered_and_the_newest_such(steps, order):
+    ledger, model = Ledger(), Model()
+    for step in [*steps, *_the_rest(steps, order)]:
+        _apply(ledger, model, step)
+        _check(ledger, model)
+    _apply(ledger, model, ("release",))
+    assert model.released == max(model.states, default=-1)
+    assert not ledger.pending()
+    assert ledger.held() == 0
+
+
+def _the_rest(steps: list[tuple], order: random.Random) -> list[tuple]:
+    """Cut and commit all that is left, the streams in any order."""
+    ends = [("cut", s) for s in STREAMS] + [("commit", s, 99) for s in STREAMS]
+    order.shuffle(ends)
+    return [*ends, *(("cut", s) for s in STREAMS), *(("commit", s, 99) for s in STREAMS)]
+
+
+def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
+    now = len(model.rows) + len(model.states)
+    match step:
+        case ("rows", stream, count):
+            ledger.opened(stream, now)
+            rows = range(now, now + count)
+            model.rows.update(dict.fromkeys(rows, stream))
+            model.open.setdefault(stream, []).extend(rows)
+        case ("state",):
+            ledger.state_arrived(now, str(now).encode())
+            model.states.append(now)
+        case ("cut", stream):
+            ledger.cut(stream)
+            if rows := model.open.pop(stream, []):
+                model.cut.setdefault(stream, []).append(rows)
+        case ("commit", stream, count):
+            _commit(ledger, model, stream, count)
+        case ("release",):
+            found = ledger.releasable()
+            expected = model.covered()
+            assert (found.ordinal if found else -1) == (
+                expected if expected > model.released else -1
+            )
+            assert found is None or found.state == str(found.ordinal).encode()
+            model.released = max(model.released, expected)
+
+
+def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
+    batches = model.cut.get(stream, [])[:count]
+    if not batches:
+        with pytest.raises(ValueError, match="no batch"):
+            ledger.committed(stream, 10_000)
+        return
+    rows = frozenset(row for batch in batches for row in batch)
+    carried = ledger.state_for_commit(stream, max(rows))
+    assert (carried.ordinal if carried else -1) == model.covered(rows)
+    ledger.committed(stream, max(rows))
+    model.safe |= rows
+    del model.cut[stream][:count]
+
+
+def _check(ledger: Ledger, model: Model) -> None:
+    assert ledger.pending() == (set(model.rows) != model.safe)
+    live = sum(len(batches) for batches in model.cut.values()) + len(model.open)
+    assert ledger.held() <= live + 1
+
+
+def test_states_between_two_batches_do_not_pile_up():
+    ledger = Ledger()
+    ledger.opened("slow", 0)
+    for ordinal in range(1, 10_000):
+        ledger.state_arrived(ordinal, b"x")
+    assert ledger.held() == 1
+    ledger.opened("fast", 10_000)
+    ledger.cut("fast")
+    ledger.state_arrived(10_001, b"y")
+    assert ledger.held() == 2
+    ledger.committed("fast", 10_000)
+    assert ledger.held() == 1  # nothing lies between the two any more
+    assert ledger.releasable() is None
+    ledger.cut("slow")
+    assert ledger.state_for_commit("slow", 0) == Covered(10_001, b"y")
+    ledger.committed("slow", 0)
+    assert ledger.releasable() == Covered(10_001, b"y")
+    assert ledger.releasable() is None
+
+
+def test_a_commit_may_carry_a_state_that_has_left_already():
+    ledger = Ledger()
+    ledger.state_arrived(0, b"s")
+    assert ledger.releasable() == Covered(0, b"s")
+    ledger.opened("a", 1)
+    ledger.cut("a")
+    assert ledger.state_for_commit("a", 1) == Covered(0, b"s")
+
+
+def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
+    ledger = Ledger()
+    ledger.opened("a", 0)
+    ledger.opened("b", 1)
+    ledger.state_arrived(2, b"s")
+    ledger.cut("a")
+    ledger.cut("b")
+    assert ledger.state_for_commit("a", 0) is None
+    assert ledger.state_for_commit("b", 1) is None
+    ledger.committed("b", 1)
+    assert ledger.state_for_commit("a", 0) == Covered(2, b"s")
+
+
+def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
+    ledger = Ledger()
+    ledger.opened("a", 0)
+    ledger.cut("a")
+    ledger.opened("a", 1)
+    ledger.opened("a", 5)
+    ledger.state_arrived(6, b"s")
+    ledger.committed("a", 0)
+    assert ledger.releasable() is None
+    with pytest.raises(ValueError, match="no batch of stream a"):
+        ledger.committed("a", 5)
+    ledger.cut("a")
+    with pytest.raises(ValueError, match="no batch of stream a"):
+        ledger.committed("a", 0)
+    ledger.committed("a", 5)
+    assert ledger.releasable() == Covered(6, b"s")
+
+
+def test_messages_out_of_order_are_refused():
+    ledger = Ledger()
+    ledger.opened("a", 5)
+    with pytest.raises(ValueError, match="out of order"):
+        ledger.state_arrived(4, b"s")
+    with pytest.raises(ValueError, match="out of order"):
+        ledger.opened("b", 4)
+
+
+def test_a_cut_without_rows_is_no_batch():
+    ledger = Ledger()
+    ledger.cut("a")
+    ledger.opened("a", 0)
+    ledger.cut("a")
+    ledger.cut("a")
+    ledger.committed("a", 0)
+    with pytest.raises(ValueError, match="no batch"):
+        ledger.committed("a", 0)
+
+
+# ------------------------------------------------------------------------------ markers
+
+MARKERS = st.builds(
+    Marker,
+    job=st.text(),
+    run=st.text(),
+    run_started=st.integers(0, 5),
+    batch=st.integers(1, 5),
+    ordinal=st.integers(0, 5),
+    state=st.none() | st.text(),
+)
+
+
+@given(MARKERS)
+def test_a_marker_survives_its_json(marker):
+    text = marker.to_json()
+    assert "\n" not in text
+    assert Marker.from_json(text) == marker
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        "1",
+        "null",
+        "{}",
+        '{"target_spark": 1}',
+        '{"target_spark": {"job": "a"}}',
+    ],
+)
+def test_metadata_of_others_is_no_marker(text):
+    assert Marker.from_json(text) is None
+
+
+@given(st.lists(MARKERS | st.none()))
+def test_recovery_takes_the_last_position_that_has_a_state(markers):
+    found = newest(markers)
+    there = [marker for marker in markers if marker is not None]
+    if not there:
+        assert found is None
+        return
+    assert found in there
+    stated = [m for m in there if m.state is not None] or there
+    assert (found.run_started, found.ordinal) == max((m.run_started, m.ordinal) for m in stated)
+
+
+@given(MARKERS, MARKERS | st.none())
+def test_a_marker_carries_the_state_before_it_only_where_it_has_none(marker, before):
+    carried = marker.carrying(before)
+    assert carried.same_batch(marker)
+    if marker.state is not None or before is None or before.state is None:
+        assert carried == marker
+    else:
+        position = (carried.run_started, carried.ordinal, carried.state)
+        assert position == (before.run_started, before.ordinal, before.state)
+
+
+def test_batches_are_told_apart_by_job_run_and_number():
+    marker = Marker("j", "r", 1, 1, 1, "{}")
+    assert marker.same_batch(replace(marker, ordinal=9, state=None, run_started=3))
+    assert not marker.same_batch(None)
+    for other in (replace(marker, job="x"), replace(marker, run="x"), replace(marker, batch=2)):
+        assert not marker.same_batch(other)
+
+
+def test_transactions_are_named_by_job_table_and_run():
+    assert txn_app_id("j", "s", "r") == "target-spark:j:s:r"
+    assert json.loads(Marker("j", "r", 1, 1, 1).to_json())["target_spark"]["state"] is None
