@@ -78,7 +78,7 @@ class TargetX(PluginBase):
 
     def listen(self, source) -> int:
         lines = source.read().splitlines()
-        print(f"{len(lines)} lines to {self.config['path']}")  # noqa: T201  what it says
+        print(f"{len(lines)} lines to {self.config['path']}")
         return self.config["code"]
 
     @classmethod

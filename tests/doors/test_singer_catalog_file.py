@@ -23,7 +23,7 @@ STREAMS = {
 
 
 def entry(name: str, *properties: str) -> dict:
-    return {"tap_stream_id": name, "schema": {"properties": dict.fromkeys(properties, {})}}
+    return {"tap_stream_id": name, "schema": {"properties": {name: {} for name in properties}}}
 
 
 def said(*entries: dict) -> list[str]:

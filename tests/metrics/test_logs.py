@@ -103,7 +103,7 @@ def test_an_error_is_an_object_with_what_led_to_it():
 def test_an_error_while_another_is_handled_names_it():
     try:
         try:
-            raise KeyError("first")
+            {}["first"]
         except KeyError:
             int("second")
     except ValueError:
