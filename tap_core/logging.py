@@ -34,7 +34,7 @@ __all__ = [
 DEFAULT_FORMAT = "{asctime:23s} | {levelname:8s} | {name:30s} | {message}"
 DEFAULT_LOG_LEVEL = "INFO"
 
-LOG_CONFIG_VARIABLE = "SINGER_SDK_LOG_CONFIG"
+_LOG_CONFIG = "SINGER_SDK_LOG_CONFIG"
 
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -165,7 +165,7 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     handler.setFormatter(ConsoleFormatter())
     root.addHandler(handler)
     root.setLevel(log_level or DEFAULT_LOG_LEVEL)
-    if path := os.environ.get(LOG_CONFIG_VARIABLE):
+    if path := os.environ.get(_LOG_CONFIG):
         _apply(Path(path))
 
 
