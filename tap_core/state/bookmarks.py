@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
@@ -29,6 +30,7 @@ from tap_core.types import Context, TapState
 from tap_core.typing.values import to_json_compatible
 
 __all__ = [
+    "ASSUMED_UNSORTED",
     "NOT_RESUMABLE",
     "NULL_VALUE",
     "PROGRESS_MARKERS",
@@ -62,6 +64,10 @@ NOT_RESUMABLE = "Progress is not resumable if interrupted."
 """The note that stands beside markers; tools look for these very words."""
 
 NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
+
+ASSUMED_UNSORTED = (
+    "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
+)
 
 _OLD_PROGRESS_MARKERS = "progress_tracking"
 
@@ -179,17 +185,18 @@ def increment_state(
     Raises InvalidStreamSortException for a smaller value in a sorted stream, and KeyError
     when the record lacks the key. `Cursor` does the same for many records at less cost.
     """
-    order = order or _PLAIN
     progress = stream_or_partition_state
     if not is_sorted:
-        progress = open_progress_markers(stream_or_partition_state, _warn_of_markers)
+        progress = open_progress_markers(
+            stream_or_partition_state, partial(_tell, order, ASSUMED_UNSORTED)
+        )
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
         old = None  # a value of another key says nothing about this one
     new = to_json_compatible(latest_record[replication_key])
     if is_missing(new):
-        logger.warning(NULL_VALUE)
-    elif old is None or not check_sorted or order.newer_or_equal(new, old):
+        _tell(order, NULL_VALUE)
+    elif old is None or not check_sorted or (order or _PLAIN).newer_or_equal(new, old):
         progress["replication_key"] = replication_key
         progress["replication_key_value"] = new
     elif is_sorted:
@@ -230,10 +237,12 @@ def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
     )
 
 
-def _warn_of_markers() -> None:
-    logger.warning(
-        "The stream is taken as unsorted: if it is interrupted, it starts again where it started.",
-    )
+def _tell(order: Order | None, sentence: str) -> None:
+    """Warn once for all that share an order; where there is none, every time."""
+    if order is None:
+        logger.warning(sentence)
+    else:
+        order.tell_once(sentence, sentence)
 
 
 # The end of a stream or partition

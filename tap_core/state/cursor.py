@@ -156,7 +156,7 @@ class Cursor:
         if not self._is_open:
             self._open()
         if is_missing(value):
-            self._order.tell_once("null", NULL_VALUE)
+            self._order.tell_once(NULL_VALUE, NULL_VALUE)
         elif self._is_next(value):
             self._take(value)
         elif self._is_sorted:

@@ -122,9 +122,10 @@ class StreamStateManager:
         self, context: Context | None, replication_method: str
     ) -> Any | None:
         """Return what `write_starting_replication_value` wrote; None for full-table streams."""
+        state = self.get_context_state(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return None
-        return bookmarks.get_starting_replication_value(self.get_context_state(context))
+        return bookmarks.get_starting_replication_value(state)
 
     def write_replication_key_signpost(
         self,

@@ -18,9 +18,7 @@ MOMENT = order_of({"type": "string", "format": "date-time"})
 
 def increment(state: dict, value: object, **how) -> dict:
     settings = {"is_sorted": False, "check_sorted": True, **how}
-    bookmarks.increment_state(
-        state, latest_record={"id": value}, replication_key="id", **settings
-    )
+    bookmarks.increment_state(state, latest_record={"id": value}, replication_key="id", **settings)
     return state
 
 
@@ -110,7 +108,7 @@ def test_a_value_of_another_key_does_not_count() -> None:
 @pytest.mark.parametrize(
     "value, stored",
     [
-        (dt.datetime(2024, 1, 1), "2024-01-01T00:00:00.000000+00:00"),
+        (dt.datetime.fromisoformat("2024-01-01"), "2024-01-01T00:00:00.000000+00:00"),
         (dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), "2024-01-01T00:00:00.000000+00:00"),
         (uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"),
         (dt.date(2024, 1, 1), dt.date(2024, 1, 1)),
@@ -224,7 +222,9 @@ def test_a_sort_error_says_where() -> None:
         partition_record_count=3,
     )
     assert said == [
-        "Records of stream 's' are out of order at record 12, which is record 3 of partition "
-        "{'a': 1}, context {'a': 1, 'b': 2}: why",
+        (
+            "Records of stream 's' are out of order at record 12, which is record 3 of partition "
+            "{'a': 1}, context {'a': 1, 'b': 2}: why"
+        ),
         "Records of stream 's' are out of order at record 3: why",
     ]

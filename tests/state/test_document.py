@@ -208,6 +208,14 @@ def test_a_list_that_was_shared_by_position_and_replaced() -> None:
     assert document.context_state("s", {"id": 2}) is mine
 
 
+def test_a_list_that_was_replaced_by_one_of_the_same_length() -> None:
+    document = a_document(2)
+    document.encode()
+    document.change("s")["partitions"] = [{"context": {"id": 8}}, {"context": {"id": 9}}]
+    assert document.encode() == text_of(document.tap_state)
+    assert document.context_state("s", {"id": 9}) is document.partitions("s")[1]
+
+
 # At all times
 
 STREAMS = st.sampled_from(["a", "b"])

@@ -34,7 +34,9 @@ def test_no_state(text) -> None:
         LINES.replace("\n", "\r\n"),
         LINES + "\n \n",
         LINES + "\0\0\0",
-        json.dumps({"type": "STATE", "value": A}) + "\n" + json.dumps({"type": "STATE", "value": B}),
+        json.dumps({"type": "STATE", "value": A})
+        + "\n"
+        + json.dumps({"type": "STATE", "value": B}),
         json.dumps({"singer_state": B}),
         json.dumps({"singer_state": {"type": "STATE", "value": B}}),
         json.dumps(A) + "\n" + json.dumps({"singer_state": B}),

@@ -1,0 +1,95 @@
+"""Answers for `test_peer.py` what singer_sdk makes of a state; run by the peer's interpreter.
+
+One question per line of standard input, one answer per line of standard output, both JSON.
+"""
+
+from __future__ import annotations
+
+import datetime as dt  # noqa: F401  for `eval` below
+import json
+import logging
+import sys
+import uuid  # noqa: F401  the same
+from decimal import Decimal  # noqa: F401  the same
+
+
+def steps(manager, reset, steps_to_do):
+    """Do the steps with a state manager; return what they returned. Used on both sides."""
+    return [_step(manager, reset, *step) for step in steps_to_do]
+
+
+def _step(manager, reset, name, context, *rest):
+    try:
+        return _do(manager, reset, name, context, *rest)
+    except Exception as fault:
+        if type(fault).__name__ not in {"InvalidStreamSortException", "ValueError"}:
+            raise
+        return type(fault).__name__
+
+
+def _do(manager, reset, name, context, *rest):
+    return _DEEDS[name](manager, context, *rest) if name in _DEEDS else reset()
+
+
+def _start(manager, context, method, key, start_date):
+    manager.write_starting_replication_value(context, method, key, {"start_date": start_date}, max)
+    return manager.get_starting_replication_value(context, method)
+
+
+def _signpost(manager, context, value):
+    manager.write_replication_key_signpost(value, context=context)
+
+
+def _record(manager, context, value):
+    manager.increment_state({"k": value}, context=context, replication_key="k")
+
+
+def _end_of_context(manager, context):
+    if context == manager.get_state_partition_context(context):
+        manager.finalize_state(manager.get_context_state(context))
+    return manager.is_flushed
+
+
+def _end_of_stream(manager, contexts):
+    manager.finalize_progress_markers(partitions=contexts)
+    return manager.get_state_partitions()
+
+
+def _is_lost(manager, context):
+    return manager.is_state_non_resumable(context)
+
+
+_DEEDS = {
+    "start": _start,
+    "signpost": _signpost,
+    "record": _record,
+    "end of context": _end_of_context,
+    "end of stream": _end_of_stream,
+    "resumable?": _is_lost,
+}
+
+
+def answer(question):
+    """Run the steps through singer_sdk's own manager, or encode an expression's value."""
+    from singer_sdk.helpers._state import reset_state_progress_markers
+    from singer_sdk.singerlib.json import serialize_json
+    from singer_sdk.streams._state import StreamStateManager
+
+    if "expression" in question:
+        return serialize_json(eval(question["expression"]))  # noqa: S307  the test's own words
+    state = question["state"]
+    manager = StreamStateManager(stream_name="s", tap_state=state, **question["settings"])
+
+    def reset():
+        for stream in state.get("bookmarks", {}).values():
+            for entry in (stream, *stream.get("partitions", [])):
+                reset_state_progress_markers(entry)
+
+    returned = steps(manager, reset, question["steps"])
+    return {"returned": returned, "state": state, "text": serialize_json(state)}
+
+
+if __name__ == "__main__":
+    logging.disable()
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
