@@ -12,7 +12,6 @@ user's cache, and hold for the runs of this machine.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import json
@@ -110,8 +109,7 @@ def _open(path: Path) -> int:
 def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
     end = time.monotonic() + seconds
     while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _locked(file, path):
             return
         owner = _read(file)
         if owner and not _is_dead(owner):
@@ -127,6 +125,19 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
                 f" JVM and start again. (The lease is {path}.)"
             )
         time.sleep(_PAUSE)
+
+
+def _locked(file: int, path: Path) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise LeaseError(
+            f"The file system of {path} knows no locks ({error}), so nothing keeps two runs"
+            " apart. Set path to a folder on one that does."
+        ) from error
+    return True
 
 
 def _read(file: int) -> dict[str, Any]:

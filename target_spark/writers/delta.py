@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -58,12 +59,15 @@ class DeltaWriter:
         Raises:
             TableError: there are files, but no Delta table.
         """
+        folder = local_folder(table.path)
+        if folder is not None and not (folder / "_delta_log").is_dir():
+            _refuse_other_files(folder)
+            return None
         try:
             schema = spark.table(_ref(table)).schema
         except AnalysisException as error:
             if error.getCondition() not in NO_TABLE:
                 raise
-            _refuse_other_files(table)
             return None
         return {field.name: ddl_of(field.dataType) for field in schema.fields}
 
@@ -177,9 +181,8 @@ def _comment(text: str | None) -> str:
     return " COMMENT '" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _refuse_other_files(table: Table) -> None:
-    folder = local_folder(table.path)
-    if folder is None or not folder.is_dir():
+def _refuse_other_files(folder: Path) -> None:
+    if not folder.is_dir():
         return
     files = (file.name for file in folder.iterdir() if file.name[0] not in "._")
     strange = next(files, None)

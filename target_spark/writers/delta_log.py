@@ -21,9 +21,10 @@ from target_spark.places import local_folder
 __all__ = ["NO_TABLE", "commits", "delta_ref", "newest_marker"]
 
 NO_TABLE = {
-    "DELTA_TABLE_NOT_FOUND",
     "DELTA_MISSING_DELTA_TABLE",
     "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_TABLE_ONLY_OPERATION",
     "PATH_NOT_FOUND",
 }
 """The names of Spark's errors for an address without a table."""

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let PySpark's own carelessness pass: it leaves the socket of a `collect` to be collected."""
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Session]:
     """The target's own session, with Delta, on two cores; the process has no other."""

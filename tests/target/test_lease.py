@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from target_spark.errors import LeaseError, TableError
-from target_spark.lease import Lease, lease_file
+from target_spark.lease import Lease, _locked, lease_file
 
 HOLD = """
 import subprocess, sys, time
@@ -180,3 +180,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(TableError, match="cannot be written.*set path to"):
         Lease.take(str(tmp_path / "file"), "job")
+
+
+def test_a_file_system_that_cannot_lock_is_named(tmp_path):
+    """Linux refuses locks on a file that is open as a path alone, as some file systems do."""
+    file = os.open(tmp_path, os.O_PATH)
+    try:
+        with pytest.raises(LeaseError, match=f"{tmp_path} knows no locks"):
+            _locked(file, tmp_path)
+    finally:
+        os.close(file)

@@ -1,0 +1,559 @@
+"""Delta tables: batch, marker and rows are one commit, and a skip is never a success."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from target_spark.columns import Change, Column, Decimal, Integer, Layout, Struct, Text, Timestamp
+from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.ledger import Marker, txn_app_id
+from target_spark.names import quote
+from target_spark.places import spark_address
+from target_spark.writers import Keys, Table, writer_for
+from target_spark.writers.delta import DeltaWriter
+from target_spark.writers.delta_log import commits, newest_marker
+from target_spark.writers.widening import delta_widens
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from target_spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+LAYOUT = Layout(
+    (Column("id", "id", Integer()), Column("name", "name", Text()), Column("n", "n", Integer()))
+)
+KEYS = Keys(("id",), order="at")
+
+
+def marker(batch: int, state: str | None = None, *, run: str = "r1", started: int = 1) -> Marker:
+    return Marker("job", run, started, batch, batch * 10 if state else 0, state)
+
+
+def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
+    """Rows of (id, name, n); built in SQL, since a list would start Python workers."""
+    listed = ", ".join(f"({a}L, {b!r}, {c}L)" for a, b, c in values)
+    return spark.sql(f"SELECT * FROM VALUES {listed} AS t(id, name, n)")
+
+
+def batch(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
+    """Rows with n as their order too, as a spool gives them to an upsert."""
+    return rows(spark, *values).selectExpr("*", "n AS at")
+
+
+def content(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
+    read = spark.read.format("delta").load(spark_address(table.path))
+    return sorted(tuple(row) for row in read.collect())
+
+
+def log(table: Table) -> list[dict[str, dict[str, object]]]:
+    """The actions of the newest commit, straight from the file."""
+    newest = max(Path(table.path, "_delta_log").glob("*.json"))
+    return [json.loads(line) for line in newest.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    made = Table(str(tmp_path / "people"), "people")
+    DeltaWriter().create(spark, made, LAYOUT)
+    return made
+
+
+# ------------------------------------------------------------------ commits and markers
+
+
+def test_a_batch_and_its_marker_are_one_commit(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+
+    actions = log(table)
+    assert Marker.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(1, '{"x": 1}')
+    assert [a["txn"]["version"] for a in actions if "txn" in a] == [1]
+    assert [a["txn"]["appId"] for a in actions if "txn" in a] == ["target-spark:job:people:r1"]
+    assert sum("add" in a for a in actions) == 1
+    assert writer.last_marker(spark, table) == marker(1, '{"x": 1}')
+
+
+def test_a_merge_carries_marker_and_transaction_in_its_own_commit(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2, "{}"))
+
+    actions = log(table)
+    assert actions[0]["commitInfo"]["operation"] == "MERGE"
+    assert Marker.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(2, "{}")
+    assert [a["txn"]["version"] for a in actions if "txn" in a] == [2]
+    assert content(spark, table) == [(1, "b", 2)]
+
+
+def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
+    lost = DeltaWriter()
+    lost.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+
+    again = DeltaWriter()  # knows nothing of the first answer, as after an exception
+    again.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    again.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    once_more = DeltaWriter()
+    once_more.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+    assert len(list(commits(spark, table.path))) == 3  # create, append, merge
+
+
+def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, table):
+    """The commit lands, then its answer is lost; the very same call is made again."""
+    answers = iter([ConnectionError("lost"), None])
+
+    class Losing(DeltaWriter):
+        def _verify(self, *args):
+            super()._verify(*args)
+            error = next(answers)
+            if error is not None:
+                raise error
+
+    writer = Losing()
+    data = rows(spark, (1, "a", 1), (2, "b", 2))
+    with pytest.raises(ConnectionError):
+        writer.append(spark, table, data, marker(1, "{}"))
+    writer.append(spark, table, data, marker(1, "{}"))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty"])
+def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+
+    for who, number in ((writer, 2), (writer, 1), (DeltaWriter(), 1)):
+        arguments = {
+            "append": [rows(spark, (3, "c", 3))],
+            "replace": [rows(spark, (3, "c", 3))],
+            "upsert": [batch(spark, (3, "c", 3)), KEYS],
+            "commit_empty": [],
+        }[way]
+        with pytest.raises(CommitLostError, match="Batch"):
+            getattr(who, way)(spark, table, *arguments, marker(number))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_batch_that_delta_skips_is_no_success(spark, table, mode):
+    """Delta has seen a higher version of our transaction from a commit without a marker."""
+    app_id = txn_app_id("job", "people", "r1")
+    foreign = rows(spark, (1, "a", 1)).write.format("delta").mode("append")
+    foreign.options(txnAppId=app_id, txnVersion=7).save(spark_address(table.path))
+
+    writer = DeltaWriter()
+    write = writer.append if mode == "append" else writer.replace
+    with pytest.raises(CommitLostError, match="was written without an error"):
+        write(spark, table, rows(spark, (2, "b", 2)), marker(1))
+    with pytest.raises(CommitLostError):
+        writer.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    assert content(spark, table) == [(1, "a", 1)]
+
+
+def test_a_new_run_counts_its_batches_from_one_again(spark, table):
+    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(5))
+    DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
+    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
+    DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
+
+    found = newest_marker(spark, table.path)
+    assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+
+
+def test_a_state_can_be_committed_without_rows(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.commit_empty(spark, table, marker(2, '{"last": true}'))
+    assert writer.last_marker(spark, table) == marker(2, '{"last": true}')
+    assert content(spark, table) == [(1, "a", 1)]
+    DeltaWriter().commit_empty(spark, table, marker(2, '{"last": true}'))  # its answer was lost
+
+
+def test_replace_is_one_commit_with_its_marker(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
+    actions = log(table)
+    assert actions[0]["commitInfo"]["operationParameters"]["mode"] == "Overwrite"
+    assert {next(iter(a)) for a in actions} == {"commitInfo", "txn", "add", "remove"}
+    assert content(spark, table) == [(2, "b", 2)]
+
+
+# ----------------------------------------------------------------------------- history
+
+
+def test_the_marker_is_found_below_commits_of_others(spark, table):
+    DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
+    address = spark_address(table.path)
+    for metadata in ("not json", "[1]", '{"target_spark": {"job": 1}}', '{"target_spark": null}'):
+        write = rows(spark, (9, "z", 9)).write.format("delta").mode("append")
+        write.option("userMetadata", metadata).save(address)
+    spark.sql(f"OPTIMIZE delta.`{address}`").collect()
+    spark.sql(f"DELETE FROM delta.`{address}` WHERE id = 9").collect()
+
+    writer = DeltaWriter()
+    assert writer.last_marker(spark, table) == marker(1, "{}")
+    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
+    assert newest_marker(spark, table.path) == replace(marker(1, "{}"), batch=2)
+
+
+def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, table):
+    writer = DeltaWriter()
+    properties = "('delta.checkpointInterval' = '2')"
+    spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES {properties}").collect()
+    for number in range(1, 4):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
+    folder = Path(table.path, "_delta_log")
+    checkpoint = max(int(file.name[:20]) for file in folder.glob("*.checkpoint*.parquet"))
+    for file in folder.glob("*.json"):
+        if file.stem.isdigit() and int(file.stem) < checkpoint:
+            file.unlink()
+
+    assert newest_marker(spark, table.path) == marker(3, "[3]")
+    fresh = DeltaWriter()
+    fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
+    assert len(content(spark, table)) == 4
+    for file in folder.glob("*.json"):
+        file.unlink()
+    assert newest_marker(spark, table.path) is None
+
+
+def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, table, monkeypatch):
+    writer = DeltaWriter()
+    for number in range(1, 5):
+        writer.commit_empty(spark, table, marker(number, f"[{number}]"))
+    by_files = list(commits(spark, table.path))
+    monkeypatch.setattr("target_spark.writers.delta_log.local_folder", lambda _: None)
+    monkeypatch.setattr("target_spark.writers.delta_log._FIRST_LOOKS", (2, 3))
+    address = spark_address(table.path)
+    assert list(commits(spark, address)) == by_files
+    assert len(by_files) == 5
+    assert newest_marker(spark, address + "_none") is None
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_no_table_has_no_marker_and_no_types(spark, tmp_path, monkeypatch, far):
+    if far:
+        for room in ("delta", "delta_log"):
+            monkeypatch.setattr(f"target_spark.writers.{room}.local_folder", lambda _: None)
+    table = Table(str(tmp_path / "none"), "none")
+    assert DeltaWriter().last_marker(spark, table) is None
+    assert DeltaWriter().table_types(spark, table) is None
+    Path(table.path, "_delta_log").mkdir(parents=True)
+    assert DeltaWriter().table_types(spark, table) is None
+
+
+def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
+    (tmp_path / "data.csv").write_text("a,b", encoding="utf-8")
+    with pytest.raises(TableError, match=r"data\.csv"):
+        DeltaWriter().table_types(spark, Table(str(tmp_path), "x"))
+
+
+# ---------------------------------------------------------------------------- upserting
+
+
+def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
+    table = Table(str(tmp_path / "t"), "t")
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT)
+    data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
+    writer.upsert(spark, table, data, KEYS, marker(1))
+    assert log(table)[0]["commitInfo"]["operation"] == "WRITE"
+    assert content(spark, table) == [(1, "new", 3), (2, "x", 2)]
+    writer.upsert(spark, table, batch(spark, (2, "y", 4), (3, "z", 5)), KEYS, marker(2))
+    assert log(table)[0]["commitInfo"]["operation"] == "MERGE"
+    assert content(spark, table) == [(1, "new", 3), (2, "y", 4), (3, "z", 5)]
+
+
+def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.alter(spark, table, [Change("add", ("extra",), "string")])
+    spark.sql(f"UPDATE delta.`{spark_address(table.path)}` SET extra = 'kept'").collect()
+    writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
+    assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
+
+
+def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
+    odd = ["a.b", "😀", "select", "Ä-b", "it's"]
+    columns = tuple(Column(name, name, Integer()) for name in odd)
+    nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
+    table = Table(str(tmp_path / "odd 'table'"), "odd")
+    writer = DeltaWriter()
+    writer.create(spark, table, Layout((*columns, nested)))
+    values = ", ".join(f"1L AS {quote(name)}" for name in odd)
+    data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
+    keys = Keys(("a.b", "😀"), order="or.der")
+    writer.upsert(spark, table, data, keys, marker(1))
+    writer.upsert(spark, table, data, keys, marker(2))
+    writer.alter(spark, table, [Change("add", ("o.o", "n.w"), "bigint")])
+    assert content(spark, table) == [(1, 1, 1, 1, 1, (1, None))]
+    assert writer.table_types(spark, table) == {
+        **dict.fromkeys(odd, "bigint"),
+        "o.o": "struct<`x.y`: bigint, `n.w`: bigint>",
+    }
+    reader, writer_version = protocol(table)
+    assert (reader, writer_version) == (1, 2)
+
+
+def protocol(table: Table) -> tuple[int, int]:
+    for file in sorted(Path(table.path, "_delta_log").glob("*.json"), reverse=True):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith('{"protocol"'):
+                found = json.loads(line)["protocol"]
+                return found["minReaderVersion"], found["minWriterVersion"]
+    raise AssertionError(table)
+
+
+DELETING = Layout(
+    (
+        Column("id", "id", Integer()),
+        Column("name", "name", Text()),
+        Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp()),
+    )
+)
+
+
+def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataFrame:
+    """Rows of (id, name, deleted); in their order."""
+    listed = ", ".join(
+        f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
+        for i, (id_, name, deleted) in enumerate(values)
+    )
+    return spark.sql(
+        "SELECT id, CAST(name AS STRING) AS name, IF(d, TIMESTAMP '2024-01-01', NULL)"
+        f" AS _sdc_deleted_at, at FROM VALUES {listed} AS t(at, id, name, d)"
+    )
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("empty_at_first", [False, True])
+def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
+    table = Table(str(tmp_path / "t"), "t")
+    writer = DeltaWriter()
+    keys = Keys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
+    before = [(1, "one", False), (2, "two", False), (3, "three", True)]
+    after = [
+        (1, None, True),  # deleted
+        (2, "2", False),
+        (2, None, True),  # changed, then deleted
+        (3, "again", False),  # comes back
+        (4, "four", False),
+        (4, None, True),  # born and deleted in one batch
+        (5, None, True),  # never seen
+        (6, None, True),
+        (6, "six", False),  # deleted, then born
+    ]
+    writer.create(spark, table, DELETING)
+    if empty_at_first:
+        writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
+    else:
+        writer.upsert(spark, table, changes(spark, *before), keys, marker(1))
+        writer.upsert(spark, table, changes(spark, *after), keys, marker(2))
+
+    found = {id_: (name, at is not None) for id_, name, at in content(spark, table)}
+    living = {3: ("again", False), 6: ("six", False)}
+    dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
+    assert found == (living if hard else living | dead)
+
+
+# ----------------------------------------------------------------------------- evolution
+
+
+def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark, tmp_path):
+    layout = Layout(
+        (
+            Column("id", "id", Integer(32)),
+            Column("d", "d", Decimal(10, 2)),
+            Column("o", "o", Struct((Column("x", "x", Decimal(10, 2)),))),
+        )
+    )
+    table = Table(str(tmp_path / "t"), "t")
+    writer = DeltaWriter()
+    writer.create(spark, table, layout)
+    data = spark.sql(
+        "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
+    )
+    writer.append(spark, table, data, marker(1, "{}"))
+    steps = [
+        Change("add", ("new",), "string"),
+        Change("add", ("o", "y"), "array<struct<`k`: bigint>>"),
+        Change("add", ("o", "y", "element", "m"), "bigint"),
+        Change("widen", ("id",), "bigint"),
+        Change("widen", ("d",), "decimal(38,6)"),
+        Change("widen", ("o", "x"), "decimal(20,2)"),
+    ]
+    DeltaWriter().alter(spark, table, steps[:2])
+    DeltaWriter().alter(spark, table, steps[2:])
+
+    assert writer.table_types(spark, table) == {
+        "id": "bigint",
+        "d": "decimal(38,6)",
+        "o": "struct<`x`: decimal(20,2), `y`: array<struct<`k`: bigint, `m`: bigint>>>",
+        "new": "string",
+    }
+    history = list(commits(spark, table.path))
+    assert [found for _, found in history[:-1]] == [marker(1, "{}")] * (len(history) - 1)
+    assert len(history) > 5
+    assert [str(value) for value in content(spark, table)[0][:2]] == ["1", "1.500000"]
+    writer.append(spark, table, spark.table(f"delta.`{table.path}`"), marker(2))
+    assert len(content(spark, table)) == 2
+
+
+@pytest.mark.parametrize(
+    "old, new, possible",
+    [
+        ("int", "bigint", True),
+        ("tinyint", "int", True),
+        ("bigint", "int", False),
+        ("int", "decimal(10,0)", True),
+        ("int", "decimal(11,2)", False),
+        ("bigint", "decimal(20,0)", True),
+        ("bigint", "decimal(22,2)", True),
+        ("bigint", "decimal(19,0)", False),
+        ("decimal(10,2)", "decimal(20,2)", True),
+        ("decimal(10,2)", "decimal(24,6)", True),
+        ("decimal(10,2)", "decimal(12,6)", False),
+        ("decimal(10,2)", "decimal(10,2)", False),
+        ("decimal(20,2)", "double", False),
+        ("float", "double", True),
+        ("int", "double", True),
+        ("bigint", "double", False),
+        ("bigint", "string", False),
+        ("date", "timestamp", False),
+    ],
+)
+def test_what_we_say_can_be_widened_delta_widens(spark, tmp_path, old, new, possible):
+    assert DeltaWriter().can_widen(old, new) is possible
+    address = f"delta.`{spark_address(str(tmp_path / 't'))}`"
+    if old == new:
+        return
+    spark.sql(
+        f"CREATE TABLE {address} (c {old}) USING delta"
+        " TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    try:
+        spark.sql(f"ALTER TABLE {address} ALTER COLUMN c TYPE {new}")
+        done = True
+    except Exception as error:  # noqa: BLE001
+        assert "NOT_SUPPORTED" in str(error) or "UNSUPPORTED" in str(error)
+        done = False
+    assert done is possible
+
+
+def test_widening_is_pure_and_knows_nothing_it_was_not_told():
+    assert not delta_widens("struct<`a`: int>", "struct<`a`: bigint>")
+    assert not delta_widens("string", "decimal(10,2)")
+
+
+def test_comments_and_retention_are_in_the_table(spark, tmp_path):
+    table = Table(str(tmp_path / "t"), "t")
+    comment = 'it\'s \\ "so"\n`x`'
+    DeltaWriter().create(spark, table, Layout((Column("a", "a", Text(), comment),)))
+    assert spark.table(f"delta.`{table.path}`").schema["a"].metadata == {"comment": comment}
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{table.path}`").collect()[0]
+    assert detail["properties"]["delta.setTransactionRetentionDuration"] == "interval 14 days"
+    DeltaWriter().create(spark, table, LAYOUT)  # a table that is there stays as it is
+    assert DeltaWriter().table_types(spark, table) == {"a": "string"}
+
+
+# ------------------------------------------------------------------------------- threads
+
+
+def test_merges_of_many_threads_carry_only_their_own_metadata(
+    spark_session: Session, tmp_path: Path
+):
+    """Settings of a session are shared by its threads: each thread has its own session."""
+    count, rounds = 6, 2
+    tables = [Table(str(tmp_path / f"t{i}"), f"t{i}") for i in range(count)]
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(count)
+
+    def load(i: int) -> None:
+        try:
+            spark = spark_session.thread_session()
+            writer = DeltaWriter()
+            writer.create(spark, tables[i], LAYOUT)
+            writer.append(spark, tables[i], rows(spark, (i, "a", 1)), marker(1, f'"{i}-1"'))
+            barrier.wait(120)
+            for number in range(2, 2 + rounds):
+                own = replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
+                writer.upsert(spark, tables[i], batch(spark, (i, "b", number)), KEYS, own)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=load, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    spark = spark_session.spark()
+    for i, table in enumerate(tables):
+        states = [found.state for _, found in commits(spark, table.path) if found]
+        assert states == [f'"{i}-{number}"' for number in range(1 + rounds, 0, -1)]
+        assert content(spark, table) == [(i, "b", 1 + rounds)]
+
+
+def test_thread_sessions_do_not_share_settings_and_one_thread_keeps_its_own(spark_session):
+    spark = spark_session.thread_session()
+    assert spark_session.thread_session() is spark
+    spark.conf.set("spark.sql.target_spark.test", "mine")
+    seen: list[object] = []
+
+    def look() -> None:
+        other = spark_session.thread_session()
+        seen.extend([other is spark, other.conf.get("spark.sql.target_spark.test", None)])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    spark.conf.unset("spark.sql.target_spark.test")
+    assert seen == [False, None]
+
+
+def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    broken = spark.sql(
+        "SELECT 1L AS id, CAST(raise_error('boom') AS STRING) AS name, 1L AS n, 1L AS at"
+    )
+    with pytest.raises(Exception, match="boom"):
+        writer.upsert(spark, table, broken, KEYS, marker(3))
+    assert spark.catalog.listTables() == []
+    rows(spark, (5, "e", 5)).write.format("delta").mode("append").save(spark_address(table.path))
+    actions = log(table)
+    assert "userMetadata" not in actions[0]["commitInfo"]
+    assert not any("txn" in action for action in actions)
+
+
+def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
+    writer = DeltaWriter()
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    shutil.rmtree(table.path)
+    with pytest.raises(Exception, match="DELTA_|PATH_NOT_FOUND"):
+        writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+
+
+def test_writers_are_chosen_by_name():
+    assert writer_for("delta").can_upsert
+    assert not writer_for("parquet").can_upsert
+    with pytest.raises(UnsupportedError, match="delta, parquet"):
+        writer_for("csv")

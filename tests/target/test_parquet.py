@@ -1,0 +1,223 @@
+"""Parquet folders: parts count when the manifest lists them, and nothing is there twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from target_spark.columns import Change, Column, Integer, Layout, Struct, Text
+from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.ledger import Marker
+from target_spark.writers import Keys, Table
+from target_spark.writers.parquet import Manifest, ParquetWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+LAYOUT = Layout(
+    (
+        Column("id", "id", Integer()),
+        Column("a.b", "a.b", Text()),
+        Column("o", "o", Struct((Column("x y", "x_y", Integer()),))),
+    )
+)
+
+
+def marker(batch: int, state: str | None = None, *, run: str = "r1", started: int = 1) -> Marker:
+    return Marker("job", run, started, batch, batch * 10 if state else 0, state)
+
+
+def rows(spark: SparkSession, first: int, count: int = 1) -> DataFrame:
+    return spark.range(first, first + count, 1, 1).selectExpr(
+        "id", "CAST(id AS STRING) AS `a.b`", "named_struct('x_y', id) AS o"
+    )
+
+
+def ids(spark: SparkSession, table: Table) -> list[int]:
+    """What a reader sees who lists the folder."""
+    return sorted(row.id for row in spark.read.parquet(f"file://{table.path}").collect())
+
+
+def parts(table: Table) -> set[str]:
+    return {file.name for file in Path(table.path).glob("*.parquet")}
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    made = Table(str(tmp_path / "a table"), "t")
+    ParquetWriter().create(spark, made, LAYOUT)
+    return made
+
+
+def test_an_empty_table_can_be_read(spark, table):
+    assert ids(spark, table) == []
+    types = {"id": "bigint", "a.b": "string", "o": "struct<`x_y`: bigint>"}
+    assert ParquetWriter().table_types(spark, table) == types
+    assert ParquetWriter().last_marker(spark, table) is None
+
+
+def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
+    writer = ParquetWriter()
+    writer.append(spark, table, rows(spark, 0), marker(1, '{"é": 1}'))
+    writer.append(spark, table, rows(spark, 1).repartition(2), marker(2))
+
+    manifest = json.loads(Path(table.path, "_manifest.json").read_text(encoding="utf-8"))
+    assert set(manifest["parts"]) == parts(table)
+    assert "part-00000002-00000.parquet" in parts(table)
+    assert manifest["marker"]["batch"] == 2
+    assert manifest["marker"]["state"] == '{"é": 1}'  # the second had none of its own
+    assert writer.last_marker(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
+    assert ids(spark, table) == [0, 1]
+    others = {file.name for file in Path(table.path).iterdir()} - parts(table)
+    assert others == {"_manifest.json"}
+
+
+def test_a_repeated_batch_is_not_written_again(spark, table):
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))  # its answer was lost
+    assert ids(spark, table) == [0]
+    ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
+    ParquetWriter().replace(spark, table, rows(spark, 5), marker(2))
+    assert ids(spark, table) == [5]
+    ParquetWriter().commit_empty(spark, table, marker(3))
+    ParquetWriter().commit_empty(spark, table, marker(3))
+    assert ids(spark, table) == [5]
+
+
+def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table):
+    writer = ParquetWriter()
+    writer.append(spark, table, rows(spark, 0), marker(1))
+    writer.append(spark, table, rows(spark, 1), marker(2))
+    for who, number in ((writer, 2), (writer, 1), (ParquetWriter(), 1)):
+        with pytest.raises(CommitLostError):
+            who.append(spark, table, rows(spark, 9), marker(number))
+        with pytest.raises(CommitLostError):
+            who.replace(spark, table, rows(spark, 9), marker(number))
+        with pytest.raises(CommitLostError):
+            who.commit_empty(spark, table, marker(number))
+    assert ids(spark, table) == [0, 1]
+    writer.append(spark, table, rows(spark, 2), marker(1, run="r2", started=2))
+    assert ids(spark, table) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("way", ["append", "replace"])
+@pytest.mark.parametrize("breaks_at", ["staging", "moving", "manifest", "after"])
+def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatch, way, breaks_at):
+    """Killed at any step, the next run finds the table as it was, or the whole batch."""
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1, "{}"))
+    real = Path.replace
+
+    def breaking(self: Path, target: Path) -> Path:
+        """Stand in for a kill -9 at one of the renames that make up a commit."""
+        if breaks_at == "manifest" and self.name == "_manifest.json.new":
+            raise SystemExit(9)
+        done = real(self, target)
+        if breaks_at == "moving" and target.name.endswith("-00000.parquet"):
+            raise SystemExit(9)
+        if breaks_at == "after" and target.name == "_manifest.json":
+            raise SystemExit(9)
+        return done
+
+    def unwritten(*_: object) -> list[str]:
+        raise SystemExit(9)
+
+    if breaks_at == "staging":
+        monkeypatch.setattr("target_spark.writers.parquet._move_in", unwritten)
+    monkeypatch.setattr(Path, "replace", breaking)
+    with pytest.raises(SystemExit):
+        getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3).repartition(2), marker(2))
+    monkeypatch.undo()
+
+    before = ParquetWriter().last_marker(spark, table)
+    assert before.batch == (2 if breaks_at == "after" else 1)
+    assert len(list(Path(table.path).iterdir())) > 2  # looking alone removes nothing
+    getattr(ParquetWriter(), way)(spark, table, rows(spark, 1, 3), marker(2))
+    ParquetWriter().append(spark, table, rows(spark, 4), marker(3))
+
+    assert ids(spark, table) == ([0, 1, 2, 3, 4] if way == "append" else [1, 2, 3, 4])
+    assert set(Manifest.read(Path(table.path)).parts) == parts(table)
+    assert not Path(table.path, "_staging").exists()
+
+
+def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
+    folder = Path(table.path)
+    (folder / "part-00000009-00000.parquet").write_bytes(b"torn")
+    (folder / "_staging").mkdir()
+    (folder / "_staging" / "x").write_bytes(b"torn")
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    ParquetWriter().commit_empty(spark, table, marker(2, "{}"))
+    assert ids(spark, Table(f"{table.path}/*.parquet", "t")) == [0]
+    assert (folder / "notes.txt").exists()
+    assert not (folder / "_staging").exists()
+
+
+def test_replace_puts_new_rows_and_columns_in_the_place_of_the_old(spark, table):
+    writer = ParquetWriter()
+    writer.append(spark, table, rows(spark, 0, 2), marker(1, "{}"))
+    writer.replace(spark, table, rows(spark, 7).select("id"), marker(2))
+    assert ids(spark, table) == [7]
+    assert writer.table_types(spark, table) == {"id": "bigint"}
+    assert writer.last_marker(spark, table).state == "{}"
+
+
+def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
+    writer = ParquetWriter()
+    writer.append(spark, table, rows(spark, 0), marker(1))
+    writer.alter(
+        spark, table, [Change("add", ("new",), "string"), Change("add", ("o", "n"), "int")]
+    )
+    data = rows(spark, 1).selectExpr(
+        "id", "`a.b`", "named_struct('x_y', id, 'n', 1) AS o", "'v' AS new"
+    )
+    writer.append(spark, table, data, marker(2))
+    merged = spark.read.option("mergeSchema", "true").parquet(f"file://{table.path}")
+    assert [row.new for row in merged.orderBy("id").collect()] == [None, "v"]
+    assert writer.table_types(spark, table)["o"] == "struct<`x_y`: bigint, `n`: int>"
+
+    assert not writer.can_widen("int", "bigint")
+    with pytest.raises(UnsupportedError, match="cannot change the type of id"):
+        writer.alter(spark, table, [Change("widen", ("id",), "decimal(38,0)")])
+
+
+def test_upsert_is_refused_with_the_way_out(spark, table):
+    with pytest.raises(UnsupportedError, match="format to delta, or write_mode to append"):
+        ParquetWriter().upsert(spark, table, rows(spark, 0), Keys(("id",), "id"), marker(1))
+
+
+def test_folders_of_others_are_not_taken(spark, tmp_path):
+    assert ParquetWriter().table_types(spark, Table(str(tmp_path / "none"), "x")) is None
+    assert ParquetWriter().table_types(spark, Table(str(tmp_path), "x")) is None
+    (tmp_path / "_hidden").write_text("", encoding="utf-8")
+    assert ParquetWriter().table_types(spark, Table(str(tmp_path), "x")) is None
+    (tmp_path / "part-00000-6a3f.snappy.parquet").write_text("", encoding="utf-8")
+    with pytest.raises(TableError, match="did not write"):
+        ParquetWriter().table_types(spark, Table(str(tmp_path), "x"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"commit": 1}', '{"commit":1,"marker":3,"parts":[]}'])
+def test_a_manifest_that_is_none_is_named(spark, tmp_path, text):
+    (tmp_path / "_manifest.json").write_text(text, encoding="utf-8")
+    with pytest.raises(TableError, match=r"_manifest\.json is no manifest"):
+        ParquetWriter().table_types(spark, Table(str(tmp_path), "x"))
+
+
+def test_other_places_are_refused_with_the_way_out(spark):
+    with pytest.raises(UnsupportedError, match="Set format to delta"):
+        ParquetWriter().append(spark, Table("s3a://b/t", "t"), spark.range(1), marker(1))
+
+
+def test_addresses_with_a_scheme_are_the_same_folder(spark, table):
+    ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
+    same = Table(f"file://{table.path}", "t")
+    assert ParquetWriter().last_marker(spark, same) == marker(1)
+    relative = Table(os.path.relpath(table.path), "t")
+    ParquetWriter().append(spark, relative, rows(spark, 1), marker(2))
+    assert ids(spark, table) == [0, 1]

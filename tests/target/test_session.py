@@ -1,0 +1,381 @@
+"""One Spark: in a group of its own, silent on standard output, gone with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from target_spark.errors import SparkUnavailableError, UnsupportedError
+from target_spark.jars import ARTIFACTS, cached, format_conf, ivy_folder, jars_hint, wanted
+from target_spark.lease import Lease
+from target_spark.session import JAVA_LEAST, Session, SparkSettings, check_java, spark_conf
+
+# ----------------------------------------------------------------------------- real Spark
+
+
+def gone(pid: int, seconds: float = 60) -> bool:
+    """Wait until a process is gone; one that only waits to be noticed counts as gone."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+        except FileNotFoundError:
+            return True
+        if state.split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+LIFE = """
+import os, signal, sys, threading
+from target_spark.session import Session, SparkSettings
+
+conf = {"spark.hadoop.fs.s3a.secret.key": "TOP-SECRET", "spark.sql.shuffle.partitions": "1"}
+pids = []
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+session = Session.start(
+    SparkSettings(master="local[1]", conf=conf, format="parquet", small_runs=True),
+    pass_fds=[lock],
+    on_jvm=pids.append,
+)
+assert session.failure is None
+spark = session.spark()
+pid = session.jvm_pid
+assert pids == [pid]
+assert os.getpgid(pid) == pid != os.getpgid(0)
+assert b"TOP-SECRET" not in open(f"/proc/{pid}/cmdline", "rb").read()
+assert spark.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key") == "TOP-SECRET"
+assert os.path.samefile(f"/proc/{pid}/fd/{lock}", sys.argv[1])
+
+spark.sparkContext._jvm.java.lang.System.out.println("NOISE OF THE JVM")
+try:
+    spark.sql("SELECT raise_error('BAD_ROWS')").collect()
+    raise SystemExit("no error")
+except Exception as error:
+    assert "BAD_ROWS" in str(error)
+try:
+    spark.sql("SELECT nothing FROM nowhere")
+except Exception as error:
+    assert "nowhere" in str(error)
+folder = sys.argv[1] + ".out"
+try:
+    spark.sql("SELECT raise_error('BAD_ROWS') AS x").write.parquet(folder)
+except Exception as error:
+    assert "BAD_ROWS" in str(error)
+print("QUIET UNTIL HERE", file=sys.stderr, flush=True)
+
+caught = []
+signal.signal(signal.SIGTERM, lambda *_: caught.append(1))
+signal.signal(signal.SIGINT, lambda *_: caught.append(2))
+os.killpg(0, signal.SIGTERM)
+os.killpg(0, signal.SIGINT)
+assert sorted(caught) == [1, 2]
+assert spark.range(10).count() == 10
+assert not os.path.exists("spark-warehouse")
+
+session.stop()
+session.stop()
+try:
+    os.kill(pid, 0)
+    raise SystemExit("the JVM lives")
+except ProcessLookupError:
+    pass
+try:
+    session.spark()
+    raise SystemExit("a stopped Spark was given out")
+except Exception as error:
+    assert "stopped" in str(error)
+
+again = Session.start(SparkSettings(master="local[1]", format="parquet", small_runs=True))
+assert again.spark().range(3).count() == 3
+assert again.jvm_pid != pid
+print("STATE", flush=True)
+print(again.jvm_pid, file=sys.stderr, flush=True)
+if sys.argv[2] == "kill":
+    again.kill()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["return", "kill"])
+def test_the_life_of_a_session(tmp_path, end):
+    if end == "kill":
+        life = LIFE.replace("session.stop()\nsession.stop()", "session.kill()\nsession.stop()")
+    else:
+        life = LIFE
+    done = subprocess.run(
+        [sys.executable, "-c", life, str(tmp_path / "lock"), end],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "STATE\n"
+    quiet, _, _ = done.stderr.partition("QUIET UNTIL HERE")
+    said = [line for line in quiet.splitlines() if "incubator" not in line]
+    assert said == ["NOISE OF THE JVM"]
+    assert gone(int(done.stderr.split()[-1]))
+
+
+DYING = """
+import sys, time
+from target_spark.lease import Lease
+from target_spark.session import Session, SparkSettings
+
+lease = Lease.take(sys.argv[1], "job")
+session = Session.start(
+    SparkSettings(master="local[1]", format="parquet", small_runs=True),
+    pass_fds=[lease.fileno()],
+    on_jvm=lease.jvm_started,
+)
+session.spark()
+print(session.jvm_pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.spark
+def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", DYING, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    pid = int(process.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)  # a JVM that is busy: it cannot see its end of input
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    with pytest.raises(Exception, match=f"is dead.*JVM {pid}"):
+        Lease.take(str(tmp_path), "job", wait_seconds=0.5)
+    os.kill(pid, signal.SIGCONT)
+    Lease.take(str(tmp_path), "job").release()
+    assert gone(pid)
+
+
+@pytest.mark.spark
+def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
+    """The only repository that Spark may ask is an empty folder."""
+    (tmp_path / "empty").mkdir()
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="only"/><resolvers><filesystem name="only"'
+        f' m2compatible="true"><artifact pattern="{tmp_path}/empty/[artifact]-[revision].[ext]"/>'
+        "</filesystem></resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    conf = {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(settings)}
+    code = (
+        "import sys\nfrom target_spark.session import Session, SparkSettings\n"
+        f"session = Session.start(SparkSettings(master='local[1]', conf={conf!r}))\n"
+        "try:\n    session.spark()\nexcept Exception as error:\n"
+        "    print(type(error).__name__, error)\n    assert session.failure is error\n"
+        "session.stop()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("SparkUnavailableError Spark's JVM ended before it was up.")
+    for words in ("delta-spark_4.1", "setting jars", "format to parquet", "repo1.maven.org"):
+        assert words in done.stdout
+    assert "unresolved dependency" in done.stderr
+
+
+@pytest.mark.spark
+def test_a_lean_local_spark_with_exact_values(spark_session):
+    spark = spark_session.spark()
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.caseSensitive") == "true"
+    assert spark.conf.get("spark.sql.parquet.datetimeRebaseModeInWrite") == "CORRECTED"
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+    assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+    assert spark.sparkContext.uiWebUrl is None
+    assert os.environ["PYSPARK_PYTHON"]
+    assert spark_session.failure is None
+
+
+# ----------------------------------------------------------------------------------- Java
+
+
+def fake_java(folder: Path, body: str) -> str:
+    script = folder / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return str(folder)
+
+
+def says(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2024-01-01' >&2"
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "25-ea", "117"])
+def test_a_java_that_is_new_enough_is_taken(tmp_path, version):
+    home = fake_java(tmp_path, says(version))
+    assert check_java({"JAVA_HOME": home, "PATH": ""}) == f"{home}/bin/java"
+    assert check_java({"PATH": f"{home}/bin"}) == f"{home}/bin/java"
+
+
+@pytest.mark.parametrize("version, found", [("1.8.0_402", "8"), ("11.0.2", "11"), ("16", "16")])
+def test_a_java_that_is_too_old_is_named(tmp_path, version, found):
+    home = fake_java(tmp_path, says(version))
+    with pytest.raises(SparkUnavailableError, match=rf"Java {found} is too old: {home}"):
+        check_java({"JAVA_HOME": home})
+
+
+@pytest.mark.parametrize("body", ["exit 3", "echo hello", "kill -9 $$"])
+def test_a_java_that_does_not_work_is_named(tmp_path, body):
+    home = fake_java(tmp_path, body)
+    with pytest.raises(SparkUnavailableError, match=f"does not (run|tell).*{JAVA_LEAST} or newer"):
+        check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
+
+
+def test_a_java_home_without_java_is_named_whatever_is_on_the_path(tmp_path):
+    with pytest.raises(SparkUnavailableError, match=f"{tmp_path}/bin/java"):
+        check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+
+
+@pytest.mark.parametrize("path", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
+def test_no_java_at_all_says_how_to_get_it(path):
+    with pytest.raises(SparkUnavailableError, match=r"No Java was found.*openjdk-17.*JAVA_HOME"):
+        check_java(path)
+
+
+def test_a_session_without_java_fails_where_spark_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, says("11.0.1")))
+    session = Session.start(SparkSettings(format="parquet"))
+    for ask in (session.spark, session.thread_session):
+        with pytest.raises(SparkUnavailableError, match="Java 11 is too old"):
+            ask()
+    assert isinstance(session.failure, SparkUnavailableError)
+    assert session.jvm_pid is None
+    session.kill()
+    session.stop()
+
+
+def test_spark_connect_is_refused_for_now():
+    session = Session.start(SparkSettings(remote="sc://host"))
+    with pytest.raises(UnsupportedError, match="remote.*not supported yet; set master"):
+        session.spark()
+
+
+# ------------------------------------------------------------------------------- settings
+
+
+def test_what_the_user_sets_wins_and_is_added_to(tmp_path):
+    theirs = {
+        "spark.driver.memory": "3g",
+        "spark.driver.extraJavaOptions": "-Dmine=1",
+        "spark.sql.extensions": "org.example.Mine",
+        "spark.jars": "/mine.jar",
+        "spark.app.name": "mine",
+        "spark.jars.ivy": str(tmp_path),
+        "spark.sql.shuffle.partitions": "7",
+    }
+    conf = spark_conf(SparkSettings(master="local[3]", conf=theirs, small_runs=True), "4.1.4")
+    assert conf["spark.master"] == "local[3]"
+    assert conf["spark.driver.memory"] == "3g"
+    assert conf["spark.sql.shuffle.partitions"] == "7"
+    assert conf["spark.app.name"] == "mine"
+    options = conf["spark.driver.extraJavaOptions"]
+    assert options.endswith("-Dmine=1")
+    assert "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto" in options
+    assert conf["spark.sql.extensions"].endswith("DeltaSparkSessionExtension,org.example.Mine")
+    assert conf["spark.jars"] == "/mine.jar"
+    assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
+
+
+def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaults():
+    conf = spark_conf(SparkSettings(master="spark://host:7077", format="parquet"), "4.3.0")
+    assert "TieredStopAtLevel" not in conf["spark.driver.extraJavaOptions"]
+    assert "spark.driver.host" not in conf
+    assert "spark.sql.shuffle.partitions" not in conf
+    assert "spark.sql.extensions" not in conf
+    assert conf["spark.driver.memory"] == "1g"
+
+
+def resolved(folder: Path, *, torn: bool = False) -> list[str]:
+    """Make a cache as Spark's resolver leaves it."""
+    (folder / "jars").mkdir(parents=True)
+    names = ["io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar"]
+    jars = [folder / "jars" / name for name in names]
+    for jar in jars:
+        with zipfile.ZipFile(jar, "w") as archive:
+            archive.writestr("x", "y" * 100)
+    if torn:
+        jars[1].write_bytes(jars[1].read_bytes()[:40])
+    return [str(jar) for jar in jars]
+
+
+def test_jars_from_the_cache_need_no_resolver(tmp_path):
+    jars = resolved(tmp_path)
+    conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, ["/own.jar"], "4.1.4")
+    assert conf["spark.jars"] == ",".join(["/own.jar", *jars])
+    assert "spark.jars.packages" not in conf
+    assert jars_hint("delta", conf) == ""
+
+
+def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path):
+    resolved(tmp_path, torn=True)
+    assert cached(tmp_path, wanted("delta", "4.1.4")) is None
+    conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, [], "4.1.4")
+    assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
+    assert "org.apache.hadoop:hadoop-client-api" in conf["spark.jars.excludes"].split(",")
+
+
+@pytest.mark.parametrize(
+    "conf, jars",
+    [
+        ({}, ["/x/delta-spark_4.1_2.13-4.4.0.jar"]),
+        ({"spark.jars": "/x/delta-spark_4.1_2.13-4.3.0.jar"}, []),
+        ({"spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.3.1"}, []),
+    ],
+)
+def test_jars_that_are_given_are_taken_instead(tmp_path, conf, jars):
+    found = format_conf("delta", {**conf, "spark.jars.ivy": str(tmp_path)}, jars, "4.1.4")
+    assert "spark.jars.packages" not in found
+    assert found.get("spark.jars") == (jars[0] if jars else None)
+    assert "DeltaCatalog" in found["spark.sql.catalog.spark_catalog"]
+
+
+def test_a_spark_without_a_delta_library_is_refused_with_the_way_out():
+    with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0 .*4\.1.*format to parquet"):
+        wanted("delta", "4.3.0")
+    assert wanted("parquet", "4.3.0") == ()
+    assert {line for _, line in ARTIFACTS} == {"4.0", "4.1", "4.2"}
+
+
+def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert ivy_folder(None) == Path("/c/target-spark/ivy")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert ivy_folder(None) == Path("~/.cache/target-spark/ivy").expanduser()
+    assert ivy_folder("/x") == Path("/x")
+
+
+def test_resolvers_of_two_processes_take_turns(tmp_path):
+    from target_spark.jars import resolving
+
+    conf = {"spark.jars.packages": "a:b:1", "spark.jars.ivy": str(tmp_path / "ivy")}
+    with resolving(conf):
+        with (tmp_path / "ivy" / ".lock").open("w") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with resolving({}):
+            pass
+    with resolving(conf):
+        pass
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    blocked = {**conf, "spark.jars.ivy": str(tmp_path / "file" / "ivy")}
+    with pytest.raises(SparkUnavailableError, match=r"cannot be written.*spark\.jars\.ivy"):
+        resolving(blocked).__enter__()
