@@ -5,8 +5,8 @@ Rules of the room:
 - `Cursor.advance` is called per record and is the price of state: nearly always it is one
   comparison of two values of the same type and form. Whatever is not so simple goes the
   slow way, through `Order`, and gives the same answer as if it had always gone there.
-- The state dict moves only at `settle`. Who lets anybody look at it settles first, and
-  calls `reload` afterwards when it may have been changed.
+- The state dict moves only at `settle`. Who lets anybody look at it settles first. What
+  others write into it is respected at the next `settle`, or at once after `reload`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Cursor:
         "_order",
         "_settled",
         "_skips_smaller",
+        "_stored",
         "_zone",
         "replication_key",
         "state",
@@ -73,6 +74,7 @@ class Cursor:
     _length: int
     _opens: bool
     _settled: Any
+    _stored: Any
     _zone: str
 
     def __init__(
@@ -128,28 +130,62 @@ class Cursor:
         self._weigh(value)
 
     def settle(self) -> bool:
-        """Write what `advance` took into the state dict; return whether anything was written."""
+        """Write what `advance` took into the state dict; return whether anything was written.
+
+        Where somebody else wrote a later value in the meantime, that one stays.
+        """
+        if not self._is_open:
+            return False
         moved = self._latest is not self._settled
+        place = self._place()
+        if not self._is_mine(place):
+            moved = moved and self._is_beyond(place or {})
+            if not moved:
+                self.reload()
+                return False
         if not (moved or self._opens):
             return False
-        target = self.state if self._is_sorted else open_progress_markers(self.state, None)
+        place = self.state if self._is_sorted else open_progress_markers(self.state, None)
         if moved:
-            target["replication_key"] = self.replication_key
-            target["replication_key_value"] = to_json_compatible(self._latest)
+            self._stored = to_json_compatible(self._latest)
+            place["replication_key"] = self.replication_key
+            place["replication_key_value"] = self._stored
         self._settled = self._latest
         self._opens = False
         return True
 
     def reload(self) -> None:
         """Go on from what the state dict says now; what was not settled is forgotten."""
-        source = self.state if self._is_sorted else progress_markers_of(self.state)
-        self._is_open = source is not None
+        place = self._place()
+        self._is_open = place is not None
         self._opens = False
-        latest = None
-        if source and source.get("replication_key") == self.replication_key:
-            latest = source.get("replication_key_value")
+        latest = self._stored = None
+        if place:
+            self._stored = place.get("replication_key_value")
+            if place.get("replication_key") == self.replication_key:
+                latest = self._stored
         self._settled = latest
         self._take(latest)
+
+    def _place(self) -> dict[str, Any] | None:
+        """Return where the position is kept; None before the first marker."""
+        return self.state if self._is_sorted else progress_markers_of(self.state)
+
+    def _is_mine(self, place: dict[str, Any] | None) -> bool:
+        """Return whether the state says what this cursor read there, or wrote."""
+        if place is None:
+            return self._opens
+        return place.get("replication_key_value") is self._stored
+
+    def _is_beyond(self, place: dict[str, Any]) -> bool:
+        """Return whether the latest value may replace one that somebody else wrote."""
+        theirs = place.get("replication_key_value")
+        return (
+            theirs is None
+            or not self._check_sorted
+            or place.get("replication_key") != self.replication_key
+            or self._order.newer_or_equal(self._latest, theirs)
+        )
 
     def _weigh(self, value: Any) -> None:
         """Take a value or refuse it, whatever it is."""

@@ -88,6 +88,7 @@ class StateDocument:
         """Say that someone holds this state dict, so that it may change at any time.
 
         Without a stream: the whole document. A stream's dict contains its partitions'.
+        A partition that is not there yet is made.
         """
         if stream_id is None:
             self._all_shared = True

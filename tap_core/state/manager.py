@@ -150,14 +150,17 @@ class StreamStateManager:
         replication_key: str,
         on_first_marker: Callable[[], object] | None = None,
     ) -> Cursor:
-        """Return what follows the replication key through the records of a context."""
+        """Return what follows the replication key through the records of a context.
+
+        That the stream is taken as unsorted is warned of once, or told by ``on_first_marker``.
+        """
         return Cursor(
             self.get_context_state(context),
             replication_key=replication_key,
             is_sorted=self.is_sorted,
             check_sorted=self._check_sorted,
             order=self.order,
-            on_first_marker=on_first_marker,
+            on_first_marker=on_first_marker or self._tell_unsorted,
         )
 
     def increment_state(
@@ -237,6 +240,9 @@ class StreamStateManager:
     def _finalize(self, context: Context | None) -> None:
         bookmarks.finalize_state_progress_markers(self._change(context), order=self.order)
         self.is_flushed = False
+
+    def _tell_unsorted(self) -> None:
+        self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _tell_start(self, value: Any) -> None:
         """Log the start; for the contexts after the first only where someone wants every detail."""

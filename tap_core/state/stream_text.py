@@ -82,11 +82,10 @@ class StreamText:
 
     def share(self, context: Context | None) -> None:
         """Make a piece afresh at every `encode`; without a context all of them."""
-        position = self.index(add=False).position(context) if context else None
-        if position is None:
-            self._shared = True
+        if context:
+            self._shared_positions.add(self.index(add=True).position_or_add(context))
         else:
-            self._shared_positions.add(position)
+            self._shared = True
 
     @property
     def is_shared(self) -> bool:

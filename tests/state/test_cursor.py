@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.bookmarks import increment_state
+from tap_core.state.bookmarks import finalize_state_progress_markers, increment_state
 from tap_core.state.cursor import Cursor
 from tap_core.state.order import is_missing, order_of
 from tap_core.typing.values import to_json_compatible
@@ -206,6 +206,56 @@ def test_after_an_author_wrote_it_goes_on_from_there() -> None:
     follower.advance(3)
     follower.settle()
     assert state["replication_key_value"] == 3
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize(
+    "theirs, records, stays",
+    [
+        (7, [6], 7),  # a later value of theirs is not taken back
+        (7, [8], 8),
+        (3, [6], 6),
+        (3, [], 3),
+        (None, [6], 6),
+        (None, [], None),
+    ],
+)
+def test_what_others_write_is_respected(is_sorted, theirs, records, stays) -> None:
+    state: dict = {}
+    follower = cursor(state, is_sorted=is_sorted)
+    follower.advance(5)
+    assert follower.settle()
+    place = state if is_sorted else state["progress_markers"]
+    place["replication_key_value"] = theirs
+    for record in records:
+        follower.advance(record)
+    assert follower.settle() == (stays in {6, 8})
+    assert place["replication_key_value"] == stays
+    follower.advance(9)
+    assert follower.settle()
+    assert place["replication_key_value"] == 9
+
+
+def test_markers_that_were_promoted_meanwhile_begin_anew() -> None:
+    state: dict = {}
+    follower = cursor(state, is_sorted=False)
+    follower.advance(5)
+    follower.settle()
+    finalize_state_progress_markers(state)
+    assert not follower.settle()
+    assert state == {"replication_key": "k", "replication_key_value": 5}
+    follower.advance(3)
+    assert follower.settle()
+    assert state["progress_markers"]["replication_key_value"] == 3
+
+
+def test_markers_that_somebody_else_made_first() -> None:
+    state: dict = {}
+    follower = cursor(state, is_sorted=False)
+    follower.advance(5)
+    increment(state, 7, is_sorted=False, check_sorted=True)
+    assert not follower.settle()
+    assert state["progress_markers"]["replication_key_value"] == 7
 
 
 def test_a_bookmark_of_another_key_does_not_count() -> None:

@@ -168,6 +168,16 @@ def test_a_dict_in_an_authors_hands_costs_that_dict() -> None:
     assert document.encoded_bytes == before
 
 
+def test_a_partition_is_made_when_it_is_shared_first() -> None:
+    document = a_document(1_000)
+    document.encode()
+    document.share("s", {"id": "new"})
+    document.context_state("s", {"id": "new"})["v"] = 1
+    before = document.encoded_bytes
+    assert document.encode() == text_of(document.tap_state)
+    assert document.encoded_bytes - before < 60
+
+
 def test_nothing_changed_nothing_is_written() -> None:
     document = a_document(3)
     first = document.encode_if_changed()

@@ -258,6 +258,18 @@ def test_state_contexts() -> None:
     assert a_manager(state_partitioning_keys=["a"]).get_state_partition_context(None) is None
 
 
+def test_that_it_is_unsorted_is_told_once_per_stream(caplog) -> None:
+    manager = a_manager()
+    for store in range(3):
+        records(manager, {"storeId": store}, "2024-01-01")
+        manager.increment_state(
+            {"updatedAt": "2024-01-02"}, context={"other": store}, replication_key="updatedAt"
+        )
+    assert [r.getMessage() for r in caplog.records] == [
+        "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
+    ]
+
+
 # Ends
 
 

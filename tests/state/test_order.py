@@ -127,6 +127,7 @@ def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None
         (INSTANT, "infinity", "-infinity"),
         (INSTANT, "2024-02-30T00:00:00Z", "2024-02-29T00:00:00Z"),
         (INSTANT, "1700000001", "1700000000"),
+        (INSTANT, "20240502", "20240501"),
         (INSTANT, "2024-05-01T00:00:00+99:00", "2024-05-01T00:00:00+00:00"),
         (INSTANT, "20240501x", "20240501T000000Z"),
         (NUMBER, "ten", "nine"),
