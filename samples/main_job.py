@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -92,7 +92,7 @@ def run_pipe(name: str, settings: dict[str, str]) -> Run:
     tap_config = write_json(f"{name}-tap.json", settings)
     target_config = write_json(
         f"{name}-target.json",
-        {"path": str(WAREHOUSE), "format": "delta", "job": "demo", "report": str(report)},
+        {"path": str(WAREHOUSE), "job": "demo", "small_runs": True, "report": str(report)},
     )
     tap_command = [str(BIN / "tap-flights"), "--config", str(tap_config)]
     if STATE.exists():
@@ -140,7 +140,7 @@ def relay(
     sink.close()
 
 
-def write_json(name: str, content: dict[str, str]) -> Path:
+def write_json(name: str, content: Mapping[str, Any]) -> Path:
     """Write a settings file below the home of the job."""
     path = HOME / name
     path.write_text(json.dumps(content, indent=2))
