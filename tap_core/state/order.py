@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from tap_core.typing.values import to_json_compatible
 
-__all__ = ["Kind", "Order", "instant_of", "is_missing", "number_of", "order_of"]
+__all__ = ["Instant", "Kind", "Order", "instant_of", "is_missing", "number_of", "order_of"]
 
 logger = logging.getLogger(__name__)
 
