@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, TapCapabilities
 from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.documents import dump_json, read_json_file
+from tap_core.events import Checkpoint
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
@@ -26,6 +27,7 @@ from tap_core.exceptions import (
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.singer.encode import SingerOutlet
 from tap_core.protocols.singer.events_of import event_of
+from tap_core.records.conform import jsonable
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
@@ -84,6 +86,7 @@ class Tap(PluginBase):
         )
         self._streams: dict[str, Stream] | None = None
         self._catalog: Catalog | None = None
+        self._syncing: str | None = None
         self._input_catalog = _catalog_of(catalog)
         self.document = StateDocument({})
         self.outlet: Outlet = SingerOutlet()
@@ -205,7 +208,7 @@ class Tap(PluginBase):
 
     def write_message(self, message: Message) -> None:
         """Write a Singer message, behind all rows so far."""
-        self.run.emit(event_of(message))
+        self.run.emit(event_of(message, self.outlet.encode))
 
     @final
     def write_schemas(self) -> None:
@@ -220,21 +223,22 @@ class Tap(PluginBase):
     def sync_all(self) -> None:
         """Sync all selected streams, in the order of their names."""
         self.document.reset_progress_markers()
-        self.document.unshare()
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
+        self._syncing = next(
+            (name for name, stream in self.streams.items() if stream.selected), None
+        )
         with run.timer():
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)
                 for stream in self.streams.values():
                     self._sync_one(stream)
-            except BrokenPipeError:
-                raise
             except BaseException:
                 self._leave_state()
                 raise
+        self.document.unshare()
         for stream in self.streams.values():
             stream.log_sync_costs()
 
@@ -245,6 +249,7 @@ class Tap(PluginBase):
         elif stream.parent_stream_type:
             self.logger.debug("'%s' is synced by its parent.", stream.name)
         else:
+            self._syncing = stream.name
             stream.sync()
             stream.finalize_state_progress_markers()
             for done in (stream, *stream.descendent_streams):
@@ -257,10 +262,10 @@ class Tap(PluginBase):
         ``currently_syncing`` keeps a target from taking the end of the input for the
         end of the data. A state that cannot be written is no reason to hide the cause.
         """
+        if self.run.is_broken:
+            return
         state = self.document.tap_state
-        state["currently_syncing"] = next(
-            (stream.name for stream in self.streams.values() if stream.selected), None
-        )
+        state["currently_syncing"] = self._syncing
         self.document.refresh()
         try:
             self.run.checkpoint(owed=True)
@@ -330,14 +335,17 @@ class StateWriter:
     def __init__(self, tap: Tap) -> None:
         """Write through the run of ``tap``."""
         self._tap = tap
+        self._last = b""
 
     def write_state(self, state: TapState) -> None:
         """Write a state, unless it is the one written last."""
-        document = self._tap.document
-        if state is not document.tap_state:
-            document = StateDocument(state)
-        document.refresh()
-        self._tap.run.checkpoint(owed=True, document=document)
+        run, document = self._tap.run, self._tap.document
+        if state is document.tap_state:
+            document.refresh()
+            run.checkpoint(owed=True)
+        elif (line := StateDocument(state).encode()) != self._last:
+            run.emit(Checkpoint(line))
+            self._last = line
 
 
 class _MessageOutlet:
@@ -348,9 +356,8 @@ class _MessageOutlet:
 
     def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Keep a copy of the record: its author may use the object again."""
-        import copy
-
-        return copy.deepcopy(dict(record))
+        copied: dict[str, Any] = jsonable(record)
+        return copied
 
     def emit(self, event: Any) -> None:
         """Write the messages of one event."""

@@ -14,20 +14,27 @@ from collections.abc import Set as AbstractSet
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tap_core.records.conform import Unmapped, compile_conformer, jsonable
+from tap_core.records.conform import (
+    Unmapped,
+    compile_conformer,
+    has_uniform_items,
+    jsonable,
+)
 from tap_core.records.select import compile_pruner
 from tap_core.typing.inspect import (
     TypeConformanceLevel,
     is_exclusive_boolean_type,
     is_object_type,
-    is_uniform_list,
 )
 
 if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
     from tap_core.types import BodyEncoder, JsonSchema, Record
 
-__all__ = ["Shape", "compile_shape"]
+__all__ = ["ENCODING_ERRORS", "Shape", "compile_shape"]
+
+ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
+"""What an encoder raises for values that only the careful way can write."""
 
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
@@ -96,13 +103,9 @@ class Shape:
         for name, check in nested:
             if not check(record[name]):
                 return self._careful(record)
-        return self.encoded(record)
-
-    def encoded(self, record: Record) -> Any:
-        """Encode a record that needs no conforming, unless its text cannot be encoded."""
         try:
             return self.encode(record)
-        except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
+        except ENCODING_ERRORS:
             return self._careful(record)
 
     def _turn_to(self, keys: list[str]) -> None:
@@ -197,7 +200,7 @@ def _rule_of(
 
 def _check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
     """Return the check that a property needs beyond being plain, None if none."""
-    if schema is None:
+    if not isinstance(schema, dict):
         return _is_json
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(schema):
         return _is_boolean
@@ -209,7 +212,7 @@ def _check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check 
 def _nested_check(schema: JsonSchema) -> _Check | None:
     """Return the check of a declared object or uniform list, None for anything else."""
     as_object = _object_check(schema) if is_object_type(schema) and "properties" in schema else None
-    as_list = _list_check(schema["items"]) if is_uniform_list(schema) else None
+    as_list = _list_check(schema["items"]) if has_uniform_items(schema) else None
     if as_object is None and as_list is None:
         return None
 
@@ -239,7 +242,7 @@ def _object_check(schema: JsonSchema) -> _Check:
     rest_are = _all_json if keep_unknown else _all_plain
 
     def check_object(value: Record) -> bool:
-        if not keep_unknown and not value.keys() <= known:
+        if not (_all_text(value) if keep_unknown else value.keys() <= known):
             return False
         if careful.isdisjoint(value):
             return rest_are(value.values())
@@ -274,6 +277,10 @@ def _all_plain(values: Iterable[Any]) -> bool:
     return _are_plain(map(type, values))
 
 
+def _all_text(names: Iterable[Any]) -> bool:
+    return all(type(name) is str for name in names)
+
+
 def _all_json(values: Iterable[Any]) -> bool:
     return all(map(_is_json, values))
 
@@ -284,5 +291,5 @@ def _is_json(value: Any) -> bool:
     if kind is list:
         return _all_json(value)
     if kind is dict:
-        return _all_json(value.values()) and all(type(key) is str for key in value)
+        return _all_json(value.values()) and _all_text(value)
     return kind in _PLAIN

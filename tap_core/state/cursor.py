@@ -45,16 +45,18 @@ class Cursor:
 
     ``is_sorted`` is whether the *state* is kept as for a sorted stream.
     ``on_first_marker`` is called when the state gets progress markers.
+
+    A loop may spare itself the call of `advance`: a text of ``form_length`` characters
+    with ":" at 16, ``form_gap`` at 10 and ``form_zone`` at its end, that is not smaller
+    than ``latest``, is the next ``latest``.
     """
 
     __slots__ = (
         "_check_sorted",
         "_cut",
-        "_gap",
         "_is_open",
         "_is_sorted",
         "_kind",
-        "_latest",
         "_length",
         "_on_first_marker",
         "_opens",
@@ -62,20 +64,24 @@ class Cursor:
         "_settled",
         "_skips_smaller",
         "_stored",
-        "_zone",
+        "form_gap",
+        "form_length",
+        "form_zone",
+        "latest",
         "replication_key",
         "state",
     )
     _cut: int
-    _gap: str
     _is_open: bool
     _kind: Any
-    _latest: Any
     _length: int
     _opens: bool
     _settled: Any
     _stored: Any
-    _zone: str
+    form_gap: str
+    form_length: int
+    form_zone: str
+    latest: Any
 
     def __init__(
         self,
@@ -111,17 +117,17 @@ class Cursor:
                         length == _DATE_LENGTH
                         or (
                             value[16] == ":"
-                            and value[10] == self._gap
+                            and value[10] == self.form_gap
                             and (
-                                value[self._cut :] == self._zone
-                                if self._zone
+                                value[self._cut :] == self.form_zone
+                                if self.form_zone
                                 else value[self._cut :].isdigit()
                             )
                         )
                     )
                 ):
-                    if value >= self._latest:
-                        self._latest = value
+                    if value >= self.latest:
+                        self.latest = value
                         return
                     if self._skips_smaller:
                         return
@@ -136,7 +142,7 @@ class Cursor:
         """
         if not self._is_open:
             return False
-        moved = self._latest is not self._settled
+        moved = self.latest is not self._settled
         place = self._place()
         if not self._is_mine(place):
             moved = moved and self._is_beyond(place or {})
@@ -147,10 +153,10 @@ class Cursor:
             return False
         place = self.state if self._is_sorted else open_progress_markers(self.state, None)
         if moved:
-            self._stored = to_json_compatible(self._latest)
+            self._stored = to_json_compatible(self.latest)
             place["replication_key"] = self.replication_key
             place["replication_key_value"] = self._stored
-        self._settled = self._latest
+        self._settled = self.latest
         self._opens = False
         return True
 
@@ -184,7 +190,7 @@ class Cursor:
             theirs is None
             or not self._check_sorted
             or place.get("replication_key") != self.replication_key
-            or self._order.newer_or_equal(self._latest, theirs)
+            or self._order.newer_or_equal(self.latest, theirs)
         )
 
     def _weigh(self, value: Any) -> None:
@@ -197,7 +203,7 @@ class Cursor:
             self._take(value)
         elif self._is_sorted:
             raise InvalidStreamSortException(
-                sort_fault_text(self.replication_key, value, self._latest)
+                sort_fault_text(self.replication_key, value, self.latest)
             )
 
     def _open(self) -> None:
@@ -207,15 +213,16 @@ class Cursor:
 
     def _is_next(self, value: Any) -> bool:
         return (
-            self._latest is None
+            self.latest is None
             or not self._check_sorted
-            or self._order.newer_or_equal(value, self._latest)
+            or self._order.newer_or_equal(value, self.latest)
         )
 
     def _take(self, value: Any) -> None:
         """Make a value the latest, and learn which values compare with it at once."""
-        self._latest = value
+        self.latest = value
         self._length = 0
+        self.form_length = -1
         self._kind = None
         if self._check_sorted and self._is_simple(value):
             self._kind = type(value)
@@ -235,8 +242,9 @@ class Cursor:
         if form is None:
             return False
         self._length = len(text)
-        self._gap = form["gap"]
-        self._zone = form["zone"] or ""
+        self.form_length = len(text) if form["zone"] else -1
+        self.form_gap = form["gap"]
+        self.form_zone = form["zone"] or ""
         without_zone = _FRACTION if form["fraction"] else _SECONDS
-        self._cut = len(text) - len(self._zone) if self._zone else without_zone
+        self._cut = len(text) - len(self.form_zone) if self.form_zone else without_zone
         return True

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
 from tap_core.clock import utc_now
-from tap_core.events import Truncate
-from tap_core.protocols.singer.messages import RecordMessage, SchemaMessage
+from tap_core.protocols.singer.messages import (
+    ActivateVersionMessage,
+    RecordMessage,
+    SchemaMessage,
+)
 from tap_core.records.conform import conform_record_data_types
 from tap_core.records.select import pop_deselected_record_properties
 from tap_core.streams.stateful import Stateful
@@ -214,7 +217,9 @@ class Stream(Stateful, abc.ABC):
 
     def _write_schema_message(self) -> None:
         """Write the SCHEMA, unless it is the one written last in this run."""
-        if is_overridden(self, "_generate_schema_messages"):
+        if is_overridden(self, "_generate_schema_messages") or is_overridden(
+            self._tap, "write_message"
+        ):
             for message in self._generate_schema_messages():
                 self._tap.write_message(message)
         else:
@@ -250,7 +255,7 @@ class Stream(Stateful, abc.ABC):
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
         """Say which version of the table counts."""
-        self._tap.run.emit(Truncate(plan_of(self).stream, full_table_version))
+        self._tap.write_message(ActivateVersionMessage(self.name, full_table_version))
 
     def _write_state_message(self) -> None:
         """Write the state, if it changed since it was written last."""

@@ -12,9 +12,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
-from tap_core.clock import parse_instant
 from tap_core.state.manager import StreamStateManager
-from tap_core.state.order import order_of
+from tap_core.state.order import instant_of, order_of
 from tap_core.streams.declared import Declared
 from tap_core.sync.engine import missing_replication_key, replication_key_of
 
@@ -91,8 +90,9 @@ class Stateful(Declared):
     def stream_state(self) -> dict[str, Any]:
         """This stream's state, writable; made when there is none."""
         self._tap.run.settle()
+        state = self.state_manager.stream_state
         self._tap.document.share(self.name)
-        return self.state_manager.stream_state
+        return state
 
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state of one context, writable; made when there is none.
@@ -101,8 +101,9 @@ class Stateful(Declared):
         nothing of the context, has the stream's own state for every context.
         """
         self._tap.run.settle()
+        state = self.state_manager.get_context_state(context)
         self._tap.document.share(self.name, self._get_state_partition_context(context))
-        return self.state_manager.get_context_state(context)
+        return state
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
         """Return the part of a context that tells bookmarks apart."""
@@ -133,11 +134,11 @@ class Stateful(Declared):
 
     def _parse_datetime(self, value: str) -> datetime:
         """Parse a date-time; without a zone it is UTC."""
-        try:
-            return parse_instant(value)
-        except (ValueError, TypeError) as error:
+        found = instant_of(value)
+        if found is None:
             msg = f"Stream '{self.name}': {value!r} is not a date-time in ISO 8601."
-            raise ValueError(msg) from error
+            raise ValueError(msg)
+        return found[0]
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
         """Return the later of a bookmark and ``start_date``.

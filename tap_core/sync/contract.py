@@ -26,8 +26,14 @@ class Host(Protocol):
     """What a stream needs of its tap."""
 
     name: str
-    logger: logging.Logger
-    metrics_logger: logging.Logger
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Where it logs."""
+
+    @property
+    def metrics_logger(self) -> logging.Logger:
+        """Where its measurements go."""
 
     @property
     def initialized_at(self) -> int:
@@ -125,6 +131,7 @@ class SyncStream(Protocol):
         self, latest_record: Record, *, context: Context | None = None
     ) -> None: ...
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None: ...
+    def _abort_sync(self, abort_reason: Exception) -> None: ...
     def _check_max_record_limit(self, current_record_index: int) -> None: ...
     def _process_record(
         self,

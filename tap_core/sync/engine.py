@@ -23,6 +23,7 @@ from tap_core.exceptions import (
     InvalidStreamSortException,
     SingerSDKDeprecationWarning,
 )
+from tap_core.records.shape import ENCODING_ERRORS
 from tap_core.sync.children import sync_child_contexts
 from tap_core.sync.plan import plan_of
 from tap_core.sync.run import CHUNK_BYTES, CHUNK_ROWS
@@ -57,11 +58,12 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
     stream.context = MappingProxyType(dict(context)) if context else None
     plan = plan_of(stream)
     signpost = stream.get_replication_key_signpost(context)
-    if signpost:
+    if signpost is not None:
         stream._write_replication_key_signpost(context, signpost)
     if stream.selected:
         stream._write_schema_message()
         _begin_version(stream)
+    before = run.open(plan)
     try:
         if plan.compiled:
             _pull(stream, run, plan, context, signpost)
@@ -73,6 +75,8 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
             "An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR
         )
         raise
+    finally:
+        run.open(before)
 
 
 def _announce(stream: SyncStream, context: Context | None) -> None:
@@ -112,13 +116,11 @@ def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, sig
             counter.with_context(current or {})
             timer.with_context(current or {})
             bookmark = begin_partition(stream, current, None if context else signpost)
-            run.open(plan)
-            start, records = done, _prepared(stream, run, plan, current, bookmark)
+            records = _prepared(stream, plan, current, bookmark)
             try:
                 if stream.selected:
                     with _cursor(stream, run, current) as cursor:
-                        done = _write(stream, run, plan, cursor, records, done)
-                    counter.increment(done - start)
+                        done = _write(stream, run, plan, cursor, records, done, counter)
                 else:
                     done += sum(1 for _ in records)
             finally:
@@ -128,7 +130,7 @@ def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, sig
 
 
 def _prepared(
-    stream: SyncStream, run: Run, plan: Plan, context: Context | None, bookmark: Context | None
+    stream: SyncStream, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
     """Return the author's records, ready to be written.
 
@@ -136,13 +138,12 @@ def _prepared(
     """
     records = stream.get_records(context)
     if plan.post_process or plan.child_contexts or bookmark:
-        return _processed(stream, run, plan, records, context, tuple((bookmark or {}).items()))
+        return _processed(stream, plan, records, context, tuple((bookmark or {}).items()))
     return records
 
 
 def _processed(
     stream: SyncStream,
-    run: Run,
     plan: Plan,
     records: Iterable[Any],
     context: Context | None,
@@ -157,14 +158,13 @@ def _processed(
             record, child_context = unpack(record)
         if post is not None:
             record = post(record, context)
-            if record is None:
-                continue
+        if record is None:
+            continue
         for name, value in extra:
             if name not in record:
                 record[name] = value
         if plan.child_contexts:
             sync_child_contexts(stream, record, child_context)
-            run.open(plan)
         yield record
 
 
@@ -175,6 +175,7 @@ def _write(
     cursor: Cursor | None,
     records: Iterable[Any],
     done: int,
+    counter: Counter,
 ) -> int:
     """Write the records of a partition; return their count within this sync.
 
@@ -182,38 +183,72 @@ def _write(
     that is spared is a tenth of a record's time.
     """
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
-    append, encode = bodies.append, shape.encoded
-    advance = None if cursor is None else cursor.advance
-    start, size, stop = done, 0, done + run.limit
-    next_state = done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
+    append, encode = bodies.append, shape.encode
+    start, size, next_state = done, 0, _next_state(stream, done)
+    stop = min(done + run.limit, next_state)
+    counted = done
     for record in records:
+        if record.__class__ is not dict and (record := _record_of(record)) is None:
+            continue
         done += 1
         if not bodies:
             run.begin()
         if list(record) == shape.keys and tuple(map(type, record.values())) in shape.good:
-            body = encode(record)
-        else:
-            body = shape(unpack(record)[0] if isinstance(record, tuple) else record)
-        append(body)
-        if advance is not None:
             try:
-                advance(record[key])
+                body = encode(record)
+            except ENCODING_ERRORS:
+                body = shape(record)
+        else:
+            body = shape(record)
+        append(body)
+        if cursor is not None:
+            try:
+                value = record[key]
+                if (
+                    type(value) is str
+                    and len(value) == cursor.form_length
+                    and value[10] == cursor.form_gap
+                    and value[16] == ":"
+                    and value >= cursor.latest
+                    and value.endswith(cursor.form_zone)
+                ):
+                    cursor.latest = value
+                else:
+                    cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                raise _told(stream, error, record, done, start) from None
+                _refuse(stream, error, record, done, start)
         size += len(body)
         if done >= stop or size >= CHUNK_BYTES:
-            run.settle()
-            if done >= next_state:
-                stream._write_state_message()
-                next_state += stream.STATE_MSG_FREQUENCY
-            size, stop = 0, min(done + CHUNK_ROWS, next_state)
+            next_state = _end_chunk(stream, run, done, next_state)
+            counter.increment(done - counted)
+            counted, size, stop = done, 0, min(done + CHUNK_ROWS, next_state)
+    counter.increment(done - counted)
     return done
+
+
+def _record_of(pulled: Any) -> Any:
+    """Return the record of what an author yielded: it may be a pair, or None for none."""
+    return unpack(pulled)[0] if isinstance(pulled, tuple) else pulled
+
+
+def _end_chunk(stream: SyncStream, run: Run, done: int, next_state: int) -> int:
+    """Send what is there, and the state where it is time; return when it is time again."""
+    run.settle()
+    if done < next_state:
+        return next_state
+    stream._write_state_message()
+    return _next_state(stream, done)
+
+
+def _next_state(stream: SyncStream, done: int) -> int:
+    """Return after which record the next state is owed."""
+    return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
 
 
 def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
     """Give the contexts of one sync; None where the stream has none."""
     if context is not None:
-        yield context
+        yield context or None
     else:
         for partition in stream.partitions or [{}]:
             yield partition or None
@@ -258,7 +293,7 @@ def begin_partition(stream: SyncStream, context: Context | None, signpost: Any) 
     """Note where a context starts and how far it may get; return its bookmark's context."""
     bookmark = stream._get_state_partition_context(context)
     stream._write_starting_replication_value(context)
-    if signpost and context:
+    if signpost is not None and context:
         stream._write_replication_key_signpost(context, signpost)
     return bookmark
 
@@ -318,12 +353,13 @@ def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | Non
     return record
 
 
-def _told(stream: SyncStream, error: Exception, record: Record, done: int, start: int) -> Exception:
-    """Return the error to raise for a record that the bookmark could not take."""
-    if isinstance(error, KeyError):
-        return missing_replication_key(stream.name, stream.replication_key, record)
-    log_sort_error(stream, error, stream.context, done, start)
-    return error
+def _refuse(stream: SyncStream, error: Exception, record: Record, done: int, start: int) -> None:
+    """Raise the error for a record that the bookmark cannot take; an empty one is let pass."""
+    if isinstance(error, InvalidStreamSortException):
+        log_sort_error(stream, error, stream.context, done, start)
+        raise error
+    if record:
+        raise missing_replication_key(stream.name, stream.replication_key, record) from None
 
 
 def log_sort_error(

@@ -113,7 +113,7 @@ class _Lane:
 def write_record(stream: SyncStream, record: Record) -> None:
     """Shape one record and put it behind the stream's others."""
     run, plan = stream._tap.run, plan_of(stream)
-    run.open(plan)
+    before = run.open(plan)
     if not run.bodies:
         run.begin()
     body = plan.shape(record)
@@ -121,6 +121,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
     run.waiting += len(body)
     if len(run.bodies) >= run.limit or run.waiting >= CHUNK_BYTES:
         run.flush()
+    run.open(before)
 
 
 def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
@@ -131,12 +132,11 @@ def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
     """
     limit = stream.ABORT_AT_RECORD_COUNT
     if limit is not None and current_record_index > limit - 1:
-        abort_sync(
-            stream,
+        stream._abort_sync(
             MaxRecordsLimitException(
                 "Stream prematurely aborted due to the stream's max dry run record limit"
                 f" ({limit}) being reached."
-            ),
+            )
         )
 
 

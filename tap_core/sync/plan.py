@@ -106,6 +106,6 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         and not is_overridden(stream._tap, "write_message"),
         post_process=is_overridden(stream, "post_process"),
         child_contexts=bool(stream.child_streams)
-        or is_overridden(stream, "get_child_context", "generate_child_contexts"),
+        or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
         version=lambda: stream._stream_version,
     )

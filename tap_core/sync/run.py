@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -101,19 +101,25 @@ class Run:
         self._lock = threading.RLock()
         self._busy = 0
         self._stopping: Callable[[], None] | None = None
-        self._failure: Exception | None = None
+        self._asked = 0
+        self._failure: BaseException | None = None
 
     # Rows
 
-    def open(self, source: Source) -> None:
-        """Collect rows of this source from now on.
+    def open(self, source: Source | None) -> Source | None:
+        """Collect rows of this source from now on; return whose they were until now.
 
+        Whoever is done opens that one again: the loop of a parent, or of a stream whose
+        author writes to another in between, goes on as if nothing had been.
         A stream's first chunk has one row: whoever waits for a sign of life gets it.
         """
-        if self._source is not source:
+        before = self._source
+        if before is not source:
             self.flush()
             self._source = source
-            self.limit = CHUNK_ROWS if source.stream.name in self._begun else 1
+            begun = source is not None and source.stream.name in self._begun
+            self.limit = CHUNK_ROWS if begun else 1
+        return before
 
     def begin(self) -> None:
         """Note when the first row of a chunk was pulled."""
@@ -124,12 +130,12 @@ class Run:
     def flush(self) -> None:
         """Send the open chunk."""
         if self.bodies:
-            with self._lock:
-                self._send(self.outlet_emit)
+            with self._whole(), self._lock:
+                self._send()
         if self._failure is not None:
             raise self._failure
 
-    def _send(self, emit: Callable[[Event], None]) -> None:
+    def _send(self) -> None:
         """Take what the chunk holds and send it.
 
         The list stays the same one, so that whoever appends to it needs no lock.
@@ -141,7 +147,7 @@ class Run:
             self._begun.add(self._source.stream.name)
             self.limit = CHUNK_ROWS
             self._cadence.rows(sum(map(len, rows)))
-            emit(
+            self._hand(
                 Rows(
                     self._source.stream,
                     rows,
@@ -171,7 +177,7 @@ class Run:
     def emit(self, event: Event) -> None:
         """Send an event behind all rows so far."""
         self.settle()
-        self.outlet_emit(event)
+        self._emit(event)
 
     def describe(self, event: Describe) -> None:
         """Send a stream's schema, unless it is the one sent last."""
@@ -192,13 +198,32 @@ class Run:
         with self._whole():
             state = (document or self.document).encode_if_changed()
             if state is not None:
-                self.outlet_emit(Checkpoint(state))
+                self._emit(Checkpoint(state))
                 self._cadence.wrote(len(state))
 
-    def outlet_emit(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         """Hand one event to the door, whole: a signal waits until it is out."""
         with self._whole(), self._lock:
+            self._hand(event)
+
+    def _hand(self, event: Event) -> None:
+        """Hand one event to the door.
+
+        Once that has failed nothing goes out any more: rows may be lost, and a state
+        behind them would say that they are not.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
             self.outlet.emit(event)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the door could not take an event, so that nothing more can go out."""
+        return self._failure is not None
 
     # Signals and time
 
@@ -215,8 +240,15 @@ class Run:
             stop()
 
     def stop(self, leave: Callable[[], None]) -> None:
-        """Leave by ``leave`` (which raises): now, or when the event in hand is out."""
-        if self._busy and self._stopping is None:
+        """Leave by ``leave`` (which raises): now, or when the event in hand is out.
+
+        Raises:
+            SystemExit: asked twice; the event in hand is given up, the exit code is 1.
+        """
+        self._asked += 1
+        if self._asked > 1:
+            raise SystemExit(1)
+        if self._busy:
             self._stopping = leave
         else:
             leave()
@@ -233,15 +265,14 @@ class Run:
             yield
         finally:
             ended.set()
-            thread.join()
+            if self._asked <= 1:  # else it may be the one that waits for the reader
+                thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
         """Look at the chunk's age until the run ends."""
         while not ended.wait(MAX_AGE_SECONDS / 2):
             if self.bodies and time.monotonic() - self._opened >= MAX_AGE_SECONDS:
-                try:
-                    with self._lock:
-                        self._send(self.outlet.emit)
-                except Exception as error:  # noqa: BLE001 - raised again by the next flush
-                    self._failure = error
+                with suppress(Exception), self._lock:  # the next flush raises it again
+                    self._send()
+                if self.is_broken:
                     return
