@@ -13,6 +13,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tap_core.exceptions import DiscoveryError, EmptySchemaTypeError
 from tap_core.typing.inspect import (
     TypeConformanceLevel,
     is_boolean_type,
@@ -31,6 +32,9 @@ __all__ = [
     "compile_conformer",
     "conform_primitive",
     "conform_record_data_types",
+    "definition_of",
+    "has_uniform_items",
+    "is_finite",
     "jsonable",
     "warn_once",
 ]
@@ -57,6 +61,8 @@ def compile_conformer(
     """
     if level == TypeConformanceLevel.NONE:
         return lambda record: record
+    if "properties" not in schema and not schema.get("additionalProperties"):
+        return _refuse_fields
     conform = _object(schema, level, None)
 
     def conform_record(record: Record) -> Record:
@@ -67,6 +73,17 @@ def compile_conformer(
         return result
 
     return conform_record
+
+
+def _refuse_fields(record: Record) -> Record:
+    """Take only empty records: by this schema nothing of another would be left."""
+    if record:
+        raise DiscoveryError(
+            "The schema of the stream has no 'properties', so nothing of a record with"
+            f" {', '.join(map(repr, record))} would be sent. Declare them, or allow all by"
+            ' "additionalProperties": true.'
+        )
+    return record
 
 
 def conform_record_data_types(
@@ -102,7 +119,7 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
     if isinstance(value, (str, int)) or value is None:
         pass
     elif isinstance(value, (float, Decimal)):
-        return None if math.isnan(value) or math.isinf(value) else value
+        return value if is_finite(value) else None
     elif isinstance(value, bytes):
         return value != _ZERO_BIT if is_boolean_type(schema) else value.hex()
     elif isinstance(value, (date, time, timedelta)):
@@ -122,50 +139,62 @@ def _instant_text(value: date | time | timedelta) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
+def is_finite(value: float | Decimal) -> bool:
+    """Tell whether JSON has a number for this; a decimal is not made a float to find out."""
+    return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+
+
 def jsonable(value: Any) -> Any:
-    """Copy a value so that it holds nothing but what JSON has.
+    """Copy a value so that it holds nothing but what JSON has, in exactly JSON's types.
 
     Inside free-form values (no declared properties) nothing is conformed, only
-    written: date-times as ``isoformat``, whatever else JSON lacks as text. A lone
-    surrogate becomes a question mark, since no UTF-8 text can hold it.
+    written: date-times as ``isoformat``, bytes as the text they are, named tuples as
+    objects, whatever else JSON lacks as text. A lone surrogate becomes a question mark,
+    since no UTF-8 text can hold it.
     """
     kind = type(value)
     if kind is str:
-        return value.encode("utf-8", "replace").decode() if not value.isascii() else value
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if value is None or kind in (int, bool):
         return value
-    if isinstance(value, (float, Decimal)):
-        return None if math.isnan(value) or math.isinf(value) else value
     if isinstance(value, Mapping):
         return {_key(name): jsonable(item) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return jsonable(value._asdict())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [jsonable(item) for item in value]
-    return _foreign(value)
+    return _scalar(value)
 
 
-def _foreign(value: Any) -> Any:
-    """Write a value of a type that JSON does not have."""
-    if isinstance(value, datetime):
-        return value.isoformat("T")
-    if isinstance(value, (str, int)):  # subclasses, such as members of a str enum
-        return str.__str__(value) if isinstance(value, str) else int(value)
-    return jsonable(str(value))
+def _scalar(value: Any) -> Any:
+    """Write a value of a type that JSON does not have, or of a subtype of one that it has.
+
+    Encoders know the exact types only: others, such as NumPy's float64, they write as text.
+    """
+    if isinstance(value, (float, Decimal)):
+        exact = float if isinstance(value, float) else Decimal
+        return exact(value) if is_finite(value) else None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return jsonable(str.__str__(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value.isoformat("T") if isinstance(value, datetime) else jsonable(str(value))
 
 
 def _key(name: Any) -> str:
     """Write the key of an object as JSON writers do for keys that are no text."""
-    if isinstance(name, str):
-        return str(jsonable(str.__str__(name)))
     if name is None or isinstance(name, bool):
         return "null" if name is None else str(name).lower()
-    return str(name)
+    return str(_scalar(name))
 
 
 def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None) -> _Conform:
     """Compile an object with declared properties."""
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
-        name: _value(definition, level, f"{parent}.{name}" if parent else name)
+        name: _value(definition_of(definition), level, f"{parent}.{name}" if parent else name)
         for name, definition in (schema.get("properties") or {}).items()
     }
 
@@ -184,11 +213,24 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
     return conform
 
 
+def definition_of(schema: Any) -> JsonSchema:
+    """Return a property's schema; true and false, which JSON Schema has too, say nothing."""
+    return schema if isinstance(schema, dict) else {}
+
+
+def has_uniform_items(schema: JsonSchema) -> bool:
+    """Tell whether a schema has lists of one kind of items; one without a type has none."""
+    try:
+        return is_uniform_list(schema)
+    except (EmptySchemaTypeError, ValueError):
+        return False
+
+
 def _value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -> _Conform:
     """Compile one property: object, uniform list or primitive, as its value turns out."""
     deep = level == TypeConformanceLevel.RECURSIVE
     has_object = bool(is_object_type(schema)) and "properties" in schema
-    has_list = bool(is_uniform_list(schema))
+    has_list = has_uniform_items(schema)
     if not has_object and not has_list:
         return lambda value, _dropped: conform_primitive(value, schema)
     as_object = _object(schema, level, path) if has_object and deep else None

@@ -6,7 +6,7 @@ ever being message objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -26,8 +26,8 @@ from tap_core.records.conform import jsonable
 __all__ = ["event_of", "messages_of"]
 
 
-def event_of(message: Message) -> Event:
-    """Return the event that a message stands for.
+def event_of(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
+    """Return the event that a message stands for; ``encode`` makes the body of its record.
 
     Raises:
         TypeError: there is no such event.
@@ -36,7 +36,7 @@ def event_of(message: Message) -> Event:
         extracted = message.time_extracted
         return Rows(
             StreamId(message.stream),
-            [encode_body(jsonable(message.record))],
+            [encode(jsonable(message.record))],
             extracted_at=extracted.isoformat() if extracted else None,
             version=message.version,
         )

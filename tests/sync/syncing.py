@@ -1,0 +1,152 @@
+"""Runs taps inside the test's process and takes what they write apart.
+
+A tap here is a few stream classes; its messages go to a list of lines instead of standard
+output, and its clock stands still, so that two runs can be compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from tap_core.protocols.singer.encode import SingerOutlet
+from tap_core.state.checkpoint import Cadence
+from tap_core.streams.core import Stream
+from tap_core.sync.run import Run
+from tap_core.tap_base import Tap
+
+NOW = "2024-05-06T07:08:09.000001+00:00"
+
+INTEGER = {"type": ["integer", "null"]}
+STRING = {"type": ["string", "null"]}
+DATETIME = {"type": ["string", "null"], "format": "date-time"}
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with these properties."""
+    return {"type": "object", "properties": properties}
+
+
+class StillTap(Tap):
+    """A tap of some stream classes, whose clock stands still."""
+
+    name = "tap-test"
+    kinds: Sequence[type[Stream]] = ()
+    every_state = False
+
+    def discover_streams(self) -> list[Stream]:
+        return [kind(self) for kind in self.kinds]
+
+    @cached_property
+    def run(self) -> Run:
+        cadence = Cadence(share=1e9) if self.every_state else Cadence()
+        return Run(self.outlet, self.document, cadence, clock=lambda: NOW)
+
+    def _setup_signal_handlers(self) -> None:
+        """Leave the signals to pytest."""
+
+
+class Output(list[bytes]):
+    """What a tap wrote, in the pieces in which it left."""
+
+    @property
+    def text(self) -> bytes:
+        return b"".join(self)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return parsed(self.text)
+
+    def of(self, kind: str, stream: str | None = None) -> list[dict[str, Any]]:
+        return of(self.messages, kind, stream)
+
+    def records(self, stream: str | None = None) -> list[dict[str, Any]]:
+        return [message["record"] for message in self.of("RECORD", stream)]
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        return [message["value"] for message in self.of("STATE")]
+
+
+def parsed(text: bytes) -> list[dict[str, Any]]:
+    """Read whole lines of JSON, numbers with all their digits."""
+    assert not text or text.endswith(b"\n"), text[-200:]
+    return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
+
+
+def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None) -> list[Any]:
+    """Return the messages of a type, and of one stream."""
+    return [
+        message
+        for message in messages
+        if message["type"] == kind and stream in {None, message.get("stream")}
+    ]
+
+
+def make(*kinds: type[Stream], output: Output | None = None, **given: Any) -> StillTap:
+    """Make a tap of these streams that writes to ``output``."""
+    every_state = given.pop("every_state", False)
+    tap_class = type("OneTap", (StillTap,), {"kinds": kinds, "every_state": every_state})
+    tap: StillTap = tap_class(**given)
+    tap.outlet = SingerOutlet((Output() if output is None else output).append)
+    return tap
+
+
+def sync(*kinds: type[Stream], **given: Any) -> Output:
+    """Sync a tap of these streams and return what it wrote."""
+    output = Output()
+    make(*kinds, output=output, **copy.deepcopy(given)).sync_all()
+    return output
+
+
+def failed(
+    error: type[BaseException], *kinds: type[Stream], **given: Any
+) -> tuple[Output, BaseException]:
+    """Sync a tap that must end with this error; return what it wrote, and the error."""
+    output = Output()
+    try:
+        make(*kinds, output=output, **copy.deepcopy(given)).sync_all()
+    except error as found:
+        return output, found
+    raise AssertionError(f"no {error.__name__}: {output.text[-500:]!r}")
+
+
+def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
+    """Make a stream class; ``rows`` are its records, or a function of stream and context."""
+    pull: Callable[[Stream, Mapping[str, Any] | None], Iterable[Any]] = (
+        rows if callable(rows) else lambda _stream, _context: copy.deepcopy(rows)
+    )
+    own = {
+        "name": name,
+        "schema": schema(id=INTEGER, at=STRING, n=INTEGER),
+        "get_records": lambda self, context: pull(self, context),
+        **members,
+    }
+    return type(name.title(), (Stream,), own)
+
+
+def hooked(kind: type[Stream]) -> type[Stream]:
+    """Return the same stream with a hook that adds nothing: it runs record by record."""
+
+    def _process_record(self: Any, *args: Any, **kwargs: Any) -> None:
+        super(made, self)._process_record(*args, **kwargs)
+
+    made = type(kind.__name__, (kind,), {"_process_record": _process_record})
+    return made
+
+
+def covered(messages: Iterable[dict[str, Any]], stream: str, key: str) -> list[tuple[Any, Any]]:
+    """Return, for each STATE, the last value of a stream before it and the one it holds."""
+    last, pairs = None, []
+    for message in messages:
+        if message["type"] == "RECORD" and message["stream"] == stream:
+            last = message["record"][key]
+        elif message["type"] == "STATE":
+            entry = message["value"].get("bookmarks", {}).get(stream, {})
+            held = entry.get("progress_markers", entry).get("replication_key_value")
+            pairs.append((last, held))
+    return pairs

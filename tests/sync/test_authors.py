@@ -1,0 +1,386 @@
+"""What authors do to the records they yield, to the state, and to each other's streams."""
+
+from __future__ import annotations
+
+import pytest
+
+from tap_core.protocols.singer.messages import (
+    ActivateVersionMessage,
+    RecordMessage,
+    SchemaMessage,
+    StateMessage,
+)
+from tests.sync.syncing import INTEGER, STRING, covered, hooked, make, schema, stream, sync
+
+COUNT = 2_500
+"""More than two chunks."""
+
+SORTED = {"replication_key": "id", "is_sorted": True}
+
+both_lanes = pytest.mark.parametrize(
+    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+)
+
+
+def ids(output, name="a"):
+    return [record["id"] for record in output.records(name)]
+
+
+# One dict for all rows
+
+
+@both_lanes
+def test_a_generator_may_use_one_dict_for_all_its_rows(lane):
+    def rows(self, context):
+        row = {}
+        for number in range(COUNT):
+            row["id"] = number
+            yield row
+
+    assert ids(sync(lane(stream("a", rows, **SORTED)))) == list(range(COUNT))
+
+
+@both_lanes
+def test_a_generator_may_use_nested_objects_and_lists_again(lane):
+    nested = {"type": "object", "properties": {"x": INTEGER}}
+    members = {"schema": schema(o=nested, l={"type": "array", "items": nested}, f={})}
+
+    def rows(self, context):
+        row = {"o": {"x": 0}, "l": [{"x": 0}], "f": {"deep": [0]}}
+        for number in range(50):
+            row["o"]["x"] = row["l"][0]["x"] = row["f"]["deep"][0] = number
+            yield row
+            row["o"]["x"] = row["l"][0]["x"] = row["f"]["deep"][0] = -1
+
+    records = sync(lane(stream("a", rows, **members))).records("a")
+    assert records == [{"o": {"x": n}, "l": [{"x": n}], "f": {"deep": [n]}} for n in range(50)]
+
+
+@both_lanes
+def test_a_record_may_be_cleared_after_it_was_yielded(lane):
+    def rows(self, context):
+        for number in range(COUNT):
+            row = {"id": number}
+            yield row
+            row.clear()
+
+    assert ids(sync(lane(stream("a", rows, **SORTED)))) == list(range(COUNT))
+
+
+# Looking at state
+
+
+def looks_at(look):
+    """Return a stream that notes, per record, what it sees of the records before it."""
+    seen = []
+
+    def post_process(self, row, context=None):
+        seen.append((row["id"], look(self, context)))
+        return row
+
+    kind = stream("a", [{"id": n} for n in range(1, 31)], **SORTED, post_process=post_process)
+    return kind, seen
+
+
+LOOKS = {
+    "get_context_state": lambda self, context: self.get_context_state(context),
+    "stream_state": lambda self, context: self.stream_state,
+    "tap_state": lambda self, context: self.tap_state["bookmarks"]["a"],
+    "tap.state": lambda self, context: self._tap.state["bookmarks"]["a"],
+    "_tap_state": lambda self, context: self._tap_state["bookmarks"]["a"],
+    "state_manager": lambda self, context: self.state_manager.get_context_state(context),
+}
+
+
+@both_lanes
+@pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
+def test_who_looks_at_state_sees_the_record_before(lane, name):
+    kind, seen = looks_at(lambda *args: LOOKS[name](*args).get("replication_key_value"))
+    sync(lane(kind))
+    assert seen == [(n, n - 1 if n > 1 else None) for n in range(1, 31)]
+
+
+@both_lanes
+def test_who_looks_at_the_start_gets_the_start(lane):
+    kind, seen = looks_at(lambda self, context: self.get_starting_replication_key_value(context))
+    state = {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": 1}}}
+    sync(lane(kind), state=state)
+    assert seen == [(n, 1) for n in range(1, 31)]
+
+
+@both_lanes
+@pytest.mark.parametrize("name", sorted(set(LOOKS) - {"state_manager"}))
+def test_what_is_looked_at_has_been_written(lane, name):
+    """Whoever sees a bookmark may act on it: its rows are out."""
+    out = []
+
+    def look(self, context):
+        value = LOOKS[name](self, context).get("replication_key_value")
+        written = b"".join(self._tap.run.outlet._write.__self__)
+        out.append(value is None or b'"id":%d}' % value in written)
+
+    kind, _ = looks_at(look)
+    sync(lane(kind))
+    assert out == [True] * 30
+
+
+@both_lanes
+def test_what_an_author_puts_into_a_state_goes_out(lane):
+    """Also after the moment at which he got hold of it."""
+
+    def rows(self, context):
+        mine = self.get_context_state(context)
+        for number in range(5):
+            mine["cursor"] = f"page {number}"
+            yield {"id": number}
+
+    kind = lane(stream("a", rows, **SORTED, STATE_MSG_FREQUENCY=1))
+    pages = [state["bookmarks"]["a"].get("cursor") for state in sync(kind).states]
+    assert pages[:5] == [f"page {number}" for number in range(5)]
+
+
+@both_lanes
+def test_a_state_that_was_taken_before_the_sync_may_change_in_it(lane):
+    def __init__(self, tap):
+        super(kind, self).__init__(tap)
+        self.mine = self.stream_state
+
+    def rows(self, context):
+        yield {"id": 1}
+        self.mine["note"] = "changed"
+
+    kind = stream("a", rows, __init__=__init__)
+    assert sync(lane(kind)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
+
+
+# Syncing and writing at will
+
+
+@both_lanes
+def test_post_process_may_sync_another_stream(lane):
+    def post_process(self, row, context=None):
+        if row["id"] % 10 == 0:
+            self._tap.streams["b"].sync({"of": row["id"]})
+        return row
+
+    a = stream("a", [{"id": n} for n in range(40)], **SORTED, post_process=post_process)
+    b = stream("b", lambda self, context: [{"id": 1_000 + context["of"]}], selected=False)
+    b.selected = True
+    output = sync(lane(a), lane(b))
+    assert ids(output, "a") == list(range(40))
+    assert ids(output, "b")[:4] == [1_000, 1_010, 1_020, 1_030]
+    assert all(last == held for last, held in covered(output.messages, "a", "id"))
+
+
+@both_lanes
+def test_a_generator_may_sync_another_stream(lane):
+    def rows(self, context):
+        for number in range(20):
+            yield {"id": number}
+            if number % 5 == 0:
+                self._tap.streams["b"].sync({"of": number})
+
+    a = stream("a", rows, **SORTED)
+    b = stream("b", lambda self, context: [{"id": 1_000}])
+    output = sync(lane(a), lane(b))
+    assert ids(output, "a") == list(range(20))
+
+
+@both_lanes
+def test_a_stream_may_write_records_of_its_own_and_of_others(lane):
+    def post_process(self, row, context=None):
+        self._write_record_message({"id": row["id"] * 10})
+        self._tap.streams["b"]._write_record_message({"id": row["id"] + 500})
+        return row
+
+    a = stream("a", [{"id": n} for n in range(1, 6)], post_process=post_process)
+    b = stream("b", [])
+    output = sync(lane(a), lane(b))
+    assert ids(output, "a") == [10, 1, 20, 2, 30, 3, 40, 4, 50, 5]
+    assert ids(output, "b") == [501, 502, 503, 504, 505]
+
+
+@both_lanes
+def test_messages_that_are_written_by_hand_keep_their_place(lane):
+    def post_process(self, row, context=None):
+        write = self._tap.write_message
+        if row["id"] == 3:
+            write(SchemaMessage("extra", {"properties": {"x": {}}}, ["x"]))
+            write(RecordMessage("extra", {"x": 1.5}))
+            write(StateMessage({"mine": True}))
+            write(ActivateVersionMessage("extra", 7))
+        return row
+
+    a = stream("a", [{"id": n} for n in range(1, 6)], **SORTED, post_process=post_process)
+    messages = sync(lane(a)).messages
+    place = next(n for n, m in enumerate(messages) if m.get("stream") == "extra")
+    types = [m["type"] for m in messages[place : place + 4]]
+    assert types == ["SCHEMA", "RECORD", "STATE", "ACTIVATE_VERSION"]
+    before = [m["record"]["id"] for m in messages[:place] if m["type"] == "RECORD"]
+    after = [m["record"]["id"] for m in messages[place + 4 :] if m["type"] == "RECORD"]
+    assert (before, after) == ([1, 2], [3, 4, 5])
+
+
+@both_lanes
+def test_a_state_that_is_written_by_hand_covers_what_came_before(lane):
+    def post_process(self, row, context=None):
+        if row["id"] % 3 == 0:
+            self._write_state_message()
+        return row
+
+    a = stream("a", [{"id": n} for n in range(1, 11)], **SORTED, post_process=post_process)
+    pairs = covered(sync(lane(a)).messages, "a", "id")
+    assert pairs[:3] == [(2, 2), (5, 5), (8, 8)]
+    assert pairs[-1] == (10, 10)
+
+
+@both_lanes
+def test_a_bookmark_may_be_moved_by_hand(lane):
+    def post_process(self, row, context=None):
+        if row["id"] == 3:
+            self._increment_stream_state({"id": 100}, context=context)
+        return row
+
+    a = stream("a", [{"id": n} for n in (1, 2, 3, 100, 101)], **SORTED, post_process=post_process)
+    with pytest.raises(Exception, match="100"):
+        sync(lane(a))
+    a = stream(
+        "a", [{"id": n} for n in (1, 2, 3, 4)], replication_key="id", post_process=post_process
+    )
+    assert sync(lane(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 100
+
+
+@both_lanes
+def test_a_schema_is_sent_once_per_run(lane):
+    def rows(self, context):
+        for number in range(3):
+            self._write_schema_message()
+            yield {"id": number}
+
+    output = sync(lane(stream("a", rows)))
+    assert [m["type"] for m in output.messages if m["type"] != "STATE"] == ["SCHEMA"] + 3 * [
+        "RECORD"
+    ]
+
+
+@both_lanes
+def test_a_state_writer_writes_equal_states_once(lane):
+    def rows(self, context):
+        yield {"id": 1}
+        for value in (1, 1, 2):
+            self._tap.state_writer.write_state({"bookmarks": {"x": {"y": value}}})
+
+    states = sync(lane(stream("a", rows))).states
+    assert [s for s in states if "x" in s["bookmarks"]] == [
+        {"bookmarks": {"x": {"y": 1}}},
+        {"bookmarks": {"x": {"y": 2}}},
+    ]
+
+
+@both_lanes
+def test_records_of_none_are_left_out(lane):
+    a = stream("a", [{"id": 1}, None, {"id": 2}, None], **SORTED)
+    output = sync(lane(a))
+    assert ids(output) == [1, 2]
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 2
+
+
+@both_lanes
+@pytest.mark.filterwarnings("ignore:Yielding a tuple")
+@pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
+def test_pairs_of_record_and_context_are_records(lane, members):
+    a = stream("a", [({"id": 1}, {"x": 1}), ({"id": 2}, None), (None, None)], **members)
+    assert ids(sync(lane(a))) == [1, 2]
+
+
+@both_lanes
+def test_an_empty_record_is_written_and_moves_nothing(lane):
+    a = stream("a", [{"id": 1}, {}, {"id": 2}], **SORTED)
+    assert sync(lane(a)).records("a") == [{"id": 1}, {}, {"id": 2}]
+
+
+# When states go out
+
+
+@both_lanes
+@pytest.mark.parametrize("frequency", [1, 7, 1_000, 1_500])
+def test_a_state_follows_so_many_records(lane, frequency):
+    """Over partitions too: the count goes on from one to the next."""
+
+    def rows(self, context):
+        return ({"id": n} for n in range(COUNT))
+
+    a = stream(
+        "a",
+        rows,
+        replication_key="id",
+        is_sorted=True,
+        STATE_MSG_FREQUENCY=frequency,
+        partitions=[{"p": 1}, {"p": 2}, {"p": 3}],
+        schema=schema(id=INTEGER, p=INTEGER),
+    )
+    written, after = 0, []
+    for message in sync(lane(a)).messages:
+        written += message["type"] == "RECORD"
+        if message["type"] == "STATE":
+            after.append(written)
+    assert set(range(frequency, 3 * COUNT + 1, frequency)) <= set(after)
+
+
+@both_lanes
+def test_every_state_covers_exactly_what_stands_before_it(lane):
+    a = stream("a", [{"id": n} for n in range(500)], **SORTED, STATE_MSG_FREQUENCY=3)
+    b = stream("b", [{"id": n} for n in range(500)], replication_key="id", STATE_MSG_FREQUENCY=7)
+    messages = sync(lane(a), lane(b)).messages
+    for name in "ab":
+        pairs = covered(messages, name, "id")
+        assert len(pairs) > 50
+        assert [pair for pair in pairs if pair[0] != pair[1]] == []
+
+
+def test_the_states_of_children_cover_their_parents_rows():
+    def rows(self, context):
+        return [{"id": context["of"] * 10 + n} for n in range(3)]
+
+    parent = stream(
+        "p",
+        [{"id": n} for n in range(1, 30)],
+        **SORTED,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream(
+        "c",
+        rows,
+        replication_key="id",
+        parent_stream_type=parent,
+        STATE_MSG_FREQUENCY=1,
+        schema=schema(id=INTEGER, of=INTEGER),
+    )
+    output = sync(parent, child)
+    assert ids(output, "p") == list(range(1, 30))
+    assert ids(output, "c") == [n * 10 + m for n in range(1, 30) for m in range(3)]
+    pairs = covered(output.messages, "p", "id")
+    assert [pair for pair in pairs if pair[0] != pair[1]] == []
+    assert len(pairs) >= 29 * 3
+
+
+def test_strings_stay_strings():
+    a = stream("a", [{"s": "é\u2028\x00\U0001f600"}], schema=schema(s=STRING))
+    assert sync(a).records("a") == [{"s": "é\u2028\x00\U0001f600"}]
+
+
+def test_two_syncs_of_one_tap_go_on_from_each_other():
+    starts = []
+
+    def rows(self, context):
+        starts.append(self.get_starting_replication_key_value(context))
+        return [{"id": 5}]
+
+    from tests.sync.syncing import Output
+
+    output = Output()
+    tap = make(stream("a", rows, **SORTED), output=output)
+    tap.sync_all()
+    tap.sync_all()
+    assert starts == [None, 5]
+    assert len(output.of("SCHEMA")) == 2
