@@ -1,0 +1,72 @@
+"""`python -m tests.bench [NAME ...]`: our programs beside others', in turns, as one table.
+
+Rules of the room: nothing here fails because of a time: times belong to machines. What fails is
+a wrong result. A row whose peer is not installed is named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench import taps
+from tests.bench.places import MissingPeerError
+from tests.bench.table import Row, lines, markdown
+
+__all__ = ["main"]
+
+
+class Benchmark(NamedTuple):
+    """A function of (folder, records, rounds) that gives rows, and what it is run with."""
+
+    rows: Callable[[Path, int, int], Iterator[Row]]
+    records: int
+    rounds: int
+
+
+BENCHMARKS = {
+    "narrow": Benchmark(taps.narrow, 200_000, 3),
+    "wide": Benchmark(taps.wide, 50_000, 3),
+    "partitions": Benchmark(taps.partitions, 100_000, 3),
+    "children": Benchmark(taps.children, 200_000, 3),
+    "discover": Benchmark(taps.discover, 0, 5),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the benchmarks that are named, or all; print the table."""
+    asked = _parser().parse_args(arguments)
+    rows: list[Row] = []
+    left_out: list[str] = []
+    for name in asked.names or BENCHMARKS:
+        one = BENCHMARKS[name]
+        print(f"{name}: {one.rows.__doc__}", file=sys.stderr)
+        try:
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                records, rounds = asked.records or one.records, asked.rounds or one.rounds
+                for row in one.rows(Path(folder), records, rounds):
+                    rows.append(row)
+                    print("", " | ".join(row.cells()), file=sys.stderr)
+        except MissingPeerError as error:
+            left_out.append(f"{name}: left out, {error}")
+        print(file=sys.stderr)
+    print("\n".join((markdown if asked.markdown else lines)(rows)))
+    print("\n".join(left_out), file=sys.stderr)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *BENCHMARKS], metavar="NAME")
+    parser.add_argument("--records", type=int, help="instead of each benchmark's own count")
+    parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,191 @@
+"""The author's side, the same for all: made-up records, their schemas and their catalogs.
+
+Rules of the room: standard library only, since it runs in each peer's environment. Each record
+is a fresh dict of ready-made values, so that a generator costs little and what is measured is
+what comes after it. Everything follows from the record's number: whoever reads an output knows
+what must be in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+__all__ = [
+    "CHILD_SCHEMA",
+    "DESELECTED",
+    "NARROW_SCHEMA",
+    "PARENT_SCHEMA",
+    "PART_SCHEMA",
+    "WIDE_SCHEMA",
+    "catalog",
+    "narrow",
+    "of_context",
+    "parents",
+    "wide",
+]
+
+VARIETY = 1_000
+PER_INSTANT = 100
+"""Records that share one date-time."""
+
+_TEXT = {"type": ["string", "null"]}
+_NUMBER = {"type": ["number", "null"]}
+_INTEGER = {"type": ["integer", "null"]}
+_BOOLEAN = {"type": ["boolean", "null"]}
+_INSTANT = {"type": ["string", "null"], "format": "date-time"}
+
+
+def _names(pattern: str, variety: int = VARIETY) -> list[str]:
+    return [pattern.format(n) for n in range(variety)]
+
+
+def _instants(count: int) -> list[str]:
+    """Return a sorted list of date-times, a minute apart."""
+    days = count // 1440 + 1
+    return [
+        f"{2000 + day // 336}-{day // 28 % 12 + 1:02}-{day % 28 + 1:02}T{h:02}:{m:02}:00+00:00"
+        for day in range(days)
+        for h in range(24)
+        for m in range(60)
+    ][:count]
+
+
+# Eight columns, about 350 bytes a line with the message around them
+
+NARROW_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "name": _TEXT,
+        "email": _TEXT,
+        "amount": _NUMBER,
+        "active": _BOOLEAN,
+        "quantity": _INTEGER,
+        "updated_at": _INSTANT,
+        "note": _TEXT,
+    },
+}
+
+_NAMES = _names("Customer number {0:04}")
+_EMAILS = _names("customer.{0:04}@example.com")
+_AMOUNTS = [n * 12.25 for n in range(VARIETY)]
+_NOTES = _names("note {0:04}: " + "the quick brown fox jumps over " * 2)
+
+
+def narrow(count: int) -> Iterator[dict[str, Any]]:
+    """Yield records of eight columns, sorted by ``updated_at``."""
+    instants = _instants(count // PER_INSTANT + 1)
+    for n in range(count):
+        k = n % VARIETY
+        yield {
+            "id": n,
+            "name": _NAMES[k],
+            "email": _EMAILS[k],
+            "amount": _AMOUNTS[k],
+            "active": k < 500,
+            "quantity": k,
+            "updated_at": instants[n // PER_INSTANT],
+            "note": _NOTES[k],
+        }
+
+
+# Sixty columns, eight of them objects and four of them lists, about 1.6 kB a line
+
+_PLACE = {"street": _TEXT, "city": _TEXT, "zip": _TEXT, "lat": _NUMBER, "lon": _NUMBER}
+_KINDS = [_TEXT, _NUMBER, _INTEGER, _BOOLEAN]
+WIDE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "updated_at": _INSTANT,
+        **{f"field_{c:02}": _KINDS[c % 4] for c in range(46)},
+        **{f"place_{c}": {"type": ["object", "null"], "properties": _PLACE} for c in range(8)},
+        **{f"tags_{c}": {"type": ["array", "null"], "items": _TEXT} for c in range(4)},
+    },
+}
+
+DESELECTED = (*(f"field_{c:02}" for c in range(0, 40, 4)), "place_3", "tags_1")
+"""A fifth of the columns of the wide stream."""
+
+_WIDE_VARIETY = 50
+
+
+def _wide_fields(k: int) -> dict[str, Any]:
+    values = (f"value {k:03} of text", k * 0.25, k * 1000, k % 2 == 0)
+    return {"id": 0, "updated_at": "", **{f"field_{c:02}": values[c % 4] for c in range(46)}}
+
+
+def _place(k: int, c: int) -> dict[str, Any]:
+    return {"street": f"{k} Road", "city": f"City {c}", "zip": f"{k:05}", "lat": k / 2, "lon": 0.5}
+
+
+_WIDE_FIELDS = [_wide_fields(k) for k in range(_WIDE_VARIETY)]
+_PLACES = [[(f"place_{c}", _place(k, c)) for c in range(8)] for k in range(_WIDE_VARIETY)]
+_TAGS = [[(f"tags_{c}", ["red", f"tag {k}"]) for c in range(4)] for k in range(_WIDE_VARIETY)]
+
+
+def wide(count: int) -> Iterator[dict[str, Any]]:
+    """Yield records of sixty columns, nested objects and lists, fresh ones in each."""
+    instants = _instants(count // PER_INSTANT + 1)
+    for n in range(count):
+        k = n % _WIDE_VARIETY
+        record = _WIDE_FIELDS[k].copy()
+        record["id"] = n
+        record["updated_at"] = instants[n // PER_INSTANT]
+        for name, place in _PLACES[k]:
+            record[name] = place.copy()
+        for name, tags in _TAGS[k]:
+            record[name] = tags.copy()
+        yield record
+
+
+# Partitions, parents and children
+
+PART_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"part": {"type": "integer"}, **NARROW_SCHEMA["properties"]},
+}
+PARENT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"part": {"type": "integer"}, "name": _TEXT},
+}
+CHILD_SCHEMA = PART_SCHEMA
+
+
+def of_context(part: int, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of one partition or of one parent."""
+    for record in narrow(count):
+        record["part"] = part
+        yield record
+
+
+def parents(count: int) -> Iterator[dict[str, Any]]:
+    """Yield the records of a parent stream."""
+    for part in range(count):
+        yield {"part": part, "name": _NAMES[part % VARIETY]}
+
+
+def catalog(
+    stream: str, schema: dict[str, Any], deselected: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a Singer catalog that selects a stream but for some of its columns."""
+    gone = set(deselected)
+    metadata = [{"breadcrumb": [], "metadata": {"selected": True, "inclusion": "available"}}]
+    metadata += [
+        {
+            "breadcrumb": ["properties", name],
+            "metadata": {"selected": name not in gone, "inclusion": "available"},
+        }
+        for name in schema["properties"]
+    ]
+    entry = {
+        "tap_stream_id": stream,
+        "stream": stream,
+        "replication_method": "INCREMENTAL",
+        "replication_key": "updated_at",
+        "key_properties": ["id"],
+        "schema": schema,
+        "metadata": metadata,
+    }
+    return {"streams": [entry]}
