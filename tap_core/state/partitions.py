@@ -90,9 +90,9 @@ class PartitionIndex:
         key = freeze(context)
         self._catch_up()
         position = self._positions.get(key)
-        if position is None or position == _TWICE or self._stands(position, key, context):
-            return self._checked(position, context)
-        self._reset()
+        if position is None or (position != _TWICE and self._stands(position, key, context)):
+            return position
+        self._reset()  # what was moved in the list may look as if it were there twice
         self._catch_up()
         return self._checked(self._positions.get(key), context)
 
