@@ -111,16 +111,23 @@ class PartitionIndex:
         if count and (count > len(entries) or entries[count - 1] is not self._last):
             self._reset()
             count = 0
-        for position in range(count, len(entries)):
-            self._add(position)
+        twice = [self._add(position) for position in range(count, len(entries))]
+        if count and any(twice):  # entries were moved, perhaps, and stand where others stood
+            self._reset()
+            for position in range(len(entries)):
+                self._add(position)
         self._count = len(entries)
         self._last = entries[-1] if entries else None
 
-    def _add(self, position: int) -> None:
+    def _add(self, position: int) -> bool:
+        """Note where an entry stands; return whether its context was there before."""
         context = _context_of(self.entries[position])
-        if context is not None:
-            key = freeze(context)
-            self._positions[key] = _TWICE if key in self._positions else position
+        if context is None:
+            return False
+        key = freeze(context)
+        twice = key in self._positions
+        self._positions[key] = _TWICE if twice else position
+        return twice
 
     def _stands(self, position: int, key: Hashable, context: Context) -> bool:
         found = _context_of(self.entries[position])
