@@ -39,9 +39,10 @@ class PartitionIndex:
     Entries without a context are kept and never found.
     """
 
-    __slots__ = ("_count", "_last", "_positions", "_recent", "_recent_entry", "entries")
+    __slots__ = ("_count", "_first", "_last", "_positions", "_recent", "_recent_entry", "entries")
 
     _count: int
+    _first: object
     _last: object
     _positions: dict[Hashable, int]
     _recent: int | None
@@ -99,16 +100,19 @@ class PartitionIndex:
     def _reset(self) -> None:
         self._positions = {}
         self._count = 0
-        self._last = None
+        self._first = self._last = None
         self._recent = None
         self._recent_entry = {}
 
     def _catch_up(self) -> None:
         """Take in what was appended; start again when the list was changed otherwise."""
         entries, count = self.entries, self._count
-        if count == len(entries) and (not count or entries[-1] is self._last):
+        known = not count or (
+            count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
+        )
+        if known and count == len(entries):
             return
-        if count and (count > len(entries) or entries[count - 1] is not self._last):
+        if not known:
             self._reset()
             count = 0
         twice = [self._add(position) for position in range(count, len(entries))]
@@ -117,7 +121,7 @@ class PartitionIndex:
             for position in range(len(entries)):
                 self._add(position)
         self._count = len(entries)
-        self._last = entries[-1] if entries else None
+        self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
 
     def _add(self, position: int) -> bool:
         """Note where an entry stands; return whether its context was there before."""
