@@ -123,7 +123,7 @@ def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
     own = {
         "name": name,
         "schema": schema(id=INTEGER, at=STRING, n=INTEGER),
-        "get_records": lambda self, context: pull(self, context),
+        "get_records": pull,
         **members,
     }
     return type(name.title(), (Stream,), own)

@@ -141,16 +141,17 @@ def test_what_an_author_puts_into_a_state_goes_out(lane):
 
 @both_lanes
 def test_a_state_that_was_taken_before_the_sync_may_change_in_it(lane):
-    def __init__(self, tap):
-        super(kind, self).__init__(tap)
-        self.mine = self.stream_state
 
     def rows(self, context):
         yield {"id": 1}
         self.mine["note"] = "changed"
 
-    kind = stream("a", rows, __init__=__init__)
-    assert sync(lane(kind)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
+    class Keeps(stream("a", rows)):
+        def __init__(self, tap):
+            super().__init__(tap)
+            self.mine = self.stream_state
+
+    assert sync(lane(Keeps)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
 
 
 # Syncing and writing at will
