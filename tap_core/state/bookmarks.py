@@ -43,6 +43,7 @@ __all__ = [
     "get_state_partitions_list",
     "get_writeable_state_dict",
     "increment_state",
+    "is_final",
     "is_state_non_resumable",
     "log_sort_error",
     "open_progress_markers",
@@ -70,6 +71,8 @@ ASSUMED_UNSORTED = (
 )
 
 _OLD_PROGRESS_MARKERS = "progress_tracking"
+
+_OF_A_RUN = (PROGRESS_MARKERS, _OLD_PROGRESS_MARKERS, SIGNPOST_MARKER, STARTING_MARKER)
 
 _PLAIN = order_of(None)
 
@@ -254,6 +257,11 @@ def is_state_non_resumable(stream_or_partition_state: Mapping[str, Any]) -> bool
         PROGRESS_MARKERS in stream_or_partition_state
         or _OLD_PROGRESS_MARKERS in stream_or_partition_state
     )
+
+
+def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
+    """Return whether there is nothing to promote and nothing that was for the run."""
+    return stream_or_partition_state.keys().isdisjoint(_OF_A_RUN)
 
 
 def finalize_state_progress_markers(

@@ -238,8 +238,9 @@ class StreamStateManager:
         return self.document.change(self.stream_name, self.get_state_partition_context(context))
 
     def _finalize(self, context: Context | None) -> None:
-        bookmarks.finalize_state_progress_markers(self._change(context), order=self.order)
         self.is_flushed = False
+        if not bookmarks.is_final(self.get_context_state(context)):
+            bookmarks.finalize_state_progress_markers(self._change(context), order=self.order)
 
     def _tell_unsorted(self) -> None:
         self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)

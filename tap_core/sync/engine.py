@@ -117,14 +117,11 @@ def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, sig
             timer.with_context(current or {})
             bookmark = begin_partition(stream, current, None if context else signpost)
             records = _prepared(stream, plan, current, bookmark)
-            try:
-                if stream.selected:
-                    with _cursor(stream, run, current) as cursor:
-                        done = _write(stream, run, plan, cursor, records, done, counter)
-                else:
-                    done += sum(1 for _ in records)
-            finally:
-                run.settle()
+            if stream.selected:
+                with _cursor(stream, run, current) as cursor:
+                    done = _write(stream, run, plan, cursor, records, done, counter)
+            else:
+                done += sum(1 for _ in records)
             end_partition(stream, current, bookmark)
     end_records(stream, context)
 
@@ -184,8 +181,8 @@ def _write(
     """
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode = bodies.append, shape.encode
-    start, size, next_state = done, 0, _next_state(stream, done)
-    stop = min(done + run.limit, next_state)
+    start, size, next_state = done, run.waiting, _next_state(stream, done)
+    stop = min(done + run.limit - len(bodies), next_state)  # partitions share chunks
     counted = done
     for record in records:
         if record.__class__ is not dict and (record := _record_of(record)) is None:
@@ -193,6 +190,7 @@ def _write(
         done += 1
         if not bodies:
             run.begin()
+            size = 0
         if list(record) == shape.keys and tuple(map(type, record.values())) in shape.good:
             try:
                 body = encode(record)
@@ -221,7 +219,8 @@ def _write(
         if done >= stop or size >= CHUNK_BYTES:
             next_state = _end_chunk(stream, run, done, next_state)
             counter.increment(done - counted)
-            counted, size, stop = done, 0, min(done + CHUNK_ROWS, next_state)
+            counted, stop = done, min(done + CHUNK_ROWS, next_state)
+    run.waiting = size
     counter.increment(done - counted)
     return done
 
