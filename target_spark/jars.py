@@ -16,7 +16,16 @@ from pathlib import Path
 
 from target_spark.errors import SparkUnavailableError
 
-__all__ = ["cached", "format_conf", "ivy_folder", "jars_hint", "resolving", "wanted"]
+__all__ = [
+    "ARTIFACTS",
+    "EXCLUDES",
+    "cached",
+    "format_conf",
+    "ivy_folder",
+    "jars_hint",
+    "resolving",
+    "wanted",
+]
 
 _DELTA = "4.4.0"
 _DELTA_CONF = {

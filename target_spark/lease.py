@@ -168,7 +168,7 @@ def _is_dead(owner: Mapping[str, Any]) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        return False
+        pass  # it lives, and is another user's
     return _born(pid) != owner.get("born")
 
 

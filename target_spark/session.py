@@ -11,6 +11,7 @@ since settings of a session are shared by all threads that use it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -218,8 +219,11 @@ class Session:
         """End Spark and its JVM, and wait until it is gone; a JVM that stays is killed."""
         self._thread.join()
         if self._spark is not None:
+            context = self._spark.sparkContext
             with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked
                 self._spark.stop()
+            with contextlib.suppress(Exception):  # and this ends what that broke off
+                context.stop()
         self._forget()
         process = self._process()
         if process is None:
@@ -248,7 +252,8 @@ class Session:
         except TargetSparkError as error:
             self._failure = error
         except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
-            self._failure = SparkUnavailableError(f"Spark did not start: {error}")
+            cause = str(error).partition("\n\tat ")[0]
+            self._failure = SparkUnavailableError(f"Spark did not start: {cause}")
             self._failure.__cause__ = error
 
     def _start(self) -> SparkSession:
@@ -287,7 +292,11 @@ class Session:
                 )
         except PySparkRuntimeError as error:
             raise SparkUnavailableError(
-                f"Spark's JVM ended before it was up.{jars_hint(self._settings.format, conf)}"
+                "Spark's JVM ended before it was up; its own words stand on standard error."
+                + (
+                    jars_hint(self._settings.format, conf)
+                    or " Check master and the spark settings."
+                )
             ) from error
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
@@ -300,6 +309,7 @@ class Session:
 
         for name in _PRINTED_TWICE:
             PySparkLogger.getLogger(name).disabled = True
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         SparkContext(
             conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
         )

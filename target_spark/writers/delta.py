@@ -161,8 +161,9 @@ class DeltaWriter:
         if not commit.same_batch(next(of_run, None)):
             raise CommitLostError(
                 f"Batch {commit.batch} of table {table.name} was written without an error,"
-                " but the table does not have it: Delta took it for one that it has seen."
-                " Its rows are not in the table, and no state that covers them leaves."
+                " but no commit in the table says that it is this batch: Delta took it for"
+                " one that it has seen, or another writer's word stands in its place. No"
+                " state that covers its rows leaves."
             )
 
     def _before(self, spark: SparkSession, table: Table) -> Marker | None:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import stat
 import subprocess
 import sys
 import time
 import zipfile
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from target_spark.errors import SparkUnavailableError, UnsupportedError
+from target_spark.errors import LeaseError, SparkUnavailableError, UnsupportedError
 from target_spark.jars import ARTIFACTS, cached, format_conf, ivy_folder, jars_hint, wanted
 from target_spark.lease import Lease
-from target_spark.session import JAVA_LEAST, Session, SparkSettings, check_java, spark_conf
+from target_spark.session import (
+    JAVA_LEAST,
+    Session,
+    SparkSettings,
+    _stderr_or_nothing,
+    check_java,
+    spark_conf,
+)
 
 # ----------------------------------------------------------------------------- real Spark
 
@@ -37,7 +46,7 @@ def gone(pid: int, seconds: float = 60) -> bool:
 
 
 LIFE = """
-import os, signal, sys, threading
+import os, pathlib, signal, sys
 from target_spark.session import Session, SparkSettings
 
 conf = {"spark.hadoop.fs.s3a.secret.key": "TOP-SECRET", "spark.sql.shuffle.partitions": "1"}
@@ -53,7 +62,7 @@ spark = session.spark()
 pid = session.jvm_pid
 assert pids == [pid]
 assert os.getpgid(pid) == pid != os.getpgid(0)
-assert b"TOP-SECRET" not in open(f"/proc/{pid}/cmdline", "rb").read()
+assert b"TOP-SECRET" not in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
 assert spark.sparkContext.getConf().get("spark.hadoop.fs.s3a.secret.key") == "TOP-SECRET"
 assert os.path.samefile(f"/proc/{pid}/fd/{lock}", sys.argv[1])
 
@@ -83,6 +92,7 @@ assert sorted(caught) == [1, 2]
 assert spark.range(10).count() == 10
 assert not os.path.exists("spark-warehouse")
 
+session.kill()
 session.stop()
 session.stop()
 try:
@@ -96,28 +106,29 @@ try:
 except Exception as error:
     assert "stopped" in str(error)
 
+wrong = Session.start(SparkSettings(master="local[x]", format="parquet", small_runs=True))
+try:
+    wrong.spark()
+    raise SystemExit("a Spark without a master")
+except Exception as error:
+    assert str(error).endswith("Could not parse Master URL: 'local[x]'"), error
+wrong.stop()
+
 again = Session.start(SparkSettings(master="local[1]", format="parquet", small_runs=True))
 assert again.spark().range(3).count() == 3
 assert again.jvm_pid != pid
 print("STATE", flush=True)
 print(again.jvm_pid, file=sys.stderr, flush=True)
-if sys.argv[2] == "kill":
-    again.kill()
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["return", "kill"])
-def test_the_life_of_a_session(tmp_path, end):
-    if end == "kill":
-        life = LIFE.replace("session.stop()\nsession.stop()", "session.kill()\nsession.stop()")
-    else:
-        life = LIFE
+def test_the_life_of_a_session(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", life, str(tmp_path / "lock"), end],
+        [sys.executable, "-c", LIFE, str(tmp_path / "lock")],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "PYTHONWARNINGS": "default"},
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
         capture_output=True,
         text=True,
         start_new_session=True,
@@ -158,7 +169,7 @@ def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    with pytest.raises(Exception, match=f"is dead.*JVM {pid}"):
+    with pytest.raises(LeaseError, match=rf"is dead.*JVM {pid}"):
         Lease.take(str(tmp_path), "job", wait_seconds=0.5)
     os.kill(pid, signal.SIGCONT)
     Lease.take(str(tmp_path), "job").release()
@@ -186,7 +197,7 @@ def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("SparkUnavailableError Spark's JVM ended before it was up.")
+    assert done.stdout.startswith("SparkUnavailableError Spark's JVM ended before it was up;")
     for words in ("delta-spark_4.1", "setting jars", "format to parquet", "repo1.maven.org"):
         assert words in done.stdout
     assert "unresolved dependency" in done.stderr
@@ -242,7 +253,7 @@ def test_a_java_that_does_not_work_is_named(tmp_path, body):
 
 
 def test_a_java_home_without_java_is_named_whatever_is_on_the_path(tmp_path):
-    with pytest.raises(SparkUnavailableError, match=f"{tmp_path}/bin/java"):
+    with pytest.raises(SparkUnavailableError, match=re.escape(f"{tmp_path}/bin/java")):
         check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
@@ -264,9 +275,27 @@ def test_a_session_without_java_fails_where_spark_is_asked_for(tmp_path, monkeyp
     session.stop()
 
 
+def test_pyspark_that_is_not_installed_is_named_with_its_extra(monkeypatch):
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    with pytest.raises(SparkUnavailableError, match=r"pip install 'tap-core-sdk\[spark\]'"):
+        Session.start(SparkSettings()).spark()
+
+
+def test_without_standard_error_the_jvm_is_silent():
+    assert _stderr_or_nothing() == 2
+    code = (
+        "import os, subprocess, sys\nfrom target_spark.session import _stderr_or_nothing\n"
+        "os.close(2)\nsys.exit(_stderr_or_nothing() != subprocess.DEVNULL)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_spark_connect_is_refused_for_now():
     session = Session.start(SparkSettings(remote="sc://host"))
-    with pytest.raises(UnsupportedError, match="remote.*not supported yet; set master"):
+    with pytest.raises(UnsupportedError, match=r"remote.*not supported yet; set master"):
         session.spark()
 
 
