@@ -6,6 +6,7 @@ session waits for Spark here; the reader of the input never does.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from target_spark.errors import TargetSparkError
@@ -74,6 +75,8 @@ class SparkEngine:
         """
         if self._session is not None:
             return
+        # It says of each of its sockets that it is closed, at the level of good news.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         lease = Lease.take(self._warehouse, self._run.job, run=self._run.id)
         self._lease = lease
         self._session = Session.start(

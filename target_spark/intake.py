@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 __all__ = ["WakeUp", "blocks"]
 
-BLOCK_SIZE: Final = 1 << 20
+_BLOCK_SIZE: Final = 1 << 20
 
 
 class WakeUp:
@@ -42,7 +42,7 @@ def blocks(source: BinaryIO, wake_up: WakeUp, beat_seconds: float) -> Iterator[b
     try:
         descriptor = source.fileno()
     except (OSError, AttributeError):  # a buffer in memory never makes anybody wait
-        yield from iter(lambda: source.read(BLOCK_SIZE), b"")
+        yield from iter(lambda: source.read(_BLOCK_SIZE), b"")
         return
     _widen(descriptor)
     poll = select.poll()
@@ -53,7 +53,7 @@ def blocks(source: BinaryIO, wake_up: WakeUp, beat_seconds: float) -> Iterator[b
         if descriptor not in ready:
             yield None
             continue
-        block = os.read(descriptor, BLOCK_SIZE)
+        block = os.read(descriptor, _BLOCK_SIZE)
         if not block:
             return
         yield block
@@ -64,4 +64,4 @@ def _widen(descriptor: int) -> None:
     size = getattr(fcntl, "F_SETPIPE_SZ", None)
     if size is not None:
         with contextlib.suppress(OSError):  # not a pipe, or over the user's limit
-            fcntl.fcntl(descriptor, size, BLOCK_SIZE)
+            fcntl.fcntl(descriptor, size, _BLOCK_SIZE)

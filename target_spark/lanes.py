@@ -19,14 +19,14 @@ from typing import Final, TypeAlias
 
 __all__ = ["Lanes"]
 
-WAIT_SECONDS: Final = 0.2
+_WAIT_SECONDS: Final = 0.2
 
-Job: TypeAlias = Callable[[], None]
+_Job: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    job: Job
+    job: _Job
     nbytes: int
 
 
@@ -55,7 +55,7 @@ class Lanes:
         """The first exception of a job."""
         return self._failure
 
-    def submit(self, lane: Hashable, job: Job, nbytes: int = 0) -> None:
+    def submit(self, lane: Hashable, job: _Job, nbytes: int = 0) -> None:
         """Append a job to a lane."""
         with self._changed:
             queue = self._queues.get(lane)
@@ -75,7 +75,7 @@ class Lanes:
         """Return when ``until()`` holds, a job has failed, or nothing is left to run."""
         with self._changed:
             while not (until() or self._failure or self._idle()):
-                self._changed.wait(WAIT_SECONDS)
+                self._changed.wait(_WAIT_SECONDS)
 
     def stop(self) -> None:
         """Start no further job."""
@@ -91,7 +91,7 @@ class Lanes:
             self._changed.notify_all()
         for thread in self._threads:
             while thread.is_alive():
-                thread.join(WAIT_SECONDS)
+                thread.join(_WAIT_SECONDS)
 
     def _idle(self) -> bool:
         return not self._running and (self._stopped or not self._queues)

@@ -21,7 +21,7 @@ import tempfile
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
 from pathlib import Path
@@ -31,12 +31,14 @@ import msgspec
 
 from tap_core.events import Rows, StreamId
 
-__all__ = ["Batch", "Spool", "SpoolFolder"]
+__all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder"]
 
-FOLDER_PREFIX: Final = "target-spark-"
-LOCK_NAME: Final = "lock"
-BUFFER_SIZE: Final = 32 * 1024
+_FOLDER_PREFIX: Final = "target-spark-"
+_LOCK_NAME: Final = "lock"
+_BUFFER_SIZE: Final = 32 * 1024
 MAX_OPEN_FILES: Final = 200
+"""How many spools are written without closing and opening files in between."""
+
 _DELETED_AT: Final = b'"_sdc_deleted_at"'
 
 
@@ -93,9 +95,9 @@ class SpoolFolder:
         _remove_leftovers(root)
         # Under a name that nobody looks for until the lock is held.
         unborn = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
-        self._lock = (unborn / LOCK_NAME).open("wb")
+        self._lock = (unborn / _LOCK_NAME).open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = unborn.rename(root / f"{FOLDER_PREFIX}{uuid.uuid4().hex}")
+        self.path = unborn.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
@@ -109,7 +111,7 @@ class SpoolFolder:
             if len(self._open_files) >= MAX_OPEN_FILES:
                 _, oldest = self._open_files.popitem(last=False)
                 oldest.close()
-            file = self._open_files[path] = path.open("ab", buffering=BUFFER_SIZE)
+            file = self._open_files[path] = path.open("ab", buffering=_BUFFER_SIZE)
         else:
             self._open_files.move_to_end(path)
         file.write(data)
@@ -190,11 +192,10 @@ class Spool:
         return batch
 
 
-def _lines(rows: Rows, first_ordinal: int) -> Iterable[_Line]:
+def _lines(rows: Rows, first_ordinal: int) -> list[_Line]:
     """Return the lines of a chunk, ready for the encoder."""
-    times = _times(rows)
-    bodies = map(msgspec.Raw, rows.rows)
-    return list(map(_Line, count(first_ordinal), times, repeat(rows.version), bodies))
+    raw = map(msgspec.Raw, rows.rows)
+    return list(map(_Line, count(first_ordinal), _times(rows), repeat(rows.version), raw))
 
 
 def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
@@ -204,7 +205,7 @@ def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 def _remove_leftovers(root: Path) -> None:
     """Remove the folders of runs that are dead and were this user's."""
-    for folder in root.glob(f"{FOLDER_PREFIX}*"):
+    for folder in root.glob(f"{_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's, or gone meanwhile
             if folder.stat().st_uid == os.getuid() and not _is_locked(folder):
                 shutil.rmtree(folder)
@@ -212,7 +213,7 @@ def _remove_leftovers(root: Path) -> None:
 
 def _is_locked(folder: Path) -> bool:
     """Say whether a living process holds the folder; one without a lock file is not ours."""
-    with (folder / LOCK_NAME).open("rb") as lock:
+    with (folder / _LOCK_NAME).open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

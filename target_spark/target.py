@@ -38,8 +38,8 @@ from target_spark.work import Commits
 
 __all__ = ["TargetSpark"]
 
-BEAT_SECONDS: Final = 0.5
-PROGRESS_SECONDS: Final = 10.0
+_BEAT_SECONDS: Final = 0.5
+_PROGRESS_SECONDS: Final = 10.0
 
 _FAULTS_OF_THE_INPUT: Final = (InvalidInputLine, SingerSDKError, UnsupportedError)
 """What the input itself can be guilty of: what stood before it is still good."""
@@ -87,8 +87,8 @@ class TargetSpark(PluginBase):
 
         return target_command(cls)
 
-    def _own_faults(self) -> list[str]:
-        return settings.faults(self.config)
+    def _unbuilt_faults(self) -> list[str]:
+        return [*super()._unbuilt_faults(), *settings.faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
         """Load everything that comes from ``source``; return the exit code."""
@@ -155,15 +155,15 @@ class TargetSpark(PluginBase):
 
     def _fold_all(self, source: BinaryIO, wake_up: WakeUp, loader: Loader, report: Report) -> None:
         decoder = Decoder()
-        progress_due = time.monotonic() + PROGRESS_SECONDS
-        for block in blocks(source, wake_up, BEAT_SECONDS):
+        progress_due = time.monotonic() + _PROGRESS_SECONDS
+        for block in blocks(source, wake_up, _BEAT_SECONDS):
             for event in decoder.feed(block) if block else ():
                 loader.fold(event)
             loader.beat()
             if self._is_stopping():
                 return
             if time.monotonic() >= progress_due:
-                progress_due = time.monotonic() + PROGRESS_SECONDS
+                progress_due = time.monotonic() + _PROGRESS_SECONDS
                 self.logger.info("Progress: %s", report.progress())
         for event in decoder.close():
             loader.fold(event)

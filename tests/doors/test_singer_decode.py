@@ -148,6 +148,26 @@ def test_numbers_that_json_does_not_have_are_null_and_said_once(
     ]
 
 
+def test_half_a_letter_makes_its_record_a_text_and_nothing_else_changes() -> None:
+    def line(body: bytes) -> bytes:
+        return b'{"type":"RECORD","stream":"a\\ude00","record":%s}\n' % body
+
+    lone = rb'{"a":"\ud83d","b":1.50}'
+    late = rb'{"a":"\uDE00 \ud83d\ude00 \\ud83d"}'
+    state = rb'{"a":"\ud83d"}'
+    events = decode(line(lone) + b'{"type":"STATE","value":%s}\n' % state + line(late))
+    assert one_by_one(events) == [
+        (StreamId("a\ufffd"), None, json.dumps(lone.decode()).encode(), None),
+        Checkpoint(state),
+        (StreamId("a\ufffd"), None, json.dumps(late.decode()).encode(), None),
+    ]
+    whole = rb'{"a":"\uD83D\uDE00 \\ud83d \u00e9"}'
+    assert one_by_one(decode(line(whole).replace(rb"\ude00", b"", 1))) == [(A, None, whole, None)]
+    _, error = decode_leniently(line(rb'["\ud83d"]'))
+    assert error is not None
+    assert "object" in error
+
+
 def test_a_broken_line_that_speaks_of_nan_is_refused_in_linear_time() -> None:
     with pytest.raises(InvalidInputLine, match="Line 1"):
         decode(b'{"NaN' + b'\\"' * 500_000 + b"\n")

@@ -418,6 +418,12 @@ def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
     assert delta.rows("a__quarantine", "raw") == [(raw,)]
 
 
+def test_half_a_letter_is_set_aside_and_not_replaced(delta: Warehouse) -> None:
+    delta.load(schema("a", ID_AND_NAME), record("a", id=1, name="\ud83d"), record("a", id=2))
+    assert delta.rows("a") == [(2, None)]
+    assert delta.rows("a__quarantine", "raw") == [('{"id": 1, "name": "\\ud83d"}',)]
+
+
 # Schemas that change
 
 

@@ -1,4 +1,4 @@
-"""Singer's wire -> events: bytes in, events out, no I/O in the middle.
+r"""Singer's wire -> events: bytes in, events out, no I/O in the middle.
 
 Rules of the room:
 
@@ -8,6 +8,9 @@ Rules of the room:
   nothing else. Consecutive records of one stream and version are one `Rows`.
 - Whatever stood before a line that is no message is yielded before the error is raised;
   after the error the decoder is spent.
+- Half of a letter (an escape such as ``\ud83d`` without its other half) can stand in no
+  text. A record that has one goes on as a JSON text of itself, so that whoever reads it
+  as an object must set it aside; nobody replaces the half by a question mark.
 - Blank lines, a byte order mark at the start and carriage returns at line ends are
   forgiven. NaN and the infinities, which JSON does not know and Python's ``json``
   writes, become null with one warning. All else that is not a message is an error:
@@ -35,13 +38,18 @@ __all__ = ["Decoder"]
 
 logger = logging.getLogger(__name__)
 
-EXCERPT_LENGTH: Final = 200
+_EXCERPT_LENGTH: Final = 200
 _OPEN_BRACE: Final = ord("{")
 _CHECK_SIZE: Final = 1 << 20
 _NULL: Final = msgspec.Raw(b"null")
 # A text, closed or not, is taken whole, so that only what stands outside of texts is met
 # by the other alternatives, in one pass however broken the line is.
 _TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
+# Escapes one after the other, so that an escaped backslash is not taken for the start of
+# one. The group is half of a pair without its other half.
+_HALF_LETTERS: Final = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
 
 _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -53,6 +61,10 @@ class _Record(msgspec.Struct, tag="RECORD", tag_field="type", gc=False):
     record: msgspec.Raw
     time_extracted: str | None = None
     version: _Version | None = None
+
+
+class _TextRecord(_Record, tag="RECORD", tag_field="type"):
+    """A row that no reader can take; `record` is the JSON text of what came."""
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
@@ -164,7 +176,7 @@ class Decoder:
                     yield from self._finished(chunk)
                     chunk = _Chunk(message.stream, message.version)
                 body = bytes(message.record)
-                if body[0] != _OPEN_BRACE:
+                if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
                     raise _complaint(self._lines_read, body, "a record must be an object")
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
@@ -208,9 +220,11 @@ class Decoder:
         try:
             _check_text(bare)
             bare = self._without_infinities(bare)
-            kind = _kind(bare)
+            mended = _HALF_LETTERS.sub(_whole_letter, bare)
+            kind = _kind(mended)
             if kind in _KNOWN_TYPES:
-                return _decode(bare)
+                message = _decode(mended)
+                return message if mended == bare else _as_it_came(message, mended, bare)
         except _UNREADABLE as again:
             raise _complaint(self._lines_read, line, _reason(again)) from error
         reason = f"its type is {kind!r}" if kind else "it has no type"
@@ -267,6 +281,26 @@ def _null_for_no_number(match: re.Match[bytes]) -> bytes:
     return token if token.startswith(b'"') else b"null"
 
 
+def _whole_letter(match: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if match[1] else match[0]
+
+
+def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
+    """Give a message its own bytes back, found by their place in a line of equal length."""
+    if isinstance(message, _State):
+        return _State(msgspec.Raw(_same_place(message.value, mended, line)))
+    if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
+        return message
+    text = msgspec.json.encode(_same_place(message.record, mended, line).decode())
+    return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
+
+
+def _same_place(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
+    part = bytes(raw)
+    start = mended.find(part)
+    return line[start : start + len(part)]
+
+
 def _check_text(line: bytes) -> None:
     """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
     if len(line) <= _CHECK_SIZE:
@@ -295,6 +329,6 @@ def _complaint(
     kind: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
     """Return the error for a line, with its number and how it begins."""
-    start = line[:EXCERPT_LENGTH].decode(errors="backslashreplace")[:EXCERPT_LENGTH]
-    more = "..." if len(line) > EXCERPT_LENGTH else ""
+    start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
+    more = "..." if len(line) > _EXCERPT_LENGTH else ""
     return kind(f"Line {number} is not a Singer message ({reason}): {start}{more}")
