@@ -3,10 +3,11 @@
 Rules of the room: both halves come from the same conversions over whole records, so
 each line is in exactly one of them. The good half is made in one of two ways:
 
-- strict: a line that does not fit ends the job with `BAD_ROWS` in its error. This is
-  the way for almost every batch, and it costs one evaluation of each value;
+- strict: a line that does not fit, or is spelled in a way that is allowed but unusual
+  (a whole number with an exponent), ends the job with `BAD_ROWS` in its error. This is
+  the cheap way, for almost every batch;
 - not strict: lines that do not fit are left out, and `Frame.bad` has them with their
-  reasons. It costs the evaluations twice, and is used once a strict job has failed.
+  reasons. It is for a batch whose strict job has failed.
 
 Frames are lazy: the files must stay until the last action on a frame has ended.
 """
@@ -19,18 +20,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, Layout, Timestamp
-from target_spark.frames.reading import READER_OPTIONS, read_lines, record_type
-from target_spark.frames.rows import (
-    UNREADABLE,
-    check_of,
-    first_fault,
-    literal,
-    reasons_of,
-    structured_columns,
-    values_of,
-    wrapped,
-    zoneless_of,
-)
+from target_spark.frames.faults import any_fault, reasons_of, reasons_of_unread
+from target_spark.frames.reading import read_lines, record_type
+from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
 
@@ -94,40 +86,42 @@ class Frame:
     def rows(self) -> DataFrame:
         """Every line: the table's columns, the ordinal, and ``reasons``.
 
-        ``reasons`` is null in a good row; in a bad one it lists what is wrong, and the
-        values that are wrong are null.
+        ``reasons`` is null in a good row; in a bad one it lists what is wrong with its
+        values, and may be empty where JSON's reader gave up. Values that are wrong are
+        null.
         """
-        found = f"if(`_corrupt` IS NULL, array(), array({literal(UNREADABLE)}))"
-        reasons = f"concat({reasons_of(self._layout)}, {found})"
-        return self._lines().selectExpr(
-            *values_of(self._layout, fail=False),
-            f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
-            f"nullif({reasons}, array()) AS `reasons`",
+        reasons = f"if({any_fault(self._layout)}, {reasons_of(self._layout)}, NULL)"
+        plan = exact_plan(self._layout)
+        return self._exact(plan).selectExpr(
+            *plan.values, f"{_LINE_ORDINAL} AS {quote(ORDINAL)}", f"{reasons} AS `reasons`"
         )
 
     def good(self, strict: bool) -> DataFrame:
         """Return exactly the table's columns in order, and the ordinal after them.
 
-        With ``strict`` the job fails with `BAD_ROWS` when any line does not fit; else
-        such lines are left out. `counts` tells of the last such frame's first action.
+        With ``strict`` the job fails with `BAD_ROWS` at the first line that does not fit
+        or is spelled in an unusual way; else lines that do not fit are left out, which
+        may be none. `counts` tells of the last such frame's first action.
         """
+        if strict:
+            plan = usual_plan(self._layout)
+            lines = _with_groups(self._lines().where(check_of(self._layout)), plan)
+        else:
+            plan = exact_plan(self._layout)
+            lines = self._exact(plan).where(f"NOT {any_fault(self._layout)}")
+        return self._observed(lines).selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
+
+    def _observed(self, lines: DataFrame) -> DataFrame:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
-        lines = self._lines()
-        if strict:
-            lines = lines.where(check_of(self._layout))
-        else:
-            lines = lines.where(f"{first_fault(self._layout)} IS NULL")
         self._observation = Observation()
         zoneless = enumerate(zoneless_of(self._layout).values())
-        lines = lines.observe(
+        return lines.observe(
             self._observation,
             F.count(F.lit(1)).alias("rows"),
             *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
         )
-        values = values_of(self._layout, fail=strict)
-        return lines.selectExpr(*values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self) -> Counts:
         """Return what the last good frame's action has seen; call it after that action."""
@@ -144,8 +138,8 @@ class Frame:
         ``raw`` is the record as it came, byte by byte.
         """
         faulty = (
-            self._lines()
-            .where(f"{first_fault(self._layout)} IS NOT NULL")
+            self._exact(exact_plan(self._layout))
+            .where(any_fault(self._layout))
             .selectExpr(
                 f"{_LINE_ORDINAL} AS `ordinal`",
                 f"{reasons_of(self._layout)} AS `found`",
@@ -156,10 +150,21 @@ class Frame:
         raw = read_lines(self._spark, self._paths, "STRING").selectExpr(
             f"{_LINE_ORDINAL} AS `ordinal`", "coalesce(`r`, `_corrupt`, 'null') AS `raw`"
         )
-        reasons = f"if(`unread`, concat(`found`, {_reasons_of_unread(self._layout)}), `found`)"
+        unread = f"concat(`found`, {reasons_of_unread(self._layout)})"
         return faulty.join(raw, "ordinal").selectExpr(
-            "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`"
+            "`raw`", f"if(`unread`, {unread}, `found`) AS `reasons`", "`ordinal`", "`extracted_at`"
         )
+
+    def _exact(self, plan: Plan) -> DataFrame:
+        """Return the lines with their converted values, which are made once.
+
+        Spark would otherwise copy the conversions into whatever looks at their results;
+        it moves nothing past an observation.
+        """
+        from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+
+        lines = _with_groups(self._lines(), plan)
+        return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _lines(self) -> DataFrame:
         """Return the lines with what the run says beside them, as constants."""
@@ -188,23 +193,5 @@ def _micros(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
-def _reasons_of_unread(layout: Layout) -> str:
-    """Return what made JSON's reader give up: each column's value is read by itself.
-
-    As a variant, because that alone keeps a string apart from what is in it.
-    """
-    columns = structured_columns(layout)
-    if not columns:
-        return f"array({literal(UNREADABLE)})"
-    options = f"map({', '.join(literal(part) for pair in READER_OPTIONS.items() for part in pair)})"
-    variants = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
-    record = f"from_json(`raw`, {literal(variants)}, {options})"
-    tests = []
-    for column in columns:
-        text = f"to_json({record}.{quote(column.source)})"
-        alone = f"concat('{{\"c\":', {text}, '}}')"
-        read = f"from_json({alone}, {literal(wrapped(column))}, {options})"
-        reason = literal(f"{column.source}: not of the declared type {column.type.ddl}")
-        tests.append(f"CASE WHEN {read}.`_corrupt` IS NOT NULL THEN {reason} END")
-    found = f"array_compact(array({', '.join(tests)}))"
-    return f"if(size({found}) > 0, {found}, array({literal(UNREADABLE)}))"
+def _with_groups(lines: DataFrame, plan: Plan) -> DataFrame:
+    return lines.selectExpr("*", *plan.together) if plan.together else lines

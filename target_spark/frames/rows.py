@@ -1,105 +1,141 @@
 """A layout as Spark SQL: what each column is, and what can be wrong with a line.
 
-Rules of the room: pure text, made once per layout. Values and faults come from the same
-strict conversions, so a value that a row would lose is always a fault of that row. A
-column or field is only ever named through `quote`.
+Rules of the room: pure text, made once per layout. A column or field is only ever named
+through `quote`. There are two plans for the same layout:
+
+- *usual*: one expression per column, for the spellings of every day. Whatever else
+  comes ends the job, so nothing has to be looked at twice;
+- *exact*: every spelling that is allowed. Values of one type are converted together, as
+  one array per type, because Spark compiles an expression per use and a wide table has
+  thousands. A value that is null though its text is not is a fault of its line.
+
+A layout too wide for an expression per column is converted by arrays in both plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TypeAlias
 
 from target_spark.columns import (
     DELETED_AT,
     METADATA_COLUMNS,
     Array,
-    Binary,
-    Boolean,
     Column,
     ColumnType,
-    Date,
-    Decimal,
-    Double,
     Feed,
-    Integer,
     Layout,
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import needs_record, source_type
-from target_spark.frames.strict import is_converted, strict, without_zone
+from target_spark.frames.reading import needs_record
+from target_spark.frames.strict import is_converted, is_scalar, strict, usual, without_zone
 from target_spark.names import quote
 
-__all__ = [
-    "BAD_ROWS",
-    "UNREADABLE",
-    "Fault",
-    "check_of",
-    "faults_of",
-    "first_fault",
-    "literal",
-    "reasons_of",
-    "structured_columns",
-    "values_of",
-    "wrapped",
-    "zoneless_of",
-]
+__all__ = ["BAD_ROWS", "Plan", "check_of", "exact_plan", "usual_plan", "zoneless_of"]
 
 BAD_ROWS = "BAD_ROWS"
 """The text in the error of a job that met a row which does not fit."""
 
-UNREADABLE = "the record is not of the structure that the schema declares"
-
 _CACHED_LAYOUTS = 64
+
+_WIDE = 48
+"""From so many converted columns on the time that Spark needs to compile an expression
+for each is felt."""
 
 _SEQUENCE_STEP = 2**20
 """Records for each millisecond of a run before its sequence numbers could meet those of
 a run that starts later."""
 
-
-class Fault(NamedTuple):
-    """A condition in SQL (true or false, never null), and what it says of the record."""
-
-    condition: str
-    reason: str
+Convert: TypeAlias = Callable[[str, ColumnType], str]
 
 
-def literal(text: str) -> str:
-    """Return a text as a literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How lines become rows.
 
+    ``together`` are expressions to be made first; ``values`` are the table's columns in
+    order, and may use those; ``converted`` tells each scalar column's value by itself.
+    """
 
-# ------------------------------------------------------------------------------ values
+    together: tuple[str, ...]
+    values: tuple[str, ...]
+    converted: Mapping[str, str]
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def values_of(layout: Layout, *, fail: bool) -> tuple[str, ...]:
-    """Return an expression for each column in the layout's order, named as in the table.
+def usual_plan(layout: Layout) -> Plan:
+    """Return the plan that ends the job at a value which does not fit."""
+    scalars = sum(is_scalar(column.type) for column in _fed(layout))
+    return _plan(layout, _usual_or_end, by_type=scalars > _WIDE)
 
-    With ``fail`` a value that does not fit ends the job; else it is null. The columns of
-    metadata that come from the run are `run_value`'s and are left out as null here.
-    """
-    return tuple(
-        f"{_value_of(column, fail=fail)} AS {quote(column.name)}" for column in layout.columns
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def exact_plan(layout: Layout) -> Plan:
+    """Return the plan that gives null for a value which does not fit."""
+    return _plan(layout, strict, by_type=True)
+
+
+def _usual_or_end(value: str, type_: ColumnType) -> str:
+    return f"coalesce({usual(value, type_)}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
+
+
+def check_of(layout: Layout) -> str:
+    """Return a condition that is true, or ends the job where a whole line does not fit."""
+    fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
+    fits += (f"{quote('r', key)} IS NOT NULL" for key in layout.key_sources)
+    fits += ("startswith(`r`, '{')" for c in layout.columns if c.feed is Feed.WHOLE)
+    return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
+
+
+def _fed(layout: Layout) -> list[Column]:
+    """Return the columns that a record feeds."""
+    columns = [column for column in layout.columns if column.feed is Feed.PROPERTY]
+    if needs_record(layout.columns):
+        columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
+    return columns
+
+
+def _plan(layout: Layout, convert: Convert, *, by_type: bool) -> Plan:
+    none: tuple[tuple[str, ...], dict[str, str]] = ((), {})
+    together, converted = _by_type(layout, convert) if by_type else none
+    values = tuple(
+        f"{_value_of(column, convert, converted)} AS {quote(column.name)}"
+        for column in layout.columns
     )
+    return Plan(together, values, converted)
 
 
-def _value_of(column: Column, *, fail: bool) -> str:
-    if column.feed is Feed.PROPERTY:
-        return _converted(quote("r", column.source), column.type, fail=fail)
+def _by_type(layout: Layout, convert: Convert) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return an array of values per type, and where in them each property's value is."""
+    groups: dict[ColumnType, list[str]] = {}
+    for column in _fed(layout):
+        if is_scalar(column.type):
+            groups.setdefault(column.type, []).append(column.source)
+    together, converted = [], {}
+    for number, (type_, sources) in enumerate(groups.items()):
+        texts = ", ".join(quote("r", source) for source in sources)
+        value = convert("`i`", type_)
+        together.append(f"transform(array({texts}), `i` -> {value}) AS `_group{number}`")
+        converted |= {source: f"`_group{number}`[{at}]" for at, source in enumerate(sources)}
+    return tuple(together), converted
+
+
+def _value_of(column: Column, convert: Convert, converted: Mapping[str, str]) -> str:
     if column.feed is Feed.WHOLE:
         return quote("r")
-    if column.feed is Feed.METADATA:
-        return _metadata(column.source, fail=fail)
-    return f"CAST(NULL AS {column.type.ddl})"
+    if column.feed is Feed.NOTHING:
+        return f"CAST(NULL AS {column.type.ddl})"
+    if column.feed is Feed.METADATA and column.source != DELETED_AT:
+        return _metadata(column.source)
+    if column.source in converted:
+        return converted[column.source]
+    return _converted(quote("r", column.source), column.type, convert)
 
 
-def _metadata(name: str, *, fail: bool) -> str:
-    if name == DELETED_AT:
-        return _converted(quote("r", DELETED_AT), METADATA_COLUMNS[DELETED_AT], fail=fail)
+def _metadata(name: str) -> str:
     return {
         "_sdc_extracted_at": f"if(`t` IS NULL, `_received_at`, {strict('`t`', Timestamp())})",
         "_sdc_received_at": "`_received_at`",
@@ -110,127 +146,28 @@ def _metadata(name: str, *, fail: bool) -> str:
     }[name]
 
 
-def _converted(value: str, type_: ColumnType, *, fail: bool, depth: int = 0) -> str:
+def _converted(value: str, type_: ColumnType, convert: Convert, depth: int = 0) -> str:
     if not is_converted(type_):
         return value
     if isinstance(type_, Struct):
-        fields = ", ".join(_field(value, field, fail=fail, depth=depth) for field in type_.fields)
+        fields = ", ".join(_field(value, field, convert, depth) for field in type_.fields)
         return f"if({value} IS NULL, NULL, struct({fields}))"
     if isinstance(type_, Array):
         item = f"`i{depth}`"
-        inner = _converted(item, type_.element, fail=fail, depth=depth + 1)
+        inner = _converted(item, type_.element, convert, depth + 1)
         return f"transform({value}, {item} -> {inner})"
-    converted = strict(value, type_)
-    if not fail:
-        return converted
-    return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
+    return convert(value, type_)
 
 
-def _field(value: str, field: Column, *, fail: bool, depth: int) -> str:
+def _field(value: str, field: Column, convert: Convert, depth: int) -> str:
     if field.feed is not Feed.PROPERTY:
         return f"CAST(NULL AS {field.type.ddl}) AS {quote(field.name)}"
-    inner = _converted(f"{value}.{quote(field.source)}", field.type, fail=fail, depth=depth)
+    inner = _converted(f"{value}.{quote(field.source)}", field.type, convert, depth)
     return f"{inner} AS {quote(field.name)}"
 
 
-# ------------------------------------------------------------------------------ faults
-
-
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def faults_of(layout: Layout) -> tuple[Fault, ...]:
-    """Return everything that can be wrong with a line that JSON's reader took."""
-    faults = [Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
-    for column in layout.columns:
-        if column.feed is Feed.PROPERTY:
-            faults += _faults(quote("r", column.source), column.type, column.source)
-        elif column.feed is Feed.WHOLE:
-            faults.append(Fault("coalesce(NOT startswith(`r`, '{'), false)", "is no object"))
-    if needs_record(layout.columns):
-        faults += _faults(quote("r", DELETED_AT), METADATA_COLUMNS[DELETED_AT], DELETED_AT)
-    faults += (
-        Fault(
-            f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)", f"{key}: a key must have a value"
-        )
-        for key in layout.key_sources
-    )
-    return tuple(faults)
-
-
-def _faults(value: str, type_: ColumnType, path: str, depth: int = 0) -> Iterator[Fault]:
-    if isinstance(type_, Struct):
-        for field in type_.fields:
-            if field.feed is Feed.PROPERTY:
-                inner = f"{value}.{quote(field.source)}"
-                yield from _faults(inner, field.type, f"{path}.{field.source}", depth)
-    elif isinstance(type_, Array):
-        item = f"`i{depth}`"
-        for fault in _faults(item, type_.element, f"{path}[]", depth + 1):
-            found = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
-            yield Fault(found, fault.reason)
-    elif is_converted(type_):
-        condition = f"({value} IS NOT NULL AND ({strict(value, type_)}) IS NULL)"
-        yield Fault(condition, f"{path}: {_what_it_is_not(type_)}")
-
-
-def _what_it_is_not(type_: ColumnType) -> str:
-    if isinstance(type_, Integer):
-        return f"no whole number of {type_.bits} bits"
-    if isinstance(type_, Decimal):
-        whole = type_.precision - type_.scale
-        return f"no number of at most {whole} digits before and {type_.scale} after the point"
-    return {
-        Double: "no number, or one beyond the range of a double",
-        Timestamp: "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)",
-        Date: "no date (YYYY-MM-DD, years 0001 to 9999)",
-        Binary: "no base64",
-    }[type(type_)]
-
-
-def check_of(layout: Layout) -> str:
-    """Return a condition that is true, or ends the job where a whole line does not fit.
-
-    What is wrong with single values ends it in `values_of`, where they are made anyway.
-    """
-    fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
-    fits += (f"{quote('r', key)} IS NOT NULL" for key in layout.key_sources)
-    fits += ("startswith(`r`, '{')" for c in layout.columns if c.feed is Feed.WHOLE)
-    return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
-
-
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def first_fault(layout: Layout) -> str:
-    """Return the first thing that is wrong with a line, or null: cheaper than all."""
-    known = (
-        f"CASE WHEN {fault.condition} THEN {n} END" for n, fault in enumerate(faults_of(layout))
-    )
-    return f"coalesce(CASE WHEN `_corrupt` IS NOT NULL THEN -1 END, {', '.join(known)})"
-
-
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def reasons_of(layout: Layout) -> str:
-    """Return everything that is wrong with a line that was read, as a list of texts."""
-    known = (
-        f"CASE WHEN {fault.condition} THEN {literal(fault.reason)} END"
-        for fault in faults_of(layout)
-    )
-    return f"array_compact(array({', '.join(known)}))"
-
-
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def structured_columns(layout: Layout) -> tuple[Column, ...]:
-    """Return the columns whose values JSON's reader itself can find wrong."""
-    return tuple(
-        column
-        for column in layout.columns
-        if column.feed is Feed.PROPERTY and isinstance(column.type, Boolean | Struct | Array)
-    )
-
-
-# ------------------------------------------------------------------------------- zones
-
-
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def zoneless_of(layout: Layout) -> dict[str, str]:
+def zoneless_of(layout: Layout) -> Mapping[str, str]:
     """Return, by column name, how many date-times in a row say no zone (and are UTC)."""
     counted = {}
     for column in layout.columns:
@@ -254,8 +191,3 @@ def _zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
         if inner:
             total = f"aggregate({value}, 0, (`s{depth}`, {item}) -> `s{depth}` + {inner})"
             yield f"coalesce({total}, 0)"
-
-
-def wrapped(column: Column) -> str:
-    """Return the type of an object with the column's value as its only property."""
-    return f"`c` {source_type(column.type)}, `_corrupt` STRING"

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from target_spark.columns import (
     Array,
@@ -37,19 +38,29 @@ from target_spark.columns import (
     Timestamp,
 )
 
-__all__ = ["is_converted", "strict", "without_zone"]
+__all__ = ["is_converted", "is_scalar", "strict", "usual", "without_zone"]
 
-_WHOLE = r"-?(0|[1-9][0-9]*)"
-_EXPONENT = r"[eE][+-]?[0-9]{1,4}"
-_YEAR = "(?!0000)[0-9]{4}"
-_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
-_ZONE = "[+-][0-9]{2}(:?[0-9]{2})?"
+_WHOLE = "-?(0|[1-9][0-9]*)"
+_EXPONENT = "[eE][+-]?[0-9]{1,4}"
+_DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
+_OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
-_DATE_TIME = rf"(?!0001|9999){_YEAR}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(Z|{_ZONE})?"
-_RARE_DATE_TIME = rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}[Tt ]{_CLOCK}([Zz]|{_ZONE})?"
-
-_SAFE_DOUBLE = r"-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
+_ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
+_FINITE_NUMBER = "-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
 """Numbers that are finite in a double by their length alone."""
+
+_DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}(Z|{_OFFSET})?"
+_RARE_DATE_TIME = f"{_DAY}[Tt ]{_CLOCK}([Zz]|{_OFFSET})?"
+"""Lower case, and offsets that may lead out of the years that there are."""
+
+
+class _Conversion(NamedTuple):
+    """How a text becomes a value: where it matches, ``value``; else what ``rare`` gives."""
+
+    pattern: str
+    value: str
+    rare: str = "NULL"
 
 
 def is_converted(type_: ColumnType) -> bool:
@@ -58,43 +69,66 @@ def is_converted(type_: ColumnType) -> bool:
         return is_converted(type_.element)
     if isinstance(type_, Struct):
         return True  # its fields may have other names in the table
+    return is_scalar(type_)
+
+
+def is_scalar(type_: ColumnType) -> bool:
+    """Tell whether `strict` does anything to values of the type."""
     return isinstance(type_, Integer | Decimal | Double | Timestamp | Date | Binary)
 
 
 def strict(text: str, type_: ColumnType) -> str:
     """Return the SQL of the value that a text stands for; null where it stands for none."""
-    if isinstance(type_, Integer):
-        return _integer(text, type_)
-    if isinstance(type_, Decimal):
-        return _decimal(text, type_)
-    convert = _UNSIZED.get(type(type_))
-    return convert(text) if convert else text
+    how = _conversion(text, type_)
+    return _when(text, how.pattern, how.value, how.rare)
+
+
+def usual(text: str, type_: ColumnType) -> str:
+    """Return the same for the spellings that are met every day; null for all others.
+
+    It is a quarter of the SQL, and what is null here may still have a strict value.
+    """
+    how = _conversion(text, type_)
+    return _when(text, how.pattern, how.value)
 
 
 def without_zone(text: str) -> str:
     """Return the SQL of the condition that a good date-time says no zone."""
-    signs = " OR ".join(f"substring({text}, {at}, 1) IN ('+', '-')" for at in (-6, -5, -3))
-    return f"({text} IS NOT NULL AND NOT (endswith(lower({text}), 'z') OR {signs}))"
+    zoned = (
+        f"endswith({text}, 'Z') OR contains({text}, '+') OR endswith({text}, 'z')"
+        f" OR locate('-', {text}, 11) > 0"
+    )
+    return f"({text} IS NOT NULL AND NOT ({zoned}))"
 
 
 def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 
-def _integer(text: str, type_: Integer) -> str:
-    """Plain digits directly; other spellings of a whole number by way of a decimal."""
-    other = f"try_cast({_decimal(text, Decimal(38, 0))} AS {type_.ddl})"
-    return _when(text, _WHOLE, f"try_cast({text} AS {type_.ddl})", other)
+def _conversion(text: str, type_: ColumnType) -> _Conversion:
+    if isinstance(type_, Integer):
+        return _integer(text, type_)
+    if isinstance(type_, Decimal):
+        return _decimal(text, type_)
+    return _UNSIZED[type(type_)](text)
 
 
-def _decimal(text: str, type_: Decimal) -> str:
+def _integer(text: str, type_: Integer) -> _Conversion:
+    """Return digits, and zeros after a point; an exponent goes by way of a decimal."""
+    return _Conversion(
+        f"{_WHOLE}([.]0+)?",
+        f"try_cast(substring_index({text}, '.', 1) AS {type_.ddl})",
+        f"try_cast({_scientific(text, Decimal(38, 0))} AS {type_.ddl})",
+    )
+
+
+def _decimal(text: str, type_: Decimal) -> _Conversion:
     places = f"[.][0-9]{{1,{type_.scale}}}0*" if type_.scale else "[.]0+"
-    cast = f"try_cast({text} AS {type_.ddl})"
-    return _when(text, f"{_WHOLE}({places})?", cast, _scientific(text, type_, cast))
+    return _Conversion(f"{_WHOLE}({places})?", _cast(text, type_), _scientific(text, type_))
 
 
-def _scientific(text: str, type_: Decimal, cast: str) -> str:
-    """Return the value of ``1.5e3`` and its like, if it needs no more places than there are.
+def _scientific(text: str, type_: Decimal) -> str:
+    """Return ``1.5e3`` and its like, if it needs no more places than there are.
 
     The places that it needs: those of the mantissa, less the exponent, less the zeros at
     the mantissa's end.
@@ -106,33 +140,35 @@ def _scientific(text: str, type_: Decimal, cast: str) -> str:
     places = f"if(contains({mantissa}, '.'), length(substring_index({mantissa}, '.', -1)), 0)"
     zeros = f"(length({digits}) - length({significant}))"
     fits = f"({significant} IN ('', '-') OR {places} - {exponent} - {zeros} <= {type_.scale})"
-    return _when(text, f"{_WHOLE}([.][0-9]+)?{_EXPONENT}", f"if({fits}, {cast}, NULL)")
+    value = f"if({fits}, {_cast(text, type_)}, NULL)"
+    return _when(text, f"{_WHOLE}([.][0-9]+)?{_EXPONENT}", value)
 
 
-def _double(text: str) -> str:
-    cast = f"try_cast({text} AS DOUBLE)"
+def _cast(text: str, type_: ColumnType) -> str:
+    return f"try_cast({text} AS {type_.ddl})"
+
+
+def _double(text: str) -> _Conversion:
+    cast = _cast(text, Double())
     finite = f"nullif(nullif({cast}, double('Infinity')), double('-Infinity'))"
-    any_number = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
-    return _when(text, _SAFE_DOUBLE, cast, _when(text, any_number, finite))
+    return _Conversion(_FINITE_NUMBER, cast, _when(text, _ANY_NUMBER, finite))
 
 
-def _timestamp(text: str) -> str:
-    cast = f"try_cast({text} AS TIMESTAMP)"
-    upper = f"try_cast(upper({text}) AS TIMESTAMP)"
-    inside = f"year({upper}) BETWEEN 1 AND 9999"
-    rare = _when(text, _RARE_DATE_TIME, f"if({inside}, {upper}, NULL)")
-    return _when(text, _DATE_TIME, cast, rare)
+def _timestamp(text: str) -> _Conversion:
+    upper = _cast(f"upper({text})", Timestamp())
+    inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
+    return _Conversion(_DATE_TIME, _cast(text, Timestamp()), _when(text, _RARE_DATE_TIME, inside))
 
 
-def _date(text: str) -> str:
-    return _when(text, f"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}", f"try_cast({text} AS DATE)")
+def _date(text: str) -> _Conversion:
+    return _Conversion(_DAY, _cast(text, Date()))
 
 
-def _binary(text: str) -> str:
+def _binary(text: str) -> _Conversion:
     decoded = f"if(length({text}) % 4 = 0, try_to_binary({text}, 'base64'), NULL)"
-    return _when(text, "[A-Za-z0-9+/]*+={0,2}", decoded)
+    return _Conversion("[A-Za-z0-9+/]*+={0,2}", decoded)
 
 
-_UNSIZED: Mapping[type[ColumnType], Callable[[str], str]] = MappingProxyType(
+_UNSIZED: Mapping[type[ColumnType], Callable[[str], _Conversion]] = MappingProxyType(
     {Double: _double, Timestamp: _timestamp, Date: _date, Binary: _binary}
 )
