@@ -1,0 +1,175 @@
+"""Values as sources really yield them, and schemas that fit them or do not."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import OrderedDict
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+
+class Text(str):
+    """A text of a class of its own."""
+
+    __slots__ = ()
+
+
+class Level(str, Enum):
+    """A text with a name."""
+
+    HIGH = "high"
+
+
+class Colour(Enum):
+    """A name that is no text."""
+
+    RED = 1
+
+
+class Rank(IntEnum):
+    """A number with a name."""
+
+    FIRST = 1
+
+
+class Float64(float):
+    """A number as NumPy makes them: no plain float."""
+
+    def __repr__(self) -> str:
+        return f"Float64({float(self)})"
+
+
+class Money(Decimal):
+    """A decimal of a class of its own."""
+
+
+class Point(NamedTuple):
+    """A pair with names."""
+
+    x: object
+    y: object
+
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+ODD: list[Any] = [
+    Text("é"),
+    Text("\ud800"),
+    Level.HIGH,
+    Colour.RED,
+    Rank.FIRST,
+    Float64(1.5),
+    Money("1.50"),
+    Point(1, "y"),
+    2**200,
+    -(2**200),
+    2**63,
+    float("nan"),
+    float("inf"),
+    -0.0,
+    Decimal("NaN"),
+    Decimal("sNaN"),
+    Decimal("-Infinity"),
+    Decimal("1E+400"),
+    Decimal("0.1000"),
+    b"\x00",
+    b"\x01\xff",
+    b"",
+    dt.datetime(2024, 1, 2, 3, 4, 5),  # noqa: DTZ001
+    dt.datetime(2024, 1, 2, 3, 4, 5, 6, dt.timezone(dt.timedelta(hours=-7))),
+    dt.date(2024, 1, 2),
+    dt.time(3, 4, 5),
+    dt.timedelta(days=1, microseconds=1),
+    UUID(int=1),
+    "\ud800 lone",
+    "\U0001f600\u2028",
+    OrderedDict(b=1, a=2),
+    (1, 2),
+    {3},
+    {1: "int", None: "none", 1.5: "float", False: "bool"},
+    {Level.HIGH: 1, Text("\udc00"): 2},
+]
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from(ODD),
+)
+
+names = st.one_of(
+    st.sampled_from(NAMES), st.sampled_from(["x.y", "", "é", Text("a"), Level.HIGH, 1, None])
+)
+
+values: st.SearchStrategy[Any] = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+        st.dictionaries(names, inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+records = st.dictionaries(names, values, max_size=6)
+
+_KINDS = [
+    {},
+    True,
+    False,
+    {"type": "string"},
+    {"type": ["string", "null"], "format": "date-time"},
+    {"type": ["integer", "null"]},
+    {"type": "boolean"},
+    {"type": ["null", "boolean"]},
+    {"type": ["boolean", "string"]},
+    {"type": "number"},
+    {"type": "object"},
+    {"type": ["object", "null"], "additionalProperties": True},
+    {"type": "array"},
+    {"type": "array", "items": {}},
+    {"type": "array", "items": {"type": "boolean"}},
+    {"type": "array", "items": [{"type": "string"}]},
+    {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+    {"oneOf": [{"type": "object"}, {"type": "boolean"}]},
+    {"enum": ["x", 1]},
+    {"$ref": "#/definitions/x"},
+]
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["object", ["null", "object"], ["object", "string"]]),
+                "properties": st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+            },
+            optional={"additionalProperties": st.sampled_from([True, False, {"type": "string"}])},
+        ),
+        st.fixed_dictionaries({"type": st.just(["array", "null"]), "items": inner}),
+    )
+
+
+properties = st.recursive(st.sampled_from(_KINDS), _nested, max_leaves=6)
+
+schemas = st.fixed_dictionaries(
+    {
+        "type": st.just("object"),
+        "properties": st.dictionaries(st.sampled_from(NAMES), properties, max_size=6),
+    },
+    optional={"additionalProperties": st.sampled_from([True, False])},
+)
+
+crumbs = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(
+    lambda path: tuple(word for name in path for word in ("properties", name))
+)
+
+masks = st.dictionaries(crumbs, st.booleans(), max_size=4)
