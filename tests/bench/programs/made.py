@@ -26,8 +26,6 @@ __all__ = [
 ]
 
 VARIETY = 1_000
-PER_INSTANT = 100
-"""Records that share one date-time."""
 
 _TEXT = {"type": ["string", "null"]}
 _NUMBER = {"type": ["number", "null"]}
@@ -40,15 +38,17 @@ def _names(pattern: str, variety: int = VARIETY) -> list[str]:
     return [pattern.format(n) for n in range(variety)]
 
 
-def _instants(count: int) -> list[str]:
-    """Return a sorted list of date-times, a minute apart."""
-    days = count // 1440 + 1
+def _minutes(count: int) -> list[str]:
+    """Return the minutes, sorted, in which so many records fall, one a second."""
+    hours = count // 3600 + 1
     return [
-        f"{2000 + day // 336}-{day // 28 % 12 + 1:02}-{day % 28 + 1:02}T{h:02}:{m:02}:00+00:00"
-        for day in range(days)
-        for h in range(24)
+        f"{2000 + h // 8064}-{h // 672 % 12 + 1:02}-{h // 24 % 28 + 1:02}T{h % 24:02}:{m:02}:"
+        for h in range(hours)
         for m in range(60)
-    ][:count]
+    ]
+
+
+_SECONDS = [f"{second:02}+00:00" for second in range(60)]
 
 
 # Eight columns, about 350 bytes a line with the message around them
@@ -75,7 +75,7 @@ _NOTES = _names("note {0:04}: " + "the quick brown fox jumps over " * 2)
 
 def narrow(count: int) -> Iterator[dict[str, Any]]:
     """Yield records of eight columns, sorted by ``updated_at``."""
-    instants = _instants(count // PER_INSTANT + 1)
+    minutes = _minutes(count)
     for n in range(count):
         k = n % VARIETY
         yield {
@@ -85,7 +85,7 @@ def narrow(count: int) -> Iterator[dict[str, Any]]:
             "amount": _AMOUNTS[k],
             "active": k < 500,
             "quantity": k,
-            "updated_at": instants[n // PER_INSTANT],
+            "updated_at": minutes[n // 60] + _SECONDS[n % 60],
             "note": _NOTES[k],
         }
 
@@ -127,12 +127,12 @@ _TAGS = [[(f"tags_{c}", ["red", f"tag {k}"]) for c in range(4)] for k in range(_
 
 def wide(count: int) -> Iterator[dict[str, Any]]:
     """Yield records of sixty columns, nested objects and lists, fresh ones in each."""
-    instants = _instants(count // PER_INSTANT + 1)
+    minutes = _minutes(count)
     for n in range(count):
         k = n % _WIDE_VARIETY
         record = _WIDE_FIELDS[k].copy()
         record["id"] = n
-        record["updated_at"] = instants[n // PER_INSTANT]
+        record["updated_at"] = minutes[n // 60] + _SECONDS[n % 60]
         for name, place in _PLACES[k]:
             record[name] = place.copy()
         for name, tags in _TAGS[k]:
