@@ -20,6 +20,7 @@ from tap_core.sync.run import Run
 from tap_core.tap_base import Tap
 
 NOW = "2024-05-06T07:08:09.000001+00:00"
+STARTED = 1_714_979_289_000
 
 INTEGER = {"type": ["integer", "null"]}
 STRING = {"type": ["string", "null"]}
@@ -45,6 +46,10 @@ class StillTap(Tap):
     def run(self) -> Run:
         cadence = Cadence(share=1e9) if self.every_state else Cadence()
         return Run(self.outlet, self.document, cadence, clock=lambda: NOW)
+
+    @property
+    def initialized_at(self) -> int:
+        return STARTED
 
     def _setup_signal_handlers(self) -> None:
         """Leave the signals to pytest."""

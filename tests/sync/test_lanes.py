@@ -1,0 +1,316 @@
+"""A stream that overrides a hook writes, byte by byte, what it would write without."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.sync.plan import plan_of
+from tap_core.typing.inspect import TypeConformanceLevel
+from tests.records.values import ODD, masks, records, schemas
+from tests.sync.syncing import (
+    DATETIME,
+    INTEGER,
+    STRING,
+    Output,
+    failed,
+    hooked,
+    make,
+    schema,
+    stream,
+    sync,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:Yielding a tuple")
+
+ID = {"id": INTEGER}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "x": INTEGER,
+        "deep": {"type": "object", "properties": {"y": STRING, "z": STRING}},
+    },
+}
+ROWS = [
+    {
+        "id": n,
+        "at": f"2024-01-{n % 27 + 1:02}T00:00:00Z",
+        "n": n % 7,
+        "o": {"x": n, "deep": {"y": "y", "z": str(n)}},
+        "odd": ODD[n % len(ODD)],
+        "extra": n,
+    }
+    for n in range(60)
+]
+WIDE = schema(id=INTEGER, at=DATETIME, n=INTEGER, o=NESTED, odd={}, b={"type": "boolean"})
+
+
+def family(parent_rows, **members):
+    """Return a parent, its child and its grandchild."""
+    parent = stream(
+        "parent",
+        parent_rows,
+        schema=schema(**ID, name=STRING),
+        get_child_context=lambda self, record, context: {"parent": record["id"]},
+        **members,
+    )
+    child = stream(
+        "child",
+        lambda self, context: [{"id": context["parent"] * 10 + n} for n in range(3)],
+        schema=schema(**ID, parent=INTEGER),
+        parent_stream_type=parent,
+        replication_key="id",
+        get_child_context=lambda self, record, context: {**context, "child": record["id"]},
+        STATE_MSG_FREQUENCY=2,
+    )
+    grandchild = stream(
+        "grandchild",
+        lambda self, context: [{"id": context["child"]}],
+        schema=schema(**ID, parent=INTEGER, child=INTEGER),
+        parent_stream_type=child,
+        replication_key="id",
+        is_sorted=True,
+    )
+    return [parent, child, grandchild]
+
+
+def kinds_of(**members):
+    return [stream("a", ROWS, **{"schema": WIDE, **members})]
+
+
+def selecting(name, definition, **selected):
+    """Return a catalog of one stream; `selected` says which properties are."""
+    metadata = [{"breadcrumb": [], "metadata": {"selected": selected.pop("stream", True)}}]
+    for path, value in selected.items():
+        crumb = [word for part in path.split("__") for word in ("properties", part)]
+        metadata.append({"breadcrumb": crumb, "metadata": {"selected": value}})
+    entry = {"tap_stream_id": name, "stream": name, "schema": definition, "metadata": metadata}
+    return {"streams": [entry]}
+
+
+def drop_some(self, row, context=None):
+    return None if row["id"] % 3 == 0 else {**row, "n": 1}
+
+
+PAIRS = [({"id": n}, {"parent": n}) for n in range(4)]
+LEVELS = {level.name: level for level in TypeConformanceLevel}
+PEOPLE = [{"id": n, "name": "x"} for n in range(1, 9)]
+
+CASES = {
+    "full table": (kinds_of(), {}),
+    "sorted": (kinds_of(replication_key="id", is_sorted=True, STATE_MSG_FREQUENCY=7), {}),
+    "unsorted": (kinds_of(replication_key="n", STATE_MSG_FREQUENCY=7), {}),
+    "unchecked": (kinds_of(replication_key="n", check_sorted=False, STATE_MSG_FREQUENCY=7), {}),
+    "date-times": (kinds_of(replication_key="at", STATE_MSG_FREQUENCY=7), {}),
+    "log based": (kinds_of(replication_key="id", forced_replication_method="LOG_BASED"), {}),
+    **{
+        f"conformance {name}": (kinds_of(TYPE_CONFORMANCE_LEVEL=level), {})
+        for name, level in LEVELS.items()
+    },
+    "partitions": (
+        kinds_of(
+            replication_key="at",
+            partitions=[{"p": 1}, {"p": 2, "id": 5}],
+            schema=schema(**WIDE["properties"], p=INTEGER),
+            STATE_MSG_FREQUENCY=13,
+        ),
+        {},
+    ),
+    "sorted partitions": (
+        kinds_of(replication_key="id", is_sorted=True, partitions=[{"p": n} for n in range(30)]),
+        {},
+    ),
+    "partitions of a state": (
+        kinds_of(replication_key="id"),
+        {"state": {"bookmarks": {"a": {"partitions": [{"context": {"p": 1}}]}}}},
+    ),
+    "some keys for state": (
+        kinds_of(
+            replication_key="id",
+            is_sorted=True,
+            state_partitioning_keys=["p"],
+            partitions=[{"p": 1, "q": 1}, {"p": 1, "q": 2}, {"p": 2, "q": 1}],
+        ),
+        {},
+    ),
+    "no keys for state": (
+        kinds_of(
+            replication_key="id",
+            state_partitioning_keys=[],
+            partitions=[{"p": 1}, {"p": 2}],
+            STATE_MSG_FREQUENCY=50,
+        ),
+        {},
+    ),
+    "dropped records": (
+        kinds_of(post_process=drop_some, replication_key="id", STATE_MSG_FREQUENCY=5),
+        {},
+    ),
+    "children": (family(PEOPLE), {}),
+    "children of an incremental parent": (family(PEOPLE, replication_key="id"), {}),
+    "children and their start": (
+        family(PEOPLE),
+        {
+            "state": {
+                "bookmarks": {
+                    "child": {
+                        "partitions": [
+                            {
+                                "context": {"parent": 2},
+                                "replication_key": "id",
+                                "replication_key_value": 3,
+                            },
+                        ]
+                    }
+                }
+            },
+            "config": {"start_date": "5"},
+        },
+    ),
+    "pairs": (family([(row, {"parent": -1}) if row["id"] % 2 else row for row in PEOPLE]), {}),
+    "records of none": (family([None, *PEOPLE, None]), {}),
+    "a deselected parent": (
+        family(PEOPLE),
+        {"catalog": selecting("child", schema(**ID, parent=INTEGER))},
+    ),
+    "deselected properties": (
+        kinds_of(replication_key="id"),
+        {"catalog": selecting("a", WIDE, n=False, o__x=False, o__deep__z=False)},
+    ),
+    "a catalog with another schema": (
+        kinds_of(),
+        {"catalog": selecting("a", schema(id=STRING, o={"type": "object"}))},
+    ),
+    "versions": (family(PEOPLE), {"config": {"emit_activate_version_messages": True}}),
+    "more than a chunk": (
+        [
+            stream(
+                "a",
+                [{"id": n, "at": "x" * 40} for n in range(3_333)],
+                replication_key="id",
+                is_sorted=True,
+                STATE_MSG_FREQUENCY=1_234,
+            )
+        ],
+        {},
+    ),
+}
+
+
+def through_hooks(kinds):
+    """Return the same streams with a hook, still parents and children of each other."""
+    made = {}
+    for kind in kinds:
+        made[kind] = hooked(kind)
+        parent = kind.parent_stream_type
+        made[kind].parent_stream_type = made.get(parent, parent)
+    return list(made.values())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_lanes_write_the_same_bytes(case):
+    kinds, given = CASES[case]
+    compiled = sync(*kinds, **copy.deepcopy(given)).text
+    assert compiled
+    assert sync(*through_hooks(kinds), **copy.deepcopy(given)).text == compiled
+
+
+def test_the_lanes_are_two():
+    kinds, _ = CASES["children"]
+    for lane, is_compiled in ((list, True), (through_hooks, False)):
+        tap = make(*lane(kinds))
+        assert [plan_of(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
+
+
+def test_one_hooked_stream_changes_nothing_for_the_others():
+    kinds, _ = CASES["children"]
+    whole = sync(*kinds).text
+    for number, kind in enumerate(kinds):
+        some = list(kinds)
+        some[number] = hooked(kind)
+        for other in range(number + 1, len(some)):
+            some[other] = type(some[other].__name__, (some[other],), {})
+            some[other].parent_stream_type = some[other - 1]
+        assert sync(*some).text == whole
+
+
+FAILURES = {
+    "out of order": [{"id": 1}, {"id": 3}, {"id": 2}, {"id": 4}],
+    "a key that is missing": [{"id": 1}, {"id": 2}, {"n": 3}, {"id": 4}],
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+@pytest.mark.parametrize("partitions", [None, [{"p": 1}, {"p": 2}]])
+def test_both_lanes_fail_after_the_same_bytes(case, partitions):
+    kind = stream("a", FAILURES[case], replication_key="id", is_sorted=True, partitions=partitions)
+    (compiled, first), (through, second) = failed(Exception, kind), failed(Exception, hooked(kind))
+    assert (type(first), str(first)) == (type(second), str(second))
+    assert through.text == compiled.text
+
+
+KEYS = st.one_of(
+    st.none(),
+    st.integers(),
+    st.sampled_from(["2024-01-01", "2024-01-01T00:00:00Z", "2023-12-31T23:00:00-02:00", "x", ""]),
+    st.sampled_from(
+        [
+            dt.date(2024, 1, 1),
+            dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc),
+            Decimal("1.5"),
+            UUID(int=1),
+            1.5,
+            float("nan"),
+        ]
+    ),
+)
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.lists(st.tuples(records, KEYS), max_size=6),
+    declared=schemas,
+    crumbs=masks,
+    members=st.fixed_dictionaries(
+        {},
+        optional={
+            "replication_key": st.just("k"),
+            "is_sorted": st.booleans(),
+            "check_sorted": st.booleans(),
+            "STATE_MSG_FREQUENCY": st.integers(1, 3),
+            "TYPE_CONFORMANCE_LEVEL": st.sampled_from(list(TypeConformanceLevel)),
+            "partitions": st.lists(
+                st.fixed_dictionaries({"p": st.integers(0, 9)}),
+                max_size=2,
+                unique_by=lambda context: context["p"],
+            ),
+            "state_partitioning_keys": st.just([]),
+        },
+    ),
+)
+def test_both_lanes_agree_on_anything(rows, declared, crumbs, members):
+    definition = copy.deepcopy(declared)
+    definition["properties"]["k"] = {"type": ["string", "integer", "null"]}
+    entry = selecting("a", definition)["streams"][0]
+    entry["metadata"] += [
+        {"breadcrumb": list(crumb), "metadata": {"selected": value}}
+        for crumb, value in crumbs.items()
+    ]
+    entry["replication_key"] = members.get("replication_key")
+    kind = stream("a", [{**row, "k": key} for row, key in rows], **members, schema=definition)
+
+    def ended(one):
+        output, error = Output(), None
+        try:
+            make(one, output=output, catalog={"streams": [entry]}).sync_all()
+        except Exception as found:  # noqa: BLE001 - it has to be the same one
+            error = repr(found)
+        return output.text, error
+
+    assert ended(kind) == ended(hooked(kind))
