@@ -10,7 +10,7 @@ whether a batch was written in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from target_spark.columns.ddl import parse_ddl
@@ -126,96 +126,104 @@ def _name_of(layout: Layout, source: str) -> str:
     return column.name
 
 
-@dataclass(slots=True)
 class _Merge:
     """The columns of one table or struct while those of a schema are placed in them."""
 
-    existing: tuple[Column, ...]
-    can_widen: CanWiden
-    path: _Path = ()
-    changes: list[Change] = field(default_factory=list)
-    columns: list[Column] = field(init=False)
-    claimed: set[str] = field(init=False, default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.columns = list(self.existing)
+    def __init__(self, columns: Iterable[Column], can_widen: CanWiden, path: _Path = ()) -> None:
+        self.columns = list(columns)
+        self.changes: list[Change] = []
+        self._can_widen = can_widen
+        self._path = path
+        self._claimed: set[int] = set()
+        self._by_name = {fold(column.name): at for at, column in enumerate(self.columns)}
+        self._by_feed = {_feed(column): at for at, column in enumerate(self.columns)}
 
     def place_all(self, wanted: Iterable[Column]) -> None:
         """Give each wanted column its place; the better a name fits, the earlier."""
         rest = list(wanted)
-        for fits in (_feeds_already, _is_the_source, _is_the_name):
-            rest = [column for column in rest if not self._place_if(column, fits)]
+        for find in (self._fed_already, self._named_as_source, self._named_as_wanted):
+            rest = [column for column in rest if not self._try(find(column), column)]
         for column in rest:
             self._place(column)
 
-    def _place_if(self, wanted: Column, fits: Callable[[Column, Column], bool]) -> bool:
-        for index, column in enumerate(self.columns):
-            if fits(column, wanted) and fold(column.name) not in self.claimed:
-                return self._try(index, wanted)
-        return False
+    def _fed_already(self, wanted: Column) -> int | None:
+        return self._by_feed.get(_feed(wanted))
+
+    def _named_as_source(self, wanted: Column) -> int | None:
+        # A table does not tell what fed it. Of names that differ only in case, the one
+        # that is the property's own name is the likeliest.
+        return self._unfed(wanted.source)
+
+    def _named_as_wanted(self, wanted: Column) -> int | None:
+        return self._unfed(wanted.name)
+
+    def _unfed(self, name: str) -> int | None:
+        at = self._by_name.get(fold(name))
+        if at is None or self.columns[at].feed is not Feed.NOTHING:
+            return None
+        return at if self.columns[at].name == name else None
 
     def _place(self, wanted: Column) -> None:
+        """Find the first column of the wanted name, or its successors, that takes it."""
         name, number, instead_of = wanted.name, 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
-            index = self._find(candidate)
-            if index is None:
+            at = self._by_name.get(fold(candidate))
+            if at is None:
                 self._add(replace(wanted, name=candidate), instead_of)
                 return
-            if fold(candidate) not in self.claimed:
-                if self._try(index, wanted):
-                    return
-                if instead_of is None:
-                    instead_of = self.columns[index].name
-                    name, number = f"{instead_of}__{wanted.type.word}", 0
+            if self._try(at, wanted):
+                return
+            if instead_of is None and self._is_free(at, wanted):
+                instead_of = self.columns[at].name
+                name, number = f"{instead_of}__{wanted.type.word}", 0
             number += 1
 
-    def _find(self, name: str) -> int | None:
-        for index, column in enumerate(self.columns):
-            if fold(column.name) == fold(name):
-                return index
-        return None
+    def _is_free(self, at: int, wanted: Column) -> bool:
+        """Tell whether nothing else feeds a column."""
+        column = self.columns[at]
+        return at not in self._claimed and (
+            column.feed is Feed.NOTHING or _feed(column) == _feed(wanted)
+        )
 
     def _add(self, column: Column, instead_of: str | None) -> None:
         self._release(column)
+        at = len(self.columns)
         self.columns.append(column)
-        self.claimed.add(fold(column.name))
-        path = (*self.path, column.name)
+        self._by_name[fold(column.name)] = at
+        self._feed_it(at)
+        path = (*self._path, column.name)
         self.changes.append(Change("add", path, column.type.ddl, instead_of))
 
-    def _try(self, index: int, wanted: Column) -> bool:
+    def _try(self, at: int | None, wanted: Column) -> bool:
         """Let the wanted column's values go into an existing one, if its type allows."""
-        column = self.columns[index]
-        path = (*self.path, column.name)
-        joined = _joined(column.type, wanted.type, self.can_widen, path)
+        if at is None or not self._is_free(at, wanted):
+            return False
+        column = self.columns[at]
+        path = (*self._path, column.name)
+        joined = _joined(column.type, wanted.type, self._can_widen, path)
         if joined is None:
             return False
         type_, changes = joined
         self._release(wanted)
-        self.columns[index] = replace(wanted, name=column.name, type=type_)
-        self.claimed.add(fold(column.name))
+        self.columns[at] = replace(wanted, name=column.name, type=type_)
+        self._feed_it(at)
         self.changes.extend(changes)
         return True
 
+    def _feed_it(self, at: int) -> None:
+        self._claimed.add(at)
+        self._by_feed[_feed(self.columns[at])] = at
+
     def _release(self, wanted: Column) -> None:
         """Let no other column be fed with what now feeds this one."""
-        for index, column in enumerate(self.columns):
-            if _feeds_already(column, wanted):
-                self.columns[index] = replace(column, feed=Feed.NOTHING)
+        at = self._by_feed.get(_feed(wanted))
+        if at is not None:
+            self.columns[at] = replace(self.columns[at], feed=Feed.NOTHING)
 
 
-def _feeds_already(column: Column, wanted: Column) -> bool:
-    return column.feed is wanted.feed and column.source == wanted.source
-
-
-def _is_the_source(column: Column, wanted: Column) -> bool:
-    # A table does not tell what fed it. Of names that differ only in case, the one that
-    # is the property's own name is the likeliest.
-    return column.feed is Feed.NOTHING and column.name == wanted.source
-
-
-def _is_the_name(column: Column, wanted: Column) -> bool:
-    return column.feed is Feed.NOTHING and column.name == wanted.name
+def _feed(column: Column) -> tuple[Feed, str]:
+    return column.feed, column.source
 
 
 _Joined: TypeAlias = tuple[ColumnType, list[Change]]

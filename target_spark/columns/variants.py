@@ -16,6 +16,9 @@ ANY = "any"
 """The kind of a schema that does not say its type."""
 
 _Schema: TypeAlias = Mapping[str, Any]
+_Alternatives: TypeAlias = Sequence[_Schema]
+
+_COMBINING = ("allOf", "anyOf", "oneOf")
 
 _NUMBERS = {"integer", "number"}
 
@@ -26,25 +29,33 @@ def variants_of(schema: Any) -> Iterator[tuple[str, _Schema]]:
         if schema is not False:
             yield ANY, {}
         return
-    rest, members = _split(schema, "allOf")
-    for member in members:
-        rest = _both(rest, member)
-    for word in ("anyOf", "oneOf"):
-        rest, members = _split(rest, word)
-        if members:
-            for member in members:
-                yield from variants_of(_both(rest, member))
-            return
-    for kind in _kinds(rest):
-        yield kind, rest
+    plain, parts = _taken_apart(schema)
+    yield from _expanded(plain, parts)
 
 
-def _split(schema: _Schema, word: str) -> tuple[_Schema, Sequence[_Schema]]:
-    members = schema.get(word)
-    if not isinstance(members, Sequence) or isinstance(members, str):
-        return schema, ()
-    rest = {key: value for key, value in schema.items() if key != word}
-    return rest, [member for member in members if isinstance(member, Mapping)]
+def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
+    """Yield what a plain schema allows together with one alternative of each part."""
+    if not parts:
+        for kind in _kinds(plain):
+            yield kind, plain
+        return
+    for alternative in parts[0]:
+        own, inner = _taken_apart(alternative)
+        yield from _expanded(_both(plain, own), [*inner, *parts[1:]])
+
+
+def _taken_apart(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
+    """Return a schema without its combining keywords, and those as lists of alternatives."""
+    plain = {word: value for word, value in schema.items() if word not in _COMBINING}
+    parts: list[_Alternatives] = []
+    for word in _COMBINING:
+        members = schema.get(word)
+        known = [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
+        if word == "allOf":
+            parts += ([member] for member in known)
+        elif known:
+            parts.append(known)
+    return plain, parts
 
 
 def _both(one: _Schema, other: _Schema) -> _Schema:
@@ -54,10 +65,6 @@ def _both(one: _Schema, other: _Schema) -> _Schema:
         merged["type"] = _shared_types(_types(one), _types(other))
     if "properties" in one and "properties" in other:
         merged["properties"] = _merged_properties((one, other), "allOf")
-    for word in ("allOf", "anyOf", "oneOf"):
-        if word in one and word in other:  # both count; neither may hide the other
-            merged[word] = [{word: one[word]}] if word != "allOf" else list(one[word])
-            merged["allOf"] = [*merged.get("allOf", ()), {word: other[word]}]
     return merged
 
 

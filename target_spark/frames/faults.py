@@ -1,20 +1,20 @@
 """What can be wrong with a line, and how to say it.
 
-Rules of the room: pure text, made once per layout, on top of the exact plan's values.
-A fault is told for each value in a struct or an array too, by its path in the record.
+Rules of the room: pure text, made once per layout, from the same strict conversions as
+the values: a text whose value is null is a fault, and nothing else is. A fault is told
+for each value in a struct or an array too, by its path in the record. Faults are looked
+for by type, as the exact plan's values are made.
 What JSON's reader itself refused is found by reading each structured value once more by
 itself: the reader does not tell which one it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from target_spark.columns import (
-    DELETED_AT,
-    METADATA_COLUMNS,
     Array,
     Binary,
     Boolean,
@@ -29,16 +29,28 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import READER_OPTIONS, needs_record, source_type
-from target_spark.frames.rows import exact_plan
+from target_spark.frames.reading import READER_OPTIONS, source_type
+from target_spark.frames.rows import by_type, fed_columns
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import quote
 
-__all__ = ["any_fault", "reasons_of", "reasons_of_unread"]
+__all__ = ["Faults", "faults_of", "reasons_of_unread"]
 
 _CACHED_LAYOUTS = 64
 
 _UNREADABLE = "the record is not of the structure that the schema declares"
+
+
+class Faults(NamedTuple):
+    """How to find what is wrong with a line that was read.
+
+    ``together`` are expressions to be made first. ``any`` is true for a line that does
+    not fit, else false; ``reasons`` tells what is wrong with its values, as texts.
+    """
+
+    together: tuple[str, ...]
+    any: str
+    reasons: str
 
 
 class _Fault(NamedTuple):
@@ -49,21 +61,40 @@ class _Fault(NamedTuple):
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
-def any_fault(layout: Layout) -> str:
-    """Return a condition that is true for a line that does not fit, else false."""
-    known = (f"CASE WHEN {fault.condition} THEN 1 END" for fault in _faults_of(layout))
-    unread = "CASE WHEN `_corrupt` IS NOT NULL THEN 1 END"
-    return f"(coalesce({unread}, {', '.join(known)}) IS NOT NULL)"
+def faults_of(layout: Layout) -> Faults:
+    """Return how to find everything that can be wrong with a line."""
+    columns = fed_columns(layout)
+    together, places = by_type(columns, _faults_of_a_value, "_faults")
+    found = [f"size({place}) > 0" for place in places.values()]
+    of_values = [
+        f"transform({place}, `f` -> concat({_literal(source)}, `f`))"
+        for source, place in places.items()
+    ]
+    of_lines = _faults_of_a_line(layout)
+    conditions = ["`_corrupt` IS NOT NULL", *(fault.condition for fault in of_lines), *found]
+    cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
+    reasons = f"concat({', '.join((_reasons(of_lines), *of_values))})"
+    return Faults(together, f"(coalesce({cases}) IS NOT NULL)", reasons)
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def reasons_of(layout: Layout) -> str:
-    """Return what is wrong with the values of a line, as an array of texts."""
-    known = (
-        f"CASE WHEN {fault.condition} THEN {_literal(fault.reason)} END"
-        for fault in _faults_of(layout)
-    )
-    return f"array_compact(array({', '.join(known)}))"
+def _faults_of_a_value(type_: ColumnType) -> str:
+    return _reasons(_faults_inside("`i`", type_, ""))
+
+
+def _reasons(faults: Iterable[_Fault]) -> str:
+    known = (f"CASE WHEN {fault.condition} THEN {_literal(fault.reason)} END" for fault in faults)
+    cases = ", ".join(known)
+    return f"array_compact(array({cases}))" if cases else "CAST(array() AS ARRAY<STRING>)"
+
+
+def _faults_of_a_line(layout: Layout) -> list[_Fault]:
+    faults = [_Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
+    if any(column.feed is Feed.WHOLE for column in layout.columns):
+        faults.append(_Fault("coalesce(NOT startswith(`r`, '{'), false)", "no object"))
+    for key in layout.key_sources:
+        missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"
+        faults.append(_Fault(missing, f"{key}: a key must have a value"))
+    return faults
 
 
 def reasons_of_unread(layout: Layout) -> str:
@@ -103,34 +134,6 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-@lru_cache(maxsize=_CACHED_LAYOUTS)
-def _faults_of(layout: Layout) -> tuple[_Fault, ...]:
-    """Return everything that can be wrong with a line that JSON's reader took."""
-    converted = exact_plan(layout).converted
-    faults = [_Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
-    for column in layout.columns:
-        if column.feed is Feed.PROPERTY:
-            faults += _faults_in(column.source, column.type, converted)
-        elif column.feed is Feed.WHOLE:
-            faults.append(_Fault("coalesce(NOT startswith(`r`, '{'), false)", "no object"))
-    if needs_record(layout.columns):
-        faults += _faults_in(DELETED_AT, METADATA_COLUMNS[DELETED_AT], converted)
-    for key in layout.key_sources:
-        missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"
-        faults.append(_Fault(missing, f"{key}: a key must have a value"))
-    return tuple(faults)
-
-
-def _faults_in(source: str, type_: ColumnType, converted: Mapping[str, str]) -> Iterator[_Fault]:
-    text = quote("r", source)
-    if source in converted:
-        yield _Fault(
-            f"({text} IS NOT NULL AND {converted[source]} IS NULL)", _reason(source, type_)
-        )
-    else:
-        yield from _faults_inside(text, type_, source)
-
-
 def _faults_inside(value: str, type_: ColumnType, path: str, depth: int = 0) -> Iterator[_Fault]:
     if isinstance(type_, Struct):
         for field in type_.fields:
@@ -144,11 +147,7 @@ def _faults_inside(value: str, type_: ColumnType, path: str, depth: int = 0) -> 
             yield _Fault(found, fault.reason)
     elif is_scalar(type_):
         condition = f"({value} IS NOT NULL AND ({strict(value, type_)}) IS NULL)"
-        yield _Fault(condition, _reason(path, type_))
-
-
-def _reason(path: str, type_: ColumnType) -> str:
-    return f"{path}: {_what_it_is_not(type_)}"
+        yield _Fault(condition, f"{path}: {_what_it_is_not(type_)}")
 
 
 def _what_it_is_not(type_: ColumnType) -> str:

@@ -20,9 +20,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, Layout, Timestamp
-from target_spark.frames.faults import any_fault, reasons_of, reasons_of_unread
+from target_spark.frames.faults import faults_of, reasons_of_unread
 from target_spark.frames.reading import read_lines, record_type
-from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
+from target_spark.frames.rows import check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
 
@@ -90,10 +90,11 @@ class Frame:
         values, and may be empty where JSON's reader gave up. Values that are wrong are
         null.
         """
-        reasons = f"if({any_fault(self._layout)}, {reasons_of(self._layout)}, NULL)"
-        plan = exact_plan(self._layout)
-        return self._exact(plan).selectExpr(
-            *plan.values, f"{_LINE_ORDINAL} AS {quote(ORDINAL)}", f"{reasons} AS `reasons`"
+        faults = faults_of(self._layout)
+        return self._exact().selectExpr(
+            *exact_plan(self._layout).values,
+            f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
+            f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
         )
 
     def good(self, strict: bool) -> DataFrame:
@@ -105,10 +106,10 @@ class Frame:
         """
         if strict:
             plan = usual_plan(self._layout)
-            lines = _with_groups(self._lines().where(check_of(self._layout)), plan)
+            lines = _with(self._lines().where(check_of(self._layout)), plan.together)
         else:
             plan = exact_plan(self._layout)
-            lines = self._exact(plan).where(f"NOT {any_fault(self._layout)}")
+            lines = self._exact().where(f"NOT {faults_of(self._layout).any}")
         return self._observed(lines).selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def _observed(self, lines: DataFrame) -> DataFrame:
@@ -137,12 +138,13 @@ class Frame:
 
         ``raw`` is the record as it came, byte by byte.
         """
+        faults = faults_of(self._layout)
         faulty = (
-            self._exact(exact_plan(self._layout))
-            .where(any_fault(self._layout))
+            self._exact()
+            .where(faults.any)
             .selectExpr(
                 f"{_LINE_ORDINAL} AS `ordinal`",
-                f"{reasons_of(self._layout)} AS `found`",
+                f"{faults.reasons} AS `found`",
                 "`_corrupt` IS NOT NULL AS `unread`",
                 f"{strictly('`t`', Timestamp())} AS `extracted_at`",
             )
@@ -155,15 +157,16 @@ class Frame:
             "`raw`", f"if(`unread`, {unread}, `found`) AS `reasons`", "`ordinal`", "`extracted_at`"
         )
 
-    def _exact(self, plan: Plan) -> DataFrame:
-        """Return the lines with their converted values, which are made once.
+    def _exact(self) -> DataFrame:
+        """Return the lines with their converted values and faults, which are made once.
 
         Spark would otherwise copy the conversions into whatever looks at their results;
         it moves nothing past an observation.
         """
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
-        lines = _with_groups(self._lines(), plan)
+        together = exact_plan(self._layout).together + faults_of(self._layout).together
+        lines = _with(self._lines(), together)
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _lines(self) -> DataFrame:
@@ -193,5 +196,5 @@ def _micros(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
-def _with_groups(lines: DataFrame, plan: Plan) -> DataFrame:
-    return lines.selectExpr("*", *plan.together) if plan.together else lines
+def _with(lines: DataFrame, together: Sequence[str]) -> DataFrame:
+    return lines.selectExpr("*", *together) if together else lines

@@ -7,14 +7,14 @@ through `quote`. There are two plans for the same layout:
   comes ends the job, so nothing has to be looked at twice;
 - *exact*: every spelling that is allowed. Values of one type are converted together, as
   one array per type, because Spark compiles an expression per use and a wide table has
-  thousands. A value that is null though its text is not is a fault of its line.
+  thousands. So are their faults, as an array of what is wrong with each.
 
 A layout too wide for an expression per column is converted by arrays in both plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -31,10 +31,19 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.reading import needs_record
-from target_spark.frames.strict import is_converted, is_scalar, strict, usual, without_zone
+from target_spark.frames.strict import is_converted, strict, usual, without_zone
 from target_spark.names import quote
 
-__all__ = ["BAD_ROWS", "Plan", "check_of", "exact_plan", "usual_plan", "zoneless_of"]
+__all__ = [
+    "BAD_ROWS",
+    "Plan",
+    "by_type",
+    "check_of",
+    "exact_plan",
+    "fed_columns",
+    "usual_plan",
+    "zoneless_of",
+]
 
 BAD_ROWS = "BAD_ROWS"
 """The text in the error of a job that met a row which does not fit."""
@@ -49,7 +58,7 @@ _SEQUENCE_STEP = 2**20
 """Records for each millisecond of a run before its sequence numbers could meet those of
 a run that starts later."""
 
-Convert: TypeAlias = Callable[[str, ColumnType], str]
+_Convert: TypeAlias = Callable[[str, ColumnType], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +66,24 @@ class Plan:
     """How lines become rows.
 
     ``together`` are expressions to be made first; ``values`` are the table's columns in
-    order, and may use those; ``converted`` tells each scalar column's value by itself.
+    order, and may use those.
     """
 
     together: tuple[str, ...]
     values: tuple[str, ...]
-    converted: Mapping[str, str]
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def usual_plan(layout: Layout) -> Plan:
     """Return the plan that ends the job at a value which does not fit."""
-    scalars = sum(is_scalar(column.type) for column in _fed(layout))
-    return _plan(layout, _usual_or_end, by_type=scalars > _WIDE)
+    converted = sum(is_converted(column.type) for column in fed_columns(layout))
+    return _plan(layout, _usual_or_end, in_groups=converted > _WIDE)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def exact_plan(layout: Layout) -> Plan:
     """Return the plan that gives null for a value which does not fit."""
-    return _plan(layout, strict, by_type=True)
+    return _plan(layout, strict, in_groups=True)
 
 
 def _usual_or_end(value: str, type_: ColumnType) -> str:
@@ -90,40 +98,49 @@ def check_of(layout: Layout) -> str:
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
 
 
-def _fed(layout: Layout) -> list[Column]:
-    """Return the columns that a record feeds."""
+def fed_columns(layout: Layout) -> list[Column]:
+    """Return the columns that the properties of a record feed."""
     columns = [column for column in layout.columns if column.feed is Feed.PROPERTY]
     if needs_record(layout.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
     return columns
 
 
-def _plan(layout: Layout, convert: Convert, *, by_type: bool) -> Plan:
-    none: tuple[tuple[str, ...], dict[str, str]] = ((), {})
-    together, converted = _by_type(layout, convert) if by_type else none
+def by_type(
+    columns: Iterable[Column], each: Callable[[ColumnType], str], name: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return an array per type, and where in the arrays each property's result is.
+
+    ``each`` gives the result for a value called `` `i` ``, ``name`` begins the arrays' names.
+    """
+    groups: dict[ColumnType, list[str]] = {}
+    for column in columns:
+        if is_converted(column.type):
+            groups.setdefault(column.type, []).append(column.source)
+    arrays: list[str] = []
+    places: dict[str, str] = {}
+    for number, (type_, sources) in enumerate(groups.items()):
+        values = ", ".join(quote("r", source) for source in sources)
+        arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
+        places |= {source: f"`{name}{number}`[{at}]" for at, source in enumerate(sources)}
+    return tuple(arrays), places
+
+
+def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
+    together: tuple[str, ...] = ()
+    converted: dict[str, str] = {}
+    if in_groups:
+        together, converted = by_type(
+            fed_columns(layout), lambda type_: _converted("`i`", type_, convert), "_values"
+        )
     values = tuple(
         f"{_value_of(column, convert, converted)} AS {quote(column.name)}"
         for column in layout.columns
     )
-    return Plan(together, values, converted)
+    return Plan(together, values)
 
 
-def _by_type(layout: Layout, convert: Convert) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return an array of values per type, and where in them each property's value is."""
-    groups: dict[ColumnType, list[str]] = {}
-    for column in _fed(layout):
-        if is_scalar(column.type):
-            groups.setdefault(column.type, []).append(column.source)
-    together, converted = [], {}
-    for number, (type_, sources) in enumerate(groups.items()):
-        texts = ", ".join(quote("r", source) for source in sources)
-        value = convert("`i`", type_)
-        together.append(f"transform(array({texts}), `i` -> {value}) AS `_group{number}`")
-        converted |= {source: f"`_group{number}`[{at}]" for at, source in enumerate(sources)}
-    return tuple(together), converted
-
-
-def _value_of(column: Column, convert: Convert, converted: Mapping[str, str]) -> str:
+def _value_of(column: Column, convert: _Convert, converted: Mapping[str, str]) -> str:
     if column.feed is Feed.WHOLE:
         return quote("r")
     if column.feed is Feed.NOTHING:
@@ -146,7 +163,7 @@ def _metadata(name: str) -> str:
     }[name]
 
 
-def _converted(value: str, type_: ColumnType, convert: Convert, depth: int = 0) -> str:
+def _converted(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
     if not is_converted(type_):
         return value
     if isinstance(type_, Struct):
@@ -159,7 +176,7 @@ def _converted(value: str, type_: ColumnType, convert: Convert, depth: int = 0) 
     return convert(value, type_)
 
 
-def _field(value: str, field: Column, convert: Convert, depth: int) -> str:
+def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
     if field.feed is not Feed.PROPERTY:
         return f"CAST(NULL AS {field.type.ddl}) AS {quote(field.name)}"
     inner = _converted(f"{value}.{quote(field.source)}", field.type, convert, depth)

@@ -1,0 +1,248 @@
+"""JSON Schema to columns: every type, and text for whatever a schema leaves open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from target_spark.columns import (
+    METADATA_COLUMNS,
+    Array,
+    Binary,
+    Boolean,
+    ColumnOptions,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Feed,
+    Integer,
+    Layout,
+    Struct,
+    Text,
+    Timestamp,
+    layout_of,
+)
+
+PLAIN = ColumnOptions()
+
+
+def columns_of(properties: dict[str, Any], options: ColumnOptions = PLAIN) -> dict[str, ColumnType]:
+    layout = layout_of({"type": "object", "properties": properties}, (), options)
+    return {column.name: column.type for column in layout.columns}
+
+
+def type_of(schema: Any, options: ColumnOptions = PLAIN) -> ColumnType:
+    return columns_of({"a": schema}, options)["a"]
+
+
+@pytest.mark.parametrize(
+    "schema,expected",
+    [
+        ({"type": "integer"}, Integer()),
+        ({"type": ["null", "integer"]}, Integer()),
+        ({"type": "boolean"}, Boolean()),
+        ({"type": "number"}, Double()),
+        ({"type": "string"}, Text()),
+        ({"type": "string", "format": "date-time"}, Timestamp()),
+        ({"type": ["string", "null"], "format": "date"}, Date()),
+        ({"type": "string", "format": "time"}, Text()),
+        ({"type": "string", "format": "uuid"}, Text()),
+        ({"type": "string", "contentEncoding": "base64"}, Binary()),
+        ({"type": "string", "contentEncoding": "hex"}, Text()),
+        ({}, Text()),
+        ({"description": "anything"}, Text()),
+        (True, Text()),
+        (False, Text()),
+        ({"type": "null"}, Text()),
+        ({"type": []}, Text()),
+        ({"type": ["integer", "string"]}, Text()),
+        ({"type": ["integer", "number", "null"]}, Double()),
+        ({"type": ["object", "string"], "properties": {"x": {"type": "string"}}}, Text()),
+        ({"type": "object"}, Text()),
+        ({"type": "object", "properties": {}}, Text()),
+        ({"type": "array"}, Text()),
+        ({"type": "array", "items": {}}, Text()),
+        ({"type": "array", "items": True}, Text()),
+        ({"type": "array", "items": [{"type": "string"}]}, Text()),
+        ({"type": "array", "items": {"type": "integer"}}, Array(Integer())),
+        ({"type": "array", "items": {"type": "array"}}, Array(Text())),
+    ],
+)
+def test_a_schema_gives_its_type(schema: Any, expected: ColumnType):
+    assert type_of(schema) == expected
+
+
+@pytest.mark.parametrize(
+    "schema,expected",
+    [
+        ({"maximum": 2**63 - 1, "minimum": -(2**63)}, Integer()),
+        ({"maximum": 2**63}, Decimal(38, 0)),
+        ({"minimum": -(2**63) - 1}, Decimal(38, 0)),
+        ({"exclusiveMaximum": 2**63}, Integer()),
+        ({"exclusiveMaximum": 2**63 + 1}, Decimal(38, 0)),
+        ({"maximum": 2**63, "exclusiveMaximum": True}, Integer()),
+        ({"maximum": 2**63, "exclusiveMaximum": False}, Decimal(38, 0)),
+        ({"minimum": -(2**63) - 1, "exclusiveMinimum": True}, Integer()),
+        ({"maximum": 2**64, "exclusiveMaximum": 10}, Integer()),
+        ({"maximum": float(2**63 - 1)}, Integer()),
+        ({"maximum": 1e20}, Decimal(38, 0)),
+        ({"maximum": float("inf")}, Integer()),
+        ({"maximum": 10**40}, Decimal(38, 0)),
+    ],
+)
+def test_bounds_of_an_integer_decide_its_width(schema: dict[str, Any], expected: ColumnType):
+    assert type_of({"type": "integer", **schema}) == expected
+
+
+@pytest.mark.parametrize(
+    "schema,expected",
+    [
+        ({"multipleOf": 0.01}, Decimal(38, 2)),
+        ({"multipleOf": 1e-9}, Decimal(38, 9)),
+        ({"multipleOf": 0.25}, Decimal(38, 2)),
+        ({"multipleOf": 1}, Decimal(38, 0)),
+        ({"multipleOf": 10}, Decimal(38, 0)),
+        ({"multipleOf": 0}, Double()),
+        ({"multipleOf": 1e-20}, Decimal(38, 20)),
+        ({"multipleOf": 1e-38}, Decimal(38, 18)),
+        ({"multipleOf": 1e-30, "minimum": -1, "maximum": 1}, Decimal(38, 30)),
+        ({"multipleOf": 1e-38, "minimum": -1e62, "maximum": 1e62}, Decimal(38, 18)),
+        ({"format": "x-singer.decimal", "precision": 12, "scale": 4}, Decimal(12, 4)),
+    ],
+)
+def test_the_step_of_a_number_decides_its_places(schema: dict[str, Any], expected: ColumnType):
+    assert type_of({"type": "number", **schema}) == expected
+
+
+@pytest.mark.parametrize("word", ["x-singer.decimal", "singer.decimal"])
+def test_decimals_travel_as_strings(word: str):
+    decimal = {"type": ["string", "null"], "format": word}
+    assert type_of(decimal) == Decimal(38, 18)
+    assert type_of({**decimal, "precision": 10, "scale": 2}) == Decimal(10, 2)
+    assert type_of({**decimal, "precision": 10}) == Decimal(10, 0)
+    assert type_of({**decimal, "precision": 60, "scale": 30}) == Decimal(38, 18)
+
+
+def test_settings_choose_among_types():
+    exact = ColumnOptions(plain_numbers=Decimal(38, 9), oversized_as_text=True)
+    assert type_of({"type": "number"}, exact) == Decimal(38, 9)
+    assert type_of({"type": "integer", "maximum": 10**40}, exact) == Text()
+    assert type_of({"type": "number", "multipleOf": 1e-38}, exact) == Text()
+    assert type_of({"type": "integer", "maximum": 10**30}, exact) == Decimal(38, 0)
+
+
+def test_declared_objects_are_structs_at_every_depth():
+    point = {"type": "object", "properties": {"x": {"type": "integer"}, "X": {"type": "number"}}}
+    struct = type_of(
+        {"type": ["object", "null"], "properties": {"p": {"type": "array", "items": point}}}
+    )
+    assert struct.ddl == "struct<`p`: array<struct<`x_2`: bigint, `X`: double>>>"
+
+
+@pytest.mark.parametrize(
+    "more", [{"additionalProperties": True}, {"patternProperties": {"^x": {}}}]
+)
+def test_an_object_that_says_it_has_more_is_text(more: dict[str, Any]):
+    closed = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    assert isinstance(type_of(closed), Struct)
+    assert isinstance(type_of({**closed, "additionalProperties": False}), Struct)
+    assert type_of({**closed, **more}) == Text()
+
+
+INT = {"type": "integer"}
+OBJECT_X = {"type": "object", "properties": {"x": INT}}
+OBJECT_XY = {"type": "object", "properties": {"x": {"type": "number"}, "y": INT}}
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf"])
+@pytest.mark.parametrize(
+    "alternatives,ddl",
+    [
+        ([INT, {"type": "null"}], "bigint"),
+        ([INT, {"type": "number"}], "double"),
+        (
+            [INT, {"type": "number", "format": "singer.decimal", "precision": 9, "scale": 2}],
+            "decimal(22,2)",
+        ),
+        ([INT, {"type": "number", "multipleOf": 1e-20}], "string"),
+        ([{"type": "string", "format": "date-time"}, {"type": "null"}], "timestamp"),
+        ([{"type": "string", "format": "date-time"}, {"type": "string"}], "string"),
+        ([OBJECT_X, OBJECT_XY], "struct<`x`: double, `y`: bigint>"),
+        ([OBJECT_X, {"type": "object"}], "string"),
+        ([OBJECT_X, INT], "string"),
+        (
+            [{"type": "array", "items": INT}, {"type": "array", "items": {"type": "number"}}],
+            "array<double>",
+        ),
+        ([{"anyOf": [INT, {"type": "null"}]}, {"type": "null"}], "bigint"),
+        ([{"type": "null"}], "string"),
+    ],
+)
+def test_alternatives_have_a_common_type_or_are_text(word: str, alternatives: list[Any], ddl: str):
+    assert type_of({word: alternatives}).ddl == ddl
+
+
+def test_what_stands_beside_alternatives_holds_for_each():
+    schema = {"type": ["string", "null"], "anyOf": [{"format": "date-time"}, {"type": "null"}]}
+    assert type_of(schema) == Timestamp()
+
+
+def test_all_of_is_one_schema():
+    assert type_of({"allOf": [{"type": "number"}, {"multipleOf": 0.1}]}) == Decimal(38, 1)
+    assert type_of({"allOf": [{"type": ["integer", "null"]}, {"type": "number"}]}) == Integer()
+    merged = type_of({"allOf": [OBJECT_X, {"properties": {"y": {"type": "boolean"}}}]})
+    assert merged.ddl == "struct<`x`: bigint, `y`: boolean>"
+
+
+def test_all_of_does_not_hide_alternatives():
+    schema = {"anyOf": [{"type": "integer"}, {"type": "null"}], "allOf": [{"anyOf": [{}, {}]}]}
+    assert type_of(schema) == Integer()
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "object", "properties": None}]
+)
+def test_a_stream_without_properties_keeps_the_whole_record(schema: dict[str, Any]):
+    (column,) = layout_of(schema, (), PLAIN).columns
+    assert (column.name, column.type, column.feed) == ("record", Text(), Feed.WHOLE)
+
+
+def test_alternatives_of_a_whole_record_are_one_table():
+    schema = {"oneOf": [OBJECT_X, OBJECT_XY]}
+    assert layout_of(schema, (), PLAIN).types == {"x": "double", "y": "bigint"}
+
+
+def test_keys_are_named_as_their_columns():
+    layout = layout_of({"properties": {"user id": INT, "b": INT}}, ("user id", "lost"), PLAIN)
+    assert layout.key_sources == ("user id", "lost")
+    assert layout.keys == ("user_id", "lost")
+    assert layout.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
+
+
+def test_descriptions_become_comments_and_change_nothing():
+    one = layout_of({"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN)
+    assert one.columns[0].comment == "how many"
+    assert one == layout_of({"properties": {"a": INT}}, (), PLAIN)
+
+
+def test_metadata_columns_come_last_and_keep_their_names():
+    properties = {"_sdc_sequence": INT, "_sdc_deleted_at": {"type": "string"}, "a": INT}
+    layout = layout_of({"properties": properties}, (), ColumnOptions(metadata=True))
+    names = list(layout.types)
+    assert names == ["_sdc_sequence_2", "a", *METADATA_COLUMNS]
+    versioned = layout_of({"properties": {"a": INT}}, (), ColumnOptions(table_version=True))
+    assert versioned.types == {"a": "bigint", "_sdc_table_version": "bigint"}
+
+
+def test_a_layout_finds_what_a_property_feeds():
+    layout = layout_of({"properties": {"a b": INT}}, (), PLAIN)
+    assert isinstance(layout, Layout)
+    assert layout.column_fed_by("a b").name == "a_b"
+    assert layout.column_fed_by("a_b") is None
+
+
+def test_thousands_of_columns_are_mapped():
+    names = {f"c{n}": INT for n in range(2000)}
+    assert len(columns_of(names)) == 2000

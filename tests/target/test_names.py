@@ -1,0 +1,92 @@
+"""Column and table names: all different, whatever came first, and never out of quotes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tap_core.events import StreamId
+from target_spark.names import clean, fold, quote, table_name
+
+NAMES = st.one_of(
+    st.text(max_size=12),
+    st.text(alphabet="aAbB_ .2", max_size=5),
+    st.sampled_from(["select", "order", "a.b", "a`b", "😀", "_corrupt", "n", "r", "", "é", "É"]),
+)
+
+
+@given(st.lists(NAMES, max_size=12))
+@example(["a", "A", "a_2", "A_2"])
+@example(["a b", "a_b", "a,b"])
+def test_clean_names_are_different_whatever_their_case(names: list[str]):
+    cleaned = clean(names)
+    assert list(cleaned) == list(dict.fromkeys(names))
+    assert len({fold(name) for name in cleaned.values()}) == len(cleaned)
+    assert not any(re.search(r"[\s,;{}()=`]", name) or not name for name in cleaned.values())
+
+
+@given(st.lists(NAMES, max_size=12), st.randoms(use_true_random=False))
+def test_what_a_name_becomes_does_not_depend_on_the_order(names: list[str], random):
+    shuffled = names.copy()
+    random.shuffle(shuffled)
+    assert clean(shuffled) == clean(names)
+
+
+@given(st.lists(NAMES, max_size=12))
+def test_clean_names_stay_as_they_are(names: list[str]):
+    cleaned = list(clean(names).values())
+    assert clean(cleaned) == {name: name for name in cleaned}
+
+
+@given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4))
+def test_reserved_names_are_given_to_nobody(names: list[str], reserved: list[str]):
+    taken = {fold(name) for name in reserved}
+    assert not any(fold(name) in taken for name in clean(names, reserved).values())
+
+
+@pytest.mark.parametrize("name", ["a.b", "😀", "select", "Größe", "n", "r", "_corrupt", "x-1", "'"])
+def test_good_names_stay(name: str):
+    assert clean([name]) == {name: name}
+
+
+def test_a_name_that_needs_no_change_goes_first():
+    assert clean(["a b", "a_b"]) == {"a b": "a_b_2", "a_b": "a_b"}
+    assert clean(["a", "A"]) == {"A": "A", "a": "a_2"}
+
+
+def test_quoted_parts_cannot_be_left():
+    assert quote("a.b", "c`d", "select") == "`a.b`.`c``d`.`select`"
+
+
+IDS = st.builds(
+    StreamId,
+    st.text(alphabet="ab_/. é😀A", min_size=1, max_size=8),
+    st.none() | st.text(alphabet="ab_/.", min_size=1, max_size=5),
+)
+
+
+@given(IDS, IDS)
+@example(StreamId("b", "a_"), StreamId("_b", "a"))
+@example(StreamId("c", "a__b"), StreamId("b__c", "a"))
+@example(StreamId("a/b"), StreamId("a_b"))
+def test_two_streams_of_one_source_never_share_a_table(one: StreamId, other: StreamId):
+    if (one.namespace is None) == (other.namespace is None) and one != other:
+        assert table_name(one) != table_name(other)
+
+
+@given(st.builds(StreamId, st.text(max_size=200), st.none() | st.text(max_size=100)))
+def test_a_table_name_is_a_plain_and_visible_folder(stream: StreamId):
+    name = table_name(stream)
+    assert not re.search(r"[\\/:\s`\x00]", name)
+    assert name[:1] not in {"", ".", "_"}
+    assert len(name.encode()) <= 140
+
+
+def test_usual_streams_keep_their_names():
+    assert table_name(StreamId("public-users")) == "public-users"
+    assert table_name(StreamId("users", "public")) == "public__users"
+    assert table_name(StreamId("public.users")) == "public.users"
+    assert table_name(StreamId("orders__lines")) == "orders__lines"
