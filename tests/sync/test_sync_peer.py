@@ -1,0 +1,387 @@
+"""The same taps on the real singer_sdk: the same records, schemas and states.
+
+Only the import lines of the taps differ. What may differ is said where it is compared:
+how often a state goes out, signposts while a sync runs, and versions at the end.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+from tests.sync.syncing import of, parsed
+
+PEER = peer_python("singer_sdk")
+ROOT = Path(__file__).resolve().parents[2]
+TAPS = Path(__file__).with_name("peer_taps.py")
+SIDES = ("tap_core", "singer_sdk")
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+class Side:
+    """One SDK: its interpreter, its copy of the taps and what they wrote."""
+
+    def __init__(self, sdk: str, folder: Path) -> None:
+        self.sdk = sdk
+        self.folder = folder / sdk
+        self.folder.mkdir()
+        self.python = sys.executable if sdk == "tap_core" else str(PEER)
+        self.codes: dict[str, Any] = {}
+        self.stderr = ""
+        (self.folder / "taps.py").write_text(TAPS.read_text().replace("tap_core", sdk))
+
+    def run(self, scenarios: dict[str, dict[str, Any]]) -> None:
+        """Run scenarios in one process."""
+        calls = {name: self._call(name, one) for name, one in scenarios.items()}
+        (self.folder / "scenarios.json").write_text(json.dumps(calls))
+        done = subprocess.run(
+            [self.python, "-W", "ignore", "taps.py", "scenarios.json"],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT) if self.sdk == "tap_core" else ""},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        self.stderr = done.stderr
+        self.codes |= json.loads((self.folder / "codes.json").read_text())
+
+    def _call(self, name: str, scenario: dict[str, Any]) -> list[Any]:
+        args = list(scenario.get("args", ()))
+        for flag in ("config", "catalog", "state"):
+            if flag in scenario:
+                path = self.folder / f"{name}.{flag}.json"
+                path.write_text(json.dumps(scenario[flag]))
+                args += [f"--{flag}", str(path)]
+        return [scenario.get("tap", "tap-both"), args]
+
+    def text(self, scenario: str) -> bytes:
+        return (self.folder / f"{scenario}.out").read_bytes()
+
+    def messages(self, scenario: str) -> list[dict[str, Any]]:
+        return parsed(self.text(scenario))
+
+    def state(self, scenario: str) -> dict[str, Any]:
+        return of(self.messages(scenario), "STATE")[-1]["value"]
+
+
+def bookmark(value: Any, key: str = "id", **more: Any) -> dict[str, Any]:
+    return {"replication_key": key, "replication_key_value": value, **more}
+
+
+LEFT_OVER = {
+    "starting_replication_value": 1,
+    "replication_key_signpost": 3,
+    "progress_markers": {"Note": "Progress is not resumable if interrupted.", **bookmark(99)},
+}
+
+STATE = {
+    "bookmarks": {
+        "sorted": bookmark(5, **LEFT_OVER),
+        "unsorted": bookmark(4, **LEFT_OVER),
+        "unchecked": bookmark("old", "other_key"),
+        "future": bookmark("2024-01-15T00:00:00+00:00", "at"),
+        "parted": {
+            "partitions": [
+                {"context": {"p": "y"}, **bookmark(7, **LEFT_OVER)},
+                {"context": {"p": "gone"}, **bookmark(3)},
+            ]
+        },
+        "some_keys": {"partitions": [{"context": {"p": "x"}, **bookmark(3)}]},
+        "no_keys": bookmark(3),
+        "from_state": {"partitions": [{"context": {"s": 1}}, {"context": {"s": 2}}]},
+        "child": {"partitions": [{"context": {"parent": 1, "kind": "c"}, **bookmark(6)}]},
+        "one_bookmark": bookmark(6),
+        "gone": bookmark(1),
+        "empty": {},
+    },
+    "currently_syncing": "sorted",
+}
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "state": {"state": STATE},
+    "start": {
+        "config": {"start_date": "2024-01-03T00:00:00Z", "only": ["future", "times", "values"]},
+        "state": STATE,
+    },
+    "legacy": {"config": {"legacy": True}, "state": {"positions": {"sorted": 8, "unsorted": 7}}},
+    "versions": {"config": {"emit_activate_version_messages": True}},
+    "discover": {"args": ["--discover"]},
+    "discover_some": {"args": ["--discover"], "config": {"only": ["sorted", "values"]}},
+    "test": {"args": ["--test"]},
+    "schemas": {"args": ["--test=schema"]},
+    "aside": {"tap": "tap-aside", "state": {"bookmarks": {"aside": bookmark(1)}}},
+    "broken": {"tap": "tap-broken"},
+}
+
+
+def root(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a stream itself."""
+    [found] = [one["metadata"] for one in entry["metadata"] if not one["breadcrumb"]]
+    return found
+
+
+def select(entry: dict[str, Any], *path: str, selected: bool) -> None:
+    """Say in an entry whether something is selected."""
+    for one in entry["metadata"]:
+        if one["breadcrumb"] == list(path):
+            one["metadata"]["selected"] = selected
+
+
+class Catalogs:
+    """Catalogs as users make them of the discovered one."""
+
+    def __init__(self, discovered: dict[str, Any]) -> None:
+        self._entries = {entry["stream"]: entry for entry in discovered["streams"]}
+
+    def of(self, *names: str, **off: bool) -> dict[str, Any]:
+        """Return a catalog of some streams; those that are ``name=False`` are deselected."""
+        entries = [copy.deepcopy(self._entries[name]) for name in (*names, *off)]
+        for entry in entries:
+            select(entry, selected=off.get(entry["stream"], True))
+        return {"streams": entries}
+
+    def properties(self) -> dict[str, Any]:
+        """Return one that deselects properties."""
+        catalog = self.of("selected", sorted=False)
+        for path in (("a",), ("o", "properties", "d")):
+            select(catalog["streams"][0], "properties", *path, selected=False)
+        return catalog
+
+    def methods(self) -> dict[str, Any]:
+        """Return one that changes replication methods and keys."""
+        catalog = self.of("sorted", "unsorted", "values", "future", "times")
+        changes: list[dict[str, Any]] = [
+            {"replication_method": "FULL_TABLE"},
+            {"replication_key": None},
+            {"replication_method": "LOG_BASED", "key_properties": ["id", "big"]},
+            {"replication_key": "id", "replication_method": "INCREMENTAL"},
+            {"key_properties": []},
+        ]
+        for entry, change in zip(catalog["streams"], changes, strict=True):
+            entry.update(change)
+            root(entry).pop("forced-replication-method", None)
+        return catalog
+
+    def bare(self) -> dict[str, Any]:
+        """Return one whose keys stand in the metadata alone."""
+        catalog = self.of("sorted", "unsorted", "child", "parent")
+        metadata = {"selected": True, "table-key-properties": ["id"], "replication-key": "id"}
+        for entry in catalog["streams"]:
+            for key in ("replication_key", "replication_method", "key_properties"):
+                entry.pop(key, None)
+            entry["metadata"] = [{"breadcrumb": [], "metadata": metadata}]
+        return catalog
+
+    def schemas(self) -> dict[str, Any]:
+        """Return one with a schema of its own, and a stream that nobody has."""
+        catalog = self.of("values", "sorted", "unsorted")
+        catalog["streams"][0]["schema"]["properties"] = {
+            "id": {"type": "string"},
+            "text": {"type": "string"},
+            "new": {"type": "boolean"},
+        }
+        catalog["streams"][2] |= {"stream": "nobody", "tap_stream_id": "nobody"}
+        return catalog
+
+    def all(self) -> dict[str, Any]:
+        """Return all of them by name."""
+        return {
+            "properties": self.properties(),
+            "methods": self.methods(),
+            "bare": self.bare(),
+            "schemas": self.schemas(),
+            "one_child": self.of("child", parent=False),
+            "grandchild": self.of("grandchild", parent=False, child=False),
+            "all": self.of(*self._entries),
+        }
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory) -> dict[str, Side]:
+    """Both SDKs after all scenarios, those included that need what others wrote."""
+    folder = tmp_path_factory.mktemp("sides")
+    both = {sdk: Side(sdk, folder) for sdk in SIDES}
+    for side in both.values():
+        side.run(SCENARIOS)
+    discovered = json.loads(both["singer_sdk"].text("discover"))
+    more = {
+        f"catalog_{name}": {"catalog": catalog, "state": STATE}
+        for name, catalog in Catalogs(discovered).all().items()
+    }
+    for sdk, side in both.items():
+        for scenario in ("plain", "state", "catalog_bare"):
+            if scenario in side.codes:
+                more[f"resumed_{scenario}_of_{sdk}"] = {"state": plain(side.state(scenario))}
+        interim = [one["value"] for one in of(side.messages("plain"), "STATE")]
+        for number in range(0, len(interim), 9):
+            more[f"interrupted_{number}_of_{sdk}"] = {"state": plain(interim[number])}
+    for side in both.values():
+        side.run(more)
+    return both
+
+
+def plain(state: Any) -> Any:
+    """Return a state with numbers that JSON writes again."""
+    return json.loads(json.dumps(state, default=float))
+
+
+SYNCS = [name for name in SCENARIOS if not name.startswith(("discover", "schemas"))]
+
+
+def syncs(sides: dict[str, Side]) -> list[str]:
+    return [name for name in sides["tap_core"].codes if not name.startswith("discover")]
+
+
+def by_stream(messages: list[dict[str, Any]], kind: str) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for message in of(messages, kind):
+        kept = {key: value for key, value in message.items() if key != "time_extracted"}
+        found.setdefault(message["stream"], []).append(kept)
+    return found
+
+
+def compared(sides: dict[str, Side], look: Any) -> None:
+    """Compare what `look` finds in each sync on both sides."""
+    names = syncs(sides)
+    assert len(names) > 20
+    for name in names:
+        ours, theirs = (look(sides[sdk].messages(name)) for sdk in SIDES)
+        assert ours == theirs, name
+
+
+def test_they_end_in_the_same_way(sides):
+    assert sides["tap_core"].codes == sides["singer_sdk"].codes
+    assert sides["tap_core"].codes["broken"] == "InvalidStreamSortException"
+    assert sides["tap_core"].codes["plain"] == 0
+
+
+def test_records_are_the_same_in_the_same_order(sides):
+    compared(sides, lambda messages: by_stream(messages, "RECORD"))
+    assert len(of(sides["tap_core"].messages("plain"), "RECORD")) > 150
+
+
+def test_schemas_are_the_same(sides):
+    """But two: keys that only the metadata has, and a stream that is tried though it is off.
+
+    The other SDK then sends no keys at all, and a schema without properties.
+    """
+
+    def first(messages):
+        schemas = by_stream(messages, "SCHEMA")
+        return {name: found[0] for name, found in schemas.items() if name != "off"}
+
+    for name in syncs(sides):
+        ours, theirs = (first(sides[sdk].messages(name)) for sdk in SIDES)
+        for stream, schema in ours.items():
+            keys = theirs[stream].setdefault("key_properties", ["id"])
+            if not keys and name == "catalog_methods" and stream == "times":
+                theirs[stream]["key_properties"] = ["id"]
+            assert schema == theirs[stream], (name, stream)
+        assert ours.keys() == theirs.keys()
+    assert len(first(sides["tap_core"].messages("schemas"))) == 27
+
+
+def test_a_schema_is_sent_once(sides):
+    for name in syncs(sides):
+        for stream, found in by_stream(sides["tap_core"].messages(name), "SCHEMA").items():
+            assert len(found) == 1, (name, stream)
+
+
+def test_the_last_states_are_the_same(sides):
+    def last(messages):
+        return [one["value"] for one in of(messages, "STATE")][-1:]
+
+    for name in syncs(sides):
+        ours, theirs = (last(sides[sdk].messages(name)) for sdk in SIDES)
+        if name not in {"test", "broken"}:  # what was aborted keeps its markers and signposts
+            assert ours == theirs, name
+    [broken] = last(sides["tap_core"].messages("broken"))
+    assert broken == {
+        "bookmarks": {
+            "broken": {"starting_replication_value": None, **bookmark(5)},
+        },
+        "currently_syncing": "broken",
+    }
+
+
+def test_states_say_the_same_at_the_same_place(sides):
+    """Where both SDKs write one, after the same records; before or after what ends there."""
+    places = 0
+    for name in syncs(sides):
+        ours, theirs = (states_by_place(sides[sdk].messages(name)) for sdk in SIDES)
+        shared = ours.keys() & theirs.keys()
+        places += len(shared)
+        for place in shared:
+            assert any(state in theirs[place] for state in ours[place]), (name, place)
+    assert places > 500
+
+
+def states_by_place(messages: list[dict[str, Any]]) -> dict[int, list[Any]]:
+    """Return the states after so many records, without signposts."""
+    states: dict[int, list[Any]] = {}
+    records = 0
+    for message in messages:
+        records += message["type"] == "RECORD"
+        if message["type"] == "STATE":
+            states.setdefault(records, []).append(without_signposts(message["value"]))
+    return states
+
+
+def without_signposts(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {
+            key: without_signposts(value)
+            for key, value in state.items()
+            if key not in {"replication_key_signpost", "currently_syncing"}
+        }
+    return [without_signposts(item) for item in state] if isinstance(state, list) else state
+
+
+def test_discovered_catalogs_are_the_same(sides):
+    for name in ("discover", "discover_some"):
+        ours, theirs = (json.loads(sides[sdk].text(name)) for sdk in SIDES)
+        assert ours == theirs
+    assert len(ours["streams"]) == 2
+
+
+def test_versions_are_announced_before_the_rows_and_again_at_the_end(sides):
+    """The other SDK announces them before, for each context anew, and never at the end."""
+    ours, theirs = (by_stream(sides[sdk].messages("versions"), "ACTIVATE_VERSION") for sdk in SIDES)
+    assert ours.keys() == theirs.keys()
+    for name, found in ours.items():
+        assert found == [theirs[name][0]] * 2
+    assert by_stream(sides["tap_core"].messages("plain"), "ACTIVATE_VERSION") == {}
+
+
+def test_what_was_started_elsewhere_starts_at_the_same_value(sides):
+    """All streams of all scenarios: each of them starts where the other one would."""
+    ours, theirs = ((sides[sdk].folder / "starts.txt").read_text().splitlines() for sdk in SIDES)
+    assert ours == theirs
+    assert len(ours) > 300
+    assert len([line for line in ours if not line.endswith("None")]) > 100
+
+
+def test_numbers_keep_all_their_digits(sides):
+    [first, *_] = by_stream(sides["tap_core"].messages("plain"), "RECORD")["values"]
+    assert first["record"]["price"] == Decimal("12345678901234567890.1234567890")
+    assert first["record"]["big"] == 2**200
+
+
+def test_a_bookmark_stays_before_the_start_of_the_sync(sides):
+    value = sides["tap_core"].state("plain")["bookmarks"]["future"]["replication_key_value"]
+    assert value == "2024-05-06T07:08:09.000000+00:00"
