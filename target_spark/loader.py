@@ -17,11 +17,12 @@ Rules of the room:
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import RecordsWithoutSchemaException
@@ -51,6 +52,9 @@ from target_spark.work import Commits, Target, Work
 __all__ = ["Loader"]
 
 logger = logging.getLogger(__name__)
+
+_AGES_EVERY: Final = 0.5
+"""Seconds between two looks at the ages of all spools: there may be thousands."""
 
 
 @dataclass
@@ -114,6 +118,8 @@ class Loader:
         self._engine = engine
         self._folder = folder
         self._new_commits = commits
+        self._made_commits: Commits | None = None
+        self._making_commits = threading.Lock()
         self._report = report
         self._stopping = stopping
         self._lanes = Lanes()
@@ -122,6 +128,7 @@ class Loader:
         self._activated: dict[StreamId, int] = {}
         self._ordinal = 0
         self._open_bytes = 0
+        self._ages_due = 0.0
         self._last_state: bytes | None = None
         self._last_target: Target | None = None
         self._folds: Mapping[type[Event], Callable[[Any], None]] = {
@@ -152,6 +159,10 @@ class Loader:
         """Do what is due: put states out, close old batches, raise what went wrong."""
         self._raise_failure()
         self._releases.release()
+        now = time.monotonic()
+        if now < self._ages_due:
+            return
+        self._ages_due = now + min(_AGES_EVERY, self._options.flush_seconds / 4)
         for stream in self._streams.values():
             if not stream.overwrites and stream.spool.age() >= self._options.flush_seconds:
                 self._cut(stream)
@@ -260,10 +271,13 @@ class Loader:
 
     # Batches
 
-    @cached_property
+    @property
     def _commits(self) -> Commits:
-        """Made late: it loads Spark's libraries."""
-        return self._new_commits()
+        """What writes; made late, since it loads Spark's libraries, and once for all threads."""
+        with self._making_commits:
+            if self._made_commits is None:
+                self._made_commits = self._new_commits()
+            return self._made_commits
 
     def _begin(self) -> None:
         if not self._engine.started:

@@ -275,6 +275,33 @@ def test_a_signal_while_nothing_is_there_ends_well(tmp_path: Path) -> None:
         assert report_of(target.errors)["outcome"] == "stopped by a signal"
 
 
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--config", str(config(tmp_path))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(schema() + state("x" * 3_000_000))  # more than a pipe takes
+        process.stdin.flush()
+        assert process.stdout.read(1) == b'"'  # it writes, and nobody reads on
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+def test_a_tap_that_dies_before_an_overwrite_is_complete_is_an_error(tmp_path: Path) -> None:
+    done = run(tmp_path, schema(), env=without_java(), write_mode="overwrite")
+    assert done.returncode == 1
+    assert b"tables of a were not overwritten" in done.stderr
+    assert report_of(done.stderr)["complete"] is False
+
+
 def test_states_of_many_partitions_cost_little(tmp_path: Path) -> None:
     partitions = [{"context": {"id": n}, "replication_key_value": n} for n in range(5000)]
     document = {"bookmarks": {"a": {"partitions": partitions}}}
