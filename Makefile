@@ -1,10 +1,11 @@
 # One command each for what people do here. Everything is installed into .venv.
 #
-#   make demo    set everything up and run the main job: a tap into Spark tables, twice
-#   make test    set everything up and pass the tests
-#   make check   everything that must hold: format, lint, types, walls, gates, tests
-#   make bench   set everything up and run the benchmarks beside other tools
-#   make lock    write the lock files anew from the ranges in pyproject.toml
+#   make demo      set everything up and run the main job: a tap into Spark tables, twice
+#   make test      set everything up and pass the tests
+#   make check     everything that must hold: format, lint, types, walls, gates, tests
+#   make coverage  the tests again, with the branches that they leave out
+#   make bench     set everything up and run the benchmarks beside other tools
+#   make lock      write the lock files anew from the ranges in pyproject.toml
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; otherwise one that fits is looked for.
 
@@ -21,7 +22,7 @@ PYTEST_ARGS ?=
 TEST_PEERS  := singer_sdk meltano
 BENCH_PEERS := singer_sdk airbyte_cdk dlt
 
-.PHONY: help demo test check lint types walls bench peers lock setup clean
+.PHONY: help demo test check lint types walls coverage bench peers lock setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -56,6 +57,12 @@ types: setup
 
 walls: setup
 	$(PY) -m pytest tests/walls
+
+coverage: setup
+	$(PY) -m tests.peers $(TEST_PEERS)
+	$(PY) -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
+	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 
 bench: setup
 	$(PY) -m tests.peers $(BENCH_PEERS)

@@ -124,6 +124,7 @@ HEAVY: dict[str, Home] = {
         (
             "target_spark.session",
             "target_spark.frames",
+            "target_spark.batches",
             "target_spark.engine",
             "target_spark.writers",
         ),
