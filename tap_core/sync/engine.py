@@ -165,7 +165,7 @@ def _processed(
         yield record
 
 
-def _write(
+def _write(  # noqa: C901 - one flat loop, see below
     stream: SyncStream,
     run: Run,
     plan: Plan,
@@ -214,7 +214,7 @@ def _write(
                 else:
                     cursor.advance(value)
             except (KeyError, InvalidStreamSortException) as error:
-                _refuse(stream, error, record, done, start)
+                _refuse(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= CHUNK_BYTES:
             next_state = _end_chunk(stream, run, done, next_state)
@@ -352,10 +352,12 @@ def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | Non
     return record
 
 
-def _refuse(stream: SyncStream, error: Exception, record: Record, done: int, start: int) -> None:
+def _refuse(
+    stream: SyncStream, cursor: Cursor, error: Exception, record: Record, done: int, start: int
+) -> None:
     """Raise the error for a record that the bookmark cannot take; an empty one is let pass."""
     if isinstance(error, InvalidStreamSortException):
-        log_sort_error(stream, error, stream.context, done, start)
+        log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error
     if record:
         raise missing_replication_key(stream.name, stream.replication_key, record) from None

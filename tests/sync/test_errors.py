@@ -1,0 +1,329 @@
+"""What goes wrong in a stream, and what of it is still valid."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tap_core.exceptions import (
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
+    DiscoveryError,
+    InvalidReplicationKeyException,
+    InvalidStreamSortException,
+)
+from tests.sync.syncing import DATETIME, INTEGER, Output, failed, hooked, make, schema, stream, sync
+
+SORTED = {"replication_key": "id", "is_sorted": True}
+
+both_lanes = pytest.mark.parametrize(
+    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+)
+
+
+def pulled_by(rows, **members):
+    """Return a stream that notes which of its rows were pulled."""
+    pulled = []
+
+    def pull(self, context):
+        for row in rows:
+            pulled.append(row["id"])
+            yield row
+
+    return stream("a", pull, **members), pulled
+
+
+@both_lanes
+def test_a_record_out_of_order_is_written_and_nothing_after_it(lane, caplog):
+    kind, pulled = pulled_by([{"id": n} for n in (1, 2, 5, 3, 6, 7)], **SORTED)
+    output, error = failed(InvalidStreamSortException, lane(kind))
+    assert [record["id"] for record in output.records("a")] == [1, 2, 5, 3]
+    assert pulled == [1, 2, 5, 3]
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
+    assert "'3' came after '5'" in str(error)
+    assert "out of order at record 4" in caplog.text
+
+
+@both_lanes
+def test_the_partition_that_is_out_of_order_is_named(lane, caplog):
+    rows = [{"id": 1}, {"id": 2}]
+
+    def pull(self, context):
+        return rows if context["p"] == 1 else rows[::-1]
+
+    kind = stream(
+        "a", pull, **SORTED, partitions=[{"p": 1}, {"p": 2}], schema=schema(id=INTEGER, p=INTEGER)
+    )
+    failed(InvalidStreamSortException, lane(kind))
+    assert "record 4, which is record 2 of partition {'p': 2}" in caplog.text
+
+
+@both_lanes
+def test_an_error_of_the_author_leaves_what_was_written_valid(lane, caplog):
+    def rows(self, context):
+        yield {"id": 1}
+        yield {"id": 2}
+        raise RuntimeError("the source is on fire")
+
+    output, error = failed(RuntimeError, lane(stream("a", rows, **SORTED)), stream("b", [{}]))
+    assert str(error) == "the source is on fire"
+    assert [record["id"] for record in output.records("a")] == [1, 2]
+    assert output.states[-1] == {
+        "bookmarks": {
+            "a": {
+                "starting_replication_value": None,
+                "replication_key": "id",
+                "replication_key_value": 2,
+            }
+        },
+        "currently_syncing": "a",
+    }
+    assert output.of("SCHEMA", "b") == []
+    assert "An unhandled error occurred while syncing 'a'" in caplog.text
+
+
+@both_lanes
+@pytest.mark.parametrize("place", ["post_process", "get_child_context", "partitions"])
+def test_an_error_in_a_hook_of_the_author_is_no_other(lane, place):
+    """A KeyError is his own: it must not be taken for a missing replication key."""
+
+    def fail(self, *args, **kwargs):
+        raise KeyError("author's own")
+
+    member = property(fail) if place == "partitions" else fail
+    kind = stream("a", [{"id": 1}], **SORTED, **{place: member})
+    _, error = failed(KeyError, lane(kind))
+    assert error.args == ("author's own",)
+
+
+@both_lanes
+def test_the_stream_that_failed_is_named_in_the_state(lane):
+    def rows(self, context):
+        raise RuntimeError
+
+    output, _ = failed(RuntimeError, stream("a", [{"id": 1}], **SORTED), lane(stream("b", rows)))
+    assert output.states[-1]["currently_syncing"] == "b"
+
+
+# Replication keys
+
+
+@both_lanes
+@pytest.mark.parametrize("members", [SORTED, {"replication_key": "id"}], ids=["sorted", "unsorted"])
+def test_a_record_without_its_replication_key_is_an_error(lane, members):
+    kind = lane(stream("a", [{"id": 1}, {"n": 2}, {"id": 3}], **members))
+    output, error = failed(InvalidReplicationKeyException, kind)
+    assert "has no replication key 'id'; it has 'n'" in str(error)
+    assert len(output.records("a")) == 2
+    entry = output.states[-1]["bookmarks"]["a"]
+    assert entry.get("progress_markers", entry)["replication_key_value"] == 1
+
+
+@both_lanes
+def test_a_null_in_the_replication_key_is_warned_of_once(lane, caplog):
+    rows = [{"id": 1}, {"id": None}, {"id": 3}, {"id": None}]
+    output = sync(lane(stream("a", rows, **SORTED)))
+    assert len(output.records("a")) == 4
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert warnings
+    assert all("null" in record.getMessage() for record in warnings)
+
+
+@both_lanes
+def test_a_replication_key_that_the_schema_lacks_is_an_error(lane):
+    kind = lane(stream("a", [{"id": 1}], replication_key="changed"))
+    output, error = failed(InvalidReplicationKeyException, kind)
+    assert "'changed' is not in schema for stream 'a'" in str(error)
+    assert output.records("a") == []
+
+
+@both_lanes
+def test_an_incremental_stream_by_force_needs_a_key(lane):
+    kind = lane(stream("a", [{"id": 1}], forced_replication_method="INCREMENTAL"))
+    kind.__init__ = forcing(kind.__init__)
+    _, error = failed(ValueError, kind)
+    assert "Could not detect replication key for 'a' stream" in str(error)
+
+
+def forcing(init):
+    def forced(self, tap):
+        init(self, tap)
+        self.forced_replication_method = "INCREMENTAL"
+
+    return forced
+
+
+# Schemas
+
+
+@both_lanes
+def test_a_schema_without_properties_is_an_error_with_the_first_record(lane):
+    kind = lane(stream("a", [{"id": 1}], schema={"type": "object"}))
+    output, error = failed(DiscoveryError, kind)
+    assert "no 'properties'" in str(error)
+    assert output.records("a") == []
+    assert sync(lane(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
+
+
+@both_lanes
+def test_a_schema_that_is_missing_is_an_error(lane):
+    kind = lane(stream("a", [{"id": 1}], schema=None))
+    del kind.__mro__[1 if lane is hooked else 0].schema
+    with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
+        sync(kind)
+
+
+@both_lanes
+def test_properties_that_the_schema_lacks_are_left_out_and_named_once(lane, caplog):
+    rows = [{"id": 1, "x": 1}, {"id": 2, "x": 2}]
+    assert sync(lane(stream("a", rows))).records("a") == [{"id": 1}, {"id": 2}]
+    assert caplog.text.count("Properties ('x',) were present in the 'a' stream") == 1
+
+
+# Parents and children
+
+
+def children_of(kind, **members):
+    return stream("c", [{"id": 1}], parent_stream_type=kind, **members)
+
+
+def test_a_child_without_its_parent_is_an_error():
+    parent = stream("parent", [])
+    _, error = failed(DiscoveryError, children_of(parent))
+    assert "'c' is a child of Parent, which discover_streams() did not return" in str(error)
+
+
+@both_lanes
+def test_children_need_to_know_their_context(lane):
+    parent = stream("parent", [{"id": 1}])
+    child = children_of(parent)
+    made = lane(parent)
+    child.parent_stream_type = made
+    _, error = failed(NotImplementedError, made, child)
+    assert "'parent' has the child stream 'c'" in str(error)
+    assert "get_child_context()" in str(error)
+    child.state_partitioning_keys = []
+    assert sync(made, child).records("c") == [{"id": 1}]
+
+
+@both_lanes
+def test_children_of_a_record_without_a_context_are_left_out(lane, caplog):
+    parent = lane(
+        stream(
+            "parent",
+            [{"id": 1}, {"id": 2}],
+            get_child_context=lambda self, record, context: (
+                {"of": 2} if record["id"] == 2 else None
+            ),
+        )
+    )
+    output = sync(parent, children_of(parent, schema=schema(id=INTEGER, of=INTEGER)))
+    assert output.records("c") == [{"id": 1, "of": 2}]
+    assert len(output.records("parent")) == 2
+    assert "Context for child streams of 'parent' is null" in caplog.text
+
+
+@both_lanes
+def test_an_error_in_a_child_ends_the_parent(lane):
+    def rows(self, context):
+        raise RuntimeError("no such child")
+
+    parent = stream(
+        "parent",
+        [{"id": 1}, {"id": 2}],
+        **SORTED,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    made = lane(parent)
+    child = stream("c", rows, parent_stream_type=made)
+    output, _ = failed(RuntimeError, made, child)
+    assert output.records("parent") == [], "a parent's record follows its children"
+    assert output.states[-1]["currently_syncing"] == "parent"
+
+
+# The limit of records
+
+
+def aborting(kind, limit):
+    return type("Aborting", (kind,), {"ABORT_AT_RECORD_COUNT": limit})
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_a_limit_of_n_records_pulls_one_more(limit):
+    kind, pulled = pulled_by([{"id": n} for n in range(10)], **SORTED)
+    output, _ = failed(AbortedSyncPausedException, aborting(kind, limit))
+    assert len(output.records("a")) == limit
+    assert len(pulled) == limit + 1
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    kind, pulled = pulled_by([{"id": n} for n in range(3)], **SORTED)
+    assert sync(aborting(kind, 3)).text == sync(kind).text
+    assert len(pulled) == 6
+
+
+def test_an_aborted_sync_says_whether_it_can_be_resumed():
+    rows = [{"id": n} for n in range(5)]
+    failed(AbortedSyncFailedException, aborting(stream("a", rows), 2))
+    failed(AbortedSyncFailedException, aborting(stream("a", rows, replication_key="id"), 2))
+    output, _ = failed(AbortedSyncPausedException, aborting(stream("a", rows, **SORTED), 2))
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
+
+
+def test_how_a_sync_is_aborted_may_be_overridden():
+    reasons = []
+
+    def _abort_sync(self, abort_reason):
+        reasons.append(str(abort_reason))
+        raise AbortedSyncPausedException
+
+    kind = aborting(stream("a", [{"id": 1}], _abort_sync=_abort_sync), 0)
+    failed(AbortedSyncPausedException, kind)
+    assert "max dry run record limit (0)" in reasons[0]
+
+
+def test_an_aborted_child_does_not_stop_its_siblings():
+    parent = stream(
+        "parent",
+        [{"id": 1}, {"id": 2}],
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    rows = [{"id": n} for n in range(5)]
+    first = aborting(stream("c", rows, parent_stream_type=parent), 2)
+    second = stream("d", rows, parent_stream_type=parent)
+    output = sync(parent, first, second)
+    assert len(output.records("c")) == 4
+    assert len(output.records("d")) == 10
+    assert len(output.records("parent")) == 2
+
+
+def test_a_connection_is_tried_with_one_record_of_each_stream():
+    """Deselected ones and children too; nothing says that a table is complete."""
+    kind, pulled = pulled_by(
+        [{"id": n} for n in range(10)],
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream(
+        "c",
+        [{"id": n} for n in range(10)],
+        parent_stream_type=kind,
+        selected_by_default=False,
+        replication_key="id",
+    )
+    output = Output()
+    tap = make(kind, child, output=output, config={"emit_activate_version_messages": True})
+    assert tap.run_connection_test() is True
+    assert (len(output.records("a")), len(output.records("c"))) == (1, 1)
+    assert pulled == [0, 1]
+    types = [message["type"] for message in output.messages]
+    assert types[-1] != "ACTIVATE_VERSION"
+
+
+def test_a_date_time_key_that_is_none_stays_text(caplog):
+    rows = [{"at": "2024-01-01T00:00:00Z"}, {"at": "soon"}]
+    kind = stream("a", rows, replication_key="at", schema=schema(at=DATETIME))
+    output = sync(kind)
+    assert len(output.records("a")) == 2
+    assert "compared as text" in caplog.text
