@@ -1,0 +1,208 @@
+"""The fold's one promise, under any input: no state is ahead of what is committed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
+from target_spark.columns import CanWiden, Layout
+from target_spark.errors import IncompleteError, TargetSparkError
+from target_spark.ledger import Covered
+from target_spark.loader import Loader
+from target_spark.options import LoadOptions, WriteMode
+from target_spark.report import Report
+from target_spark.spool import SpoolFolder
+from target_spark.work import Outcome, Target, Work
+
+STREAMS = [StreamId(name) for name in "abc"]
+
+
+class Idle:
+    """An engine for tables that need none."""
+
+    started = False
+    failure: TargetSparkError | None = None
+
+    def begin(self) -> None:
+        self.started = True
+
+    def spark(self) -> Any:
+        raise AssertionError
+
+    def close(self) -> None: ...
+
+
+class BrokenTableError(TargetSparkError):
+    """What the table of these tests raises when it is told to."""
+
+
+@dataclass
+class Memory:
+    """Tables in memory, with what each commit carried; the ``fails_at``-th commit fails."""
+
+    fails_at: int | None = None
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    carried: list[tuple[int, set[int]]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    busy: set[str] = field(default_factory=set)
+
+    @property
+    def can_widen(self) -> CanWiden:
+        return lambda _old, _new: True
+
+    def write(self, work: Work) -> Outcome:
+        with self.lock:
+            assert work.target.name not in self.busy  # one table, one thread
+            self.busy.add(work.target.name)
+        covered = work.covered()
+        lines = [
+            json.loads(line)
+            for batch in work.batches
+            for path in batch.paths
+            for line in Path(path).read_bytes().splitlines()
+        ]
+        with self.lock:
+            self.busy.discard(work.target.name)
+            if self.fails_at is not None:
+                self.fails_at -= 1
+                if self.fails_at < 0:
+                    raise BrokenTableError("the disk is full")
+            if work.mode is WriteMode.OVERWRITE:
+                self.rows[work.target.name] = []
+            self.rows.setdefault(work.target.name, []).extend(line["n"] for line in lines)
+            if covered is not None:
+                self.carried.append((covered.ordinal, self.safe()))
+        return Outcome(len(lines), 0, covered, {})
+
+    def prepare(self, target: Target, layout: Layout) -> None: ...
+
+    def carry(self, target: Target, covered: Covered) -> None:
+        self.carried.append((covered.ordinal, self.safe()))
+
+    def safe(self) -> set[int]:
+        return {ordinal for table in self.rows.values() for ordinal in table}
+
+
+def events(plan: list[tuple[str, int]]) -> list[Event]:
+    """Return events for a plan of (what, which)."""
+    made: list[Event] = [Describe(stream, {"properties": {"id": {}}}) for stream in STREAMS]
+    for what, which in plan:
+        stream = STREAMS[which % len(STREAMS)]
+        if what == "rows":
+            made.append(Rows(stream, [b"{}"] * (which % 3 + 1)))
+        elif what == "state":
+            made.append(Checkpoint(b'{"n":%d}' % len(made)))
+        elif what == "truncate":
+            made.append(Truncate(stream, which))
+        else:
+            made.append(Describe(stream, {"properties": {"id": {}, f"x{which}": {}}}))
+    return made
+
+
+def row_ordinals(sequence: list[Event]) -> dict[int, list[int]]:
+    """Return, for each state by its place among the events, the rows that stand before it."""
+    before: dict[int, list[int]] = {}
+    seen: list[int] = []
+    ordinal = 0
+    for place, event in enumerate(sequence):
+        if isinstance(event, Rows):
+            seen.extend(range(ordinal, ordinal + len(event.rows)))
+            ordinal += len(event.rows)
+        else:
+            if isinstance(event, Checkpoint):
+                before[place] = list(seen)
+            ordinal += 1
+    return before
+
+
+PLANS = st.lists(
+    st.tuples(
+        st.sampled_from(["rows", "rows", "rows", "state", "state", "describe", "truncate"]),
+        st.integers(0, 20),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    PLANS,
+    st.integers(1, 5),
+    st.none() | st.integers(0, 8),
+    st.sampled_from(["finish", "torn", "stop"]),
+    st.sampled_from([None, "b"]),
+    st.integers(60, 2000),
+)
+def test_no_state_is_ahead_of_the_rows_before_it(
+    plan: list[tuple[str, int]],
+    flush_rows: int,
+    fails_at: int | None,
+    end: str,
+    overwritten: str | None,
+    spool_bytes: int,
+) -> None:
+    sequence = events(plan)
+    before = row_ordinals(sequence)
+    tables = Memory(fails_at)
+    released: list[int] = []
+
+    def emit(state: bytes) -> None:
+        place = json.loads(state)["n"]
+        with tables.lock:
+            assert tables.safe() >= set(before[place])
+        assert not released or released[-1] < place
+        released.append(place)
+
+    modes = {overwritten: WriteMode.OVERWRITE} if overwritten else {}
+    options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows, spool_bytes=spool_bytes)
+    with tempfile.TemporaryDirectory() as base:
+        folder = SpoolFolder(base)
+        loader = Loader(options, Idle(), folder, lambda: tables, Report(), emit)
+        fault = run(loader, sequence, end)
+        loader.close()
+        folder.close()
+    complete = end == "finish" and fault is None
+    if complete:
+        assert tables.safe() == set(range_of_rows(sequence))
+        assert released[-1:] == list(before)[-1:]
+    by_ordinal = ordinals_of_states(sequence)
+    for ordinal, safe in tables.carried:
+        # What a commit carries is covered as soon as that commit is in.
+        assert safe >= set(before[by_ordinal[ordinal]])
+
+
+def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | None:
+    try:
+        for event in sequence:
+            loader.fold(event)
+            loader.beat()
+        if end == "stop":
+            loader.stop()
+        else:
+            loader.finish(whole=end == "finish")
+    except (BrokenTableError, IncompleteError) as error:
+        return error
+    return None
+
+
+def range_of_rows(sequence: list[Event]) -> list[int]:
+    return row_ordinals([*sequence, Checkpoint(b"")])[len(sequence)]
+
+
+def ordinals_of_states(sequence: list[Event]) -> dict[int, int]:
+    """Return the place among the events of the state at each ordinal."""
+    places: dict[int, int] = {}
+    ordinal = 0
+    for place, event in enumerate(sequence):
+        if isinstance(event, Checkpoint):
+            places[ordinal] = place
+        ordinal += len(event.rows) if isinstance(event, Rows) else 1
+    return places
