@@ -1,0 +1,44 @@
+"""What the last state says of the sync that wrote it."""
+
+from __future__ import annotations
+
+import pytest
+
+from target_spark.completeness import is_empty, is_final
+
+
+@pytest.mark.parametrize("state", [b"{}", b" { } ", b"null", b"{ }\r"])
+def test_an_empty_state(state: bytes) -> None:
+    assert is_empty(state)
+
+
+@pytest.mark.parametrize("state", [b'{"a":1}', b"[]", b"0", b'""', b'{"a": {}}'])
+def test_a_state_that_says_something(state: bytes) -> None:
+    assert not is_empty(state)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"{}",
+        b"7",
+        b'{"bookmarks": {"a": {"replication_key_value": 1}}}',
+        b'{"currently_syncing": null, "bookmarks": {"a": {"progress_markers": {}}}}',
+        b'{"bookmarks": {"a": {"partitions": [{"context": {"x": "progress_markers"}}]}}}',
+    ],
+)
+def test_the_sync_went_to_its_end(state: bytes) -> None:
+    assert is_final(state)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b'{"currently_syncing": "a"}',
+        b'{"bookmarks": {"a": {"progress_markers": {"replication_key_value": 1}}}}',
+        b'{"bookmarks": {"a": {"partitions": [{}, {"progress_markers": {"x": 1}}]}}}',
+        b'{"bookmarks": {"a": {"progress_tracking": {"x": 1}}}}',
+    ],
+)
+def test_the_sync_was_not_at_its_end(state: bytes) -> None:
+    assert not is_final(state)

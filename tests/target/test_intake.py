@@ -1,0 +1,119 @@
+"""The input and the way out: blocks and beats, and states through pipes of every mood."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from target_spark.errors import OutletError
+from target_spark.intake import WakeUp, blocks
+from target_spark.outlet import StateOutlet
+
+
+@pytest.fixture
+def wake_up() -> Iterator[WakeUp]:
+    opened = WakeUp()
+    yield opened
+    opened.close()
+
+
+def test_a_buffer_and_a_file_come_in_blocks_to_their_end(tmp_path: Path, wake_up: WakeUp) -> None:
+    data = bytes(range(256)) * 10_000
+    assert b"".join(filter(None, blocks(io.BytesIO(data), wake_up, 1))) == data
+    path = tmp_path / "input"
+    path.write_bytes(data)
+    with path.open("rb") as source:
+        sizes = [len(block) for block in blocks(source, wake_up, 1) if block is not None]
+    assert (sum(sizes), max(sizes)) == (len(data), 1 << 20)
+
+
+def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeUp) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as source:
+        taken = blocks(source, wake_up, 0.01)
+        assert next(taken) is None
+        os.write(writer, b"x")
+        assert next(taken) == b"x"
+        patient = blocks(source, wake_up, 1000)
+        bell = threading.Timer(0.05, wake_up.ring)
+        bell.start()
+        assert next(patient) is None
+        os.close(writer)
+        bell.join()
+        assert list(blocks(source, wake_up, 0.01)) == []
+
+
+def test_ringing_without_end_blocks_nobody(wake_up: WakeUp) -> None:
+    for _ in range(100_000):
+        wake_up.ring()
+
+
+def test_only_states_reach_the_output(capfd: pytest.CaptureFixture[str]) -> None:
+    with StateOutlet() as outlet:
+        os.write(1, b"noise\n")
+        outlet.emit(b'{"a": 1.50}')
+    os.write(1, b"after\n")
+    out, err = capfd.readouterr()
+    assert (out, err) == ('{"a": 1.50}\nafter\n', "noise\n")
+
+
+def through_pipe(blocking: bool, state: bytes) -> bytes:
+    """Emit a state into a pipe that is read slowly; return what arrives."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, blocking)
+    kept = os.dup(1)
+    os.dup2(writer, 1)
+    received: list[bytes] = []
+
+    def read() -> None:
+        while block := os.read(reader, 1 << 16):
+            received.append(block)
+
+    slow = threading.Thread(target=read)
+    try:
+        with StateOutlet() as outlet:
+            os.close(writer)
+            slow.start()
+            outlet.emit(state)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    slow.join()
+    os.close(reader)
+    return b"".join(received)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_large_state_arrives_whole(blocking: bool) -> None:
+    state = b'"' + b"x" * 3_000_000 + b'"'
+    assert through_pipe(blocking, state) == state + b"\n"
+
+
+def test_a_reader_that_is_gone_is_an_error() -> None:
+    reader, writer = os.pipe()
+    kept = os.dup(1)
+    os.dup2(writer, 1)
+    os.close(writer)
+    os.close(reader)
+    try:
+        with StateOutlet() as outlet, pytest.raises(OutletError, match="reader is gone"):
+            outlet.emit(b"1")
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def test_no_output_at_all_is_an_error() -> None:
+    kept = os.dup(1)
+    os.close(1)
+    try:
+        with pytest.raises(OutletError, match="standard output is closed"), StateOutlet():
+            pass
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
