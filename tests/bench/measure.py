@@ -26,6 +26,7 @@ __all__ = ["Cost", "Program", "Runs", "in_turns", "run"]
 _POLL_SECONDS = 0.02
 _ORPHAN_SECONDS = 60.0
 _PR_SET_CHILD_SUBREAPER = 36
+_UNWANTED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED"})
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -102,7 +103,7 @@ def run(program: Program, output: Path | None = None) -> Cost:
         feeder = _feeder(stack, program.feed)
         process = subprocess.Popen(
             program.command,
-            env={**os.environ, **program.environment},
+            env=_environment(program),
             stdin=feeder.stdout if feeder else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -116,6 +117,12 @@ def run(program: Program, output: Path | None = None) -> Cost:
             message = f"{' '.join(program.command)} ended with {process.returncode}:\n{told}"
             raise ProgramFailedError(message)
     return cost
+
+
+def _environment(program: Program) -> dict[str, str]:
+    """Return a program's variables; compiled modules are kept, as those of installed ones are."""
+    inherited = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
+    return {**inherited, **program.environment}
 
 
 def _feeder(stack: contextlib.ExitStack, feed: Path | None) -> subprocess.Popen[bytes] | None:

@@ -9,6 +9,7 @@ what must be in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 __all__ = [
@@ -38,6 +39,7 @@ def _names(pattern: str, variety: int = VARIETY) -> list[str]:
     return [pattern.format(n) for n in range(variety)]
 
 
+@cache
 def _minutes(count: int) -> list[str]:
     """Return the minutes, sorted, in which so many records fall, one a second."""
     hours = count // 3600 + 1
@@ -120,22 +122,23 @@ def _place(k: int, c: int) -> dict[str, Any]:
     return {"street": f"{k} Road", "city": f"City {c}", "zip": f"{k:05}", "lat": k / 2, "lon": 0.5}
 
 
-_WIDE_FIELDS = [_wide_fields(k) for k in range(_WIDE_VARIETY)]
-_PLACES = [[(f"place_{c}", _place(k, c)) for c in range(8)] for k in range(_WIDE_VARIETY)]
-_TAGS = [[(f"tags_{c}", ["red", f"tag {k}"]) for c in range(4)] for k in range(_WIDE_VARIETY)]
 
 
 def wide(count: int) -> Iterator[dict[str, Any]]:
     """Yield records of sixty columns, nested objects and lists, fresh ones in each."""
     minutes = _minutes(count)
+    variety = range(_WIDE_VARIETY)
+    fields = [_wide_fields(k) for k in variety]
+    places = [[(f"place_{c}", _place(k, c)) for c in range(8)] for k in variety]
+    lists = [[(f"tags_{c}", ["red", f"tag {k}"]) for c in range(4)] for k in variety]
     for n in range(count):
         k = n % _WIDE_VARIETY
-        record = _WIDE_FIELDS[k].copy()
+        record = fields[k].copy()
         record["id"] = n
         record["updated_at"] = minutes[n // 60] + _SECONDS[n % 60]
-        for name, place in _PLACES[k]:
+        for name, place in places[k]:
             record[name] = place.copy()
-        for name, tags in _TAGS[k]:
+        for name, tags in lists[k]:
             record[name] = tags.copy()
         yield record
 
