@@ -1,0 +1,204 @@
+"""Events to Singer lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import threading
+from datetime import datetime, timezone
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.events import Checkpoint, Describe, Files, Log, Rows, StreamId, Truncate
+from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json, stdout_writer
+from tap_core.protocols.singer.events_of import event_of, messages_of
+from tap_core.protocols.singer.messages import (
+    ActivateVersionMessage,
+    Message,
+    RecordMessage,
+    SchemaMessage,
+    StateMessage,
+)
+
+A = StreamId("a")
+AT = "2024-01-02T03:04:05.000006+00:00"
+
+
+def lines(*events) -> bytes:
+    written: list[bytes] = []
+    outlet = SingerOutlet(written.append)
+    for event in events:
+        outlet.emit(event)
+    return b"".join(written)
+
+
+@pytest.mark.parametrize(
+    "event, line",
+    [
+        (
+            Rows(A, [b'{"id":1}'], extracted_at=AT),
+            b'{"type":"RECORD","stream":"a","record":{"id":1},"time_extracted":"%b"}' % AT.encode(),
+        ),
+        (
+            Rows(A, [b"{}"], version=7),
+            b'{"type":"RECORD","stream":"a","record":{},"version":7}',
+        ),
+        (Checkpoint(b'{"bookmarks":{}}'), b'{"type":"STATE","value":{"bookmarks":{}}}'),
+        (
+            Describe(A, {}, ("id", "b"), "at"),
+            b'{"type":"SCHEMA","stream":"a","schema":{},'
+            b'"key_properties":["id","b"],"bookmark_properties":["at"]}',
+        ),
+        (
+            Describe(A, {}),
+            b'{"type":"SCHEMA","stream":"a","schema":{},"key_properties":[]}',
+        ),
+        (Truncate(A, 7), b'{"type":"ACTIVATE_VERSION","stream":"a","version":7}'),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_event_is_one_line(event, line):
+    assert lines(event) == line + b"\n"
+
+
+def test_what_singer_has_no_message_for_is_left_out():
+    assert lines(Log("info", "x"), Files(A, ["f"], {}), Rows(A, [])) == b""
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3), st.integers()), max_size=5), st.text())
+def test_a_chunk_is_a_line_for_each_row(rows, name):
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return
+    text = lines(Rows(StreamId(name), [encode_body(row) for row in rows], extracted_at=AT))
+    found = [json.loads(line) for line in text.split(b"\n")[:-1]]
+    assert found == [
+        {"type": "RECORD", "stream": name, "record": row, "time_extracted": AT} for row in rows
+    ]
+
+
+def test_a_chunk_is_one_write_and_its_rows_stay_as_they_were():
+    written: list[bytes] = []
+    rows = [b"{}"] * 1_000
+    SingerOutlet(written.append).emit(Rows(A, rows, extracted_at=AT))
+    assert len(written) == 1
+    assert rows == [b"{}"] * 1_000
+
+
+def test_nothing_is_written_after_a_write_that_failed():
+    calls = []
+
+    def write(data):
+        calls.append(data)
+        raise OSError(28, "No space left on device")
+
+    outlet = SingerOutlet(write)
+    with pytest.raises(OSError, match="No space left"):
+        outlet.emit(Truncate(A, 1))
+    for event in (Truncate(A, 2), Checkpoint(b"{}")):
+        with pytest.raises(BrokenPipeError, match="output is closed"):
+            outlet.emit(event)
+    assert len(calls) == 1
+
+
+def test_numbers_keep_all_their_digits():
+    assert encode_json([Decimal("1.10"), 2**100, 0.1, Decimal("1E+400")]) == (
+        b"[1.10,%d,0.1,1E+400]" % 2**100
+    )
+
+
+# Writing
+
+
+def test_a_pipe_takes_any_amount_of_bytes():
+    """A full pipe takes part of a write; the rest is written on."""
+    reader, writer = os.pipe()
+    data = bytes(range(256)) * 4_000
+    found = []
+
+    def read():
+        while block := os.read(reader, 7_777):
+            found.append(block)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    with os.fdopen(writer, "w") as stream:
+        stdout_writer(stream)(data)
+    thread.join()
+    os.close(reader)
+    assert b"".join(found) == data
+
+
+def test_what_was_printed_before_stays_before(tmp_path):
+    path = tmp_path / "out"
+    with path.open("w") as stream:
+        stream.write("first\n")
+        stdout_writer(stream)(b"second\n")
+    assert path.read_text() == "first\nsecond\n"
+
+
+def test_a_stream_without_a_file_gets_text():
+    stream = io.StringIO()
+    stdout_writer(stream)("é\n".encode())
+    assert stream.getvalue() == "é\n"
+
+
+def test_standard_output_is_asked_for_at_each_write(capsys):
+    """Test runners redirect it after the tap was made."""
+    outlet = SingerOutlet()
+    outlet.emit(Checkpoint(b"{}"))
+    assert capsys.readouterr().out == '{"type":"STATE","value":{}}\n'
+
+
+# Messages that authors make
+
+MESSAGES = [
+    RecordMessage("a", {"id": 1, "n": None}, 7, datetime(2024, 1, 2, tzinfo=timezone.utc)),
+    RecordMessage("a", {"price": Decimal("1.10"), "at": datetime(2024, 1, 2, tzinfo=timezone.utc)}),
+    SchemaMessage("a", {"properties": {}}, ["id"], ["at"]),
+    SchemaMessage("a", {"properties": {}}),
+    StateMessage({"bookmarks": {"a": {"x": datetime(2024, 1, 2, tzinfo=timezone.utc)}}}),
+    ActivateVersionMessage("a", 7),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_is_written_as_it_writes_itself(message):
+    from tap_core.protocols.singer.messages import format_message
+
+    expected = json.loads(format_message(message))
+    if isinstance(message, SchemaMessage):
+        expected.setdefault("key_properties", [])
+    assert json.loads(lines(event_of(message))) == expected
+
+
+@pytest.mark.parametrize(
+    "message", [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]], ids=lambda one: type(one).__name__
+)
+def test_a_message_becomes_an_event_and_a_message_again(message):
+    [found] = messages_of(event_of(message, lambda record: record))
+    if isinstance(message, SchemaMessage) and message.key_properties is None:
+        message = SchemaMessage("a", {"properties": {}}, [])
+    assert found == message
+
+
+def test_a_state_becomes_an_event_and_a_message_again():
+    message = StateMessage({"bookmarks": {"a": {"x": 1.5}}})
+    assert list(messages_of(event_of(message))) == [message]
+
+
+def test_a_message_of_no_known_type_is_refused():
+    class Odd(Message):
+        """A message of an author's own."""
+
+    with pytest.raises(TypeError, match="type Odd cannot be written"):
+        event_of(Odd())
+
+
+def test_events_without_a_message_give_none():
+    assert list(messages_of(Log("info", "x"))) == []
