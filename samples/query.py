@@ -38,9 +38,13 @@ def show_tables(spark: SparkSession, folder: Path) -> None:
 
 def main(folder: str, question: str) -> None:
     """Print the answer as a table."""
+    from pyspark.errors import AnalysisException
+
     session = spark_for(Path(folder))
     try:
         session.spark().sql(question).show(50, truncate=False)
+    except AnalysisException as error:
+        sys.exit(str(error.getMessage()))
     finally:
         session.stop()
 
