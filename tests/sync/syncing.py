@@ -37,14 +37,13 @@ class StillTap(Tap):
 
     name = "tap-test"
     kinds: Sequence[type[Stream]] = ()
-    every_state = False
 
     def discover_streams(self) -> list[Stream]:
         return [kind(self) for kind in self.kinds]
 
     @cached_property
     def run(self) -> Run:
-        cadence = Cadence(share=1e9) if self.every_state else Cadence()
+        cadence = Cadence(clock=lambda: 0.0)
         return Run(self.outlet, self.document, cadence, clock=lambda: NOW)
 
     @property
@@ -94,8 +93,7 @@ def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None)
 
 def make(*kinds: type[Stream], output: Output | None = None, **given: Any) -> StillTap:
     """Make a tap of these streams that writes to ``output``."""
-    every_state = given.pop("every_state", False)
-    tap_class = type("OneTap", (StillTap,), {"kinds": kinds, "every_state": every_state})
+    tap_class = type("OneTap", (StillTap,), {"kinds": kinds})
     tap: StillTap = tap_class(**given)
     tap.outlet = SingerOutlet((Output() if output is None else output).append)
     return tap

@@ -162,3 +162,42 @@ def test_a_full_disk_is_named(tmp_path):
         )
     assert done.returncode == 1
     assert b"No space left on device" in done.stderr
+
+
+def test_what_a_target_left_is_taken_up_again(tmp_path):
+    """Several lines of state, the last one torn, and a catalog with a stream of another tap."""
+    lines = [
+        {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": n}}} for n in (1, 2)
+    ]
+    text = "\n".join(map(json.dumps, lines)) + '\n{"bookmarks": {"a": {"repli'
+    (tmp_path / "state.json").write_text(text)
+    entry = {
+        "schema": {"type": "object", "properties": {"id": {"type": "integer"}}},
+        "replication_key": "id",
+        "metadata": [{"breadcrumb": [], "metadata": {"selected": True}}],
+    }
+    streams = [{"tap_stream_id": name, "stream": name, **entry} for name in ("a", "nobody")]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": streams}))
+    (tmp_path / "config.json").write_text('{"ends": "failing"}')
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(TAPS),
+            "--config",
+            "config.json",
+            "--state",
+            "state.json",
+            "--catalog",
+            "catalog.json",
+        ],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        timeout=LONG,
+        check=False,
+    )
+    messages = parsed(done.stdout)
+    assert messages[0] == {"type": "STATE", "value": lines[-1]}
+    assert {message.get("stream") for message in messages} == {None, "a"}
+    assert b"nobody" in done.stderr
+    assert done.returncode == 1

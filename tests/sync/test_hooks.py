@@ -1,0 +1,326 @@
+"""Hooks that authors override: each is called, and what it does is done."""
+
+from __future__ import annotations
+
+import logging
+from types import MappingProxyType
+
+import pytest
+
+from tap_core import metrics
+from tap_core.protocols.singer.messages import RecordMessage, SchemaMessage
+from tap_core.streams.core import Stream
+from tap_core.sync.plan import HOOKS, is_overridden, plan_of
+from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sync
+
+ROWS = [{"id": 1}, {"id": 2}, {"id": 3}]
+
+both_lanes = pytest.mark.parametrize(
+    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+)
+
+
+def over(name, method, rows=ROWS, **members):
+    """Return a stream whose hook calls ``method(stream, the base's hook, *args)``."""
+
+    def hook(self, *args, **kwargs):
+        def base(*given, **named):
+            return getattr(super(kind, self), name)(*given, **named)
+
+        return method(self, base, *args, **kwargs)
+
+    kind = type("Over", (stream("a", rows, **members),), {name: hook})
+    return kind
+
+
+def ids(output, name="a"):
+    return [record["id"] for record in output.records(name)]
+
+
+def test_the_hooks_are_members_of_a_stream():
+    assert [name for name in HOOKS if not hasattr(Stream, name)] == []
+
+
+def test_a_stream_without_hooks_is_compiled():
+    def is_compiled(kind):
+        [found] = make(kind).streams.values()
+        return plan_of(found).compiled
+
+    assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
+    for name in HOOKS:
+        assert not is_compiled(over(name, lambda self, base: None)), name
+
+
+def test_an_object_may_have_a_hook_of_its_own():
+    tap = make(stream("a", ROWS))
+    [found] = tap.streams.values()
+    assert not is_overridden(found, *HOOKS)
+    found._write_record_message = lambda record: None
+    assert is_overridden(found, *HOOKS)
+
+
+def test_a_record_may_become_two():
+    def messages(self, base, record):
+        for message in base(record):
+            yield message
+            yield RecordMessage("copies", {"id": message.record["id"] * 10})
+
+    output = sync(over("_generate_record_messages", messages, replication_key="id"))
+    assert (ids(output), ids(output, "copies")) == ([1, 2, 3], [10, 20, 30])
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
+    assert all(message["time_extracted"] for message in output.of("RECORD", "a"))
+
+
+def test_a_record_may_be_kept_back():
+    def write(self, base, record):
+        if record["id"] != 2:
+            base(record)
+
+    assert ids(sync(over("_write_record_message", write))) == [1, 3]
+
+
+def test_a_bookmark_may_follow_another_value():
+    def increment(self, base, latest_record, *, context=None):
+        base({"id": latest_record["id"] * 100}, context=context)
+
+    output = sync(over("_increment_stream_state", increment, replication_key="id"))
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 300
+
+
+def test_a_log_based_stream_may_keep_its_own_bookmark():
+    """The base does not move the bookmark of one; its starting value is there all the same."""
+    seen = []
+
+    def increment(self, base, latest_record, *, context=None):
+        base(latest_record, context=context)
+        self.get_context_state(context).update(
+            replication_key="id", replication_key_value=latest_record["id"]
+        )
+
+    def rows(self, context):
+        seen.append(self.get_starting_replication_key_value(context))
+        return ROWS
+
+    class LogBased(over("_increment_stream_state", increment, rows, replication_key="id")):
+        replication_method = "LOG_BASED"
+
+    state = sync(LogBased).states[-1]
+    assert state["bookmarks"]["a"]["replication_key_value"] == 3
+    sync(LogBased, state=state)
+    assert seen == [None, 3]
+
+
+@both_lanes
+def test_a_schema_message_may_be_changed(lane):
+    def messages(self, base):
+        for message in base():
+            message.key_properties = ["other"]
+            yield message
+        yield SchemaMessage("extra", {}, [])
+
+    output = sync(lane(over("_generate_schema_messages", messages)))
+    found = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
+    assert found == [("a", ["other"]), ("extra", [])]
+
+
+@both_lanes
+def test_writing_a_schema_may_do_more(lane):
+    def write(self, base):
+        base()
+        self._tap.write_message(SchemaMessage("extra", {}, []))
+
+    output = sync(lane(over("_write_schema_message", write)))
+    assert [m["stream"] for m in output.of("SCHEMA")] == ["a", "extra"]
+
+
+def test_children_may_be_synced_without_being_children():
+    contexts = []
+    kind = over(
+        "_sync_children",
+        lambda self, base, child_context: contexts.append(child_context),
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    sync(kind)
+    assert contexts == [{"of": 1}, {"of": 2}, {"of": 3}]
+    contexts.clear()
+    sync(over("_sync_children", lambda self, base, child_context: contexts.append(child_context)))
+    assert contexts == ROWS
+
+
+def test_a_sync_may_be_made_of_several():
+    """A loop of an author's own around the records."""
+
+    def records(self, base, context=None, *, write_messages=True):
+        for part in ({"part": 1}, {"part": 2}):
+            yield from base(part, write_messages=write_messages)
+
+    kind = over(
+        "_sync_records", records, replication_key="id", schema=schema(id=INTEGER, part=INTEGER)
+    )
+    output = sync(kind)
+    assert [record["part"] for record in output.records("a")] == [1, 1, 1, 2, 2, 2]
+    entries = output.states[-1]["bookmarks"]["a"]["partitions"]
+    assert [entry["replication_key_value"] for entry in entries] == [3, 3]
+
+
+def test_records_may_be_pulled_without_being_written():
+    output = Output()
+    tap = make(stream("a", ROWS, replication_key="id"), output=output)
+    [found] = tap.streams.values()
+    assert list(found._sync_records(write_messages=False)) == ROWS
+    assert output == []
+    assert found.stream_state["replication_key_value"] == 3
+
+
+def test_the_context_of_a_bookmark_may_be_another():
+    kind = over(
+        "_get_state_partition_context",
+        lambda self, base, context: {key: context[key] for key in context if key != "page"},
+        partitions=[{"p": 1, "page": 1}, {"p": 1, "page": 2}],
+        schema=schema(id=INTEGER, p=INTEGER, page=INTEGER),
+    )
+    assert sync(kind).records("a")[0] == {"id": 1, "p": 1}
+
+
+@both_lanes
+def test_the_end_of_a_state_may_do_more(lane):
+    def finalize(self, base, state=None):
+        base(state)
+        if state is not None:
+            state["ended"] = True
+
+    kind = lane(over("_finalize_state", finalize, replication_key="id"))
+    assert sync(kind).states[-1]["bookmarks"]["a"] == {
+        "replication_key": "id",
+        "replication_key_value": 3,
+        "ended": True,
+    }
+
+
+# Contexts
+
+
+@both_lanes
+def test_a_context_is_read_only_while_it_is_in_use(lane):
+    seen = []
+
+    def rows(self, context):
+        seen.append((type(self.context), dict(self.context), dict(context)))
+        return []
+
+    parent = stream(
+        "p",
+        [{"id": 1}],
+        get_child_context=lambda self, record, context: {"of": record["id"], "large": "x" * 1_000},
+    )
+    child = stream(
+        "c",
+        rows,
+        parent_stream_type=parent,
+        preprocess_context=lambda self, context: {"of": context["of"]},
+    )
+    sync(parent, lane(child))
+    assert seen == [(MappingProxyType, {"of": 1}, {"of": 1})]
+
+
+@both_lanes
+def test_a_context_of_nothing_is_none(lane):
+    seen = []
+
+    def rows(self, context):
+        seen.append((context, self.context))
+        return [{"id": 1}]
+
+    parent = stream("p", [{"id": 1}], get_child_context=lambda self, record, context: {"x": 1})
+    child = stream(
+        "c",
+        rows,
+        parent_stream_type=parent,
+        replication_key="id",
+        preprocess_context=lambda self, context: {},
+    )
+    output = sync(parent, lane(child))
+    assert seen == [(None, None)]
+    assert output.states[-1]["bookmarks"]["c"] == {
+        "replication_key": "id",
+        "replication_key_value": 1,
+    }
+
+
+@both_lanes
+def test_each_child_has_a_context_of_its_own(lane):
+    seen = []
+
+    def rows(self, context):
+        seen.append((self.name, dict(context)))
+        context["spoilt"] = True
+        return []
+
+    parent = stream(
+        "p",
+        [{"id": 1}, {"id": 2}],
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    children = [stream(name, rows, parent_stream_type=parent) for name in "cd"]
+    sync(parent, *map(lane, children))
+    assert [context for name, context in seen if name == "c"] == [{"of": 1}, {"of": 2}]
+
+
+@both_lanes
+def test_a_context_adds_what_the_record_lacks(lane):
+    kind = stream(
+        "a",
+        [{"id": 1}, {"id": 2, "p": 9}],
+        partitions=[{"p": 1}],
+        schema=schema(id=INTEGER, p=INTEGER),
+    )
+    assert sync(lane(kind)).records("a") == [{"id": 1, "p": 1}, {"id": 2, "p": 9}]
+
+
+# What changes while a tap lives
+
+
+def test_what_is_known_of_a_stream_is_worked_out_again_when_it_changes():
+    output = Output()
+    tap = make(stream("a", ROWS, schema=schema(id=INTEGER)), output=output)
+    [found] = tap.streams.values()
+    found._write_schema_message()
+    found.primary_keys = ["id"]
+    found._write_schema_message()
+    found.replication_key = "id"
+    found._write_schema_message()
+    found._write_schema_message()
+    assert [(m["key_properties"], m.get("bookmark_properties")) for m in output.of("SCHEMA")] == [
+        ([], None),
+        (["id"], None),
+        (["id"], ["id"]),
+    ]
+
+
+# Measurements
+
+
+@both_lanes
+def test_records_are_counted(lane, caplog):
+    counters = []
+
+    class Counted(stream("a", ROWS)):
+        def get_record_counter(self, **kwargs):
+            counters.append(metrics.record_counter("mine", **kwargs))
+            return counters[-1]
+
+    with caplog.at_level(logging.INFO):
+        sync(lane(Counted))
+    assert len(counters) == 1
+    assert '"metric":"record_count","value":3,"tags":{"stream":"mine"' in caplog.text
+    assert '"metric":"sync_duration"' in caplog.text
+
+
+def test_the_contexts_of_a_child_are_measured_together(caplog):
+    parent = stream("p", ROWS, get_child_context=lambda self, record, context: {"of": record["id"]})
+    child = stream("c", ROWS, parent_stream_type=parent)
+    with caplog.at_level(logging.INFO):
+        sync(parent, child)
+    counts = [r.getMessage() for r in caplog.records if "record_count" in r.getMessage()]
+    assert sum('"value":9,"tags":{"stream":"c"' in line for line in counts) == 1
+    assert sum('"value":3,"tags":{"stream":"p"' in line for line in counts) == 1
