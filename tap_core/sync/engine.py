@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tap_core.catalog import REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL
 from tap_core.exceptions import (
@@ -119,7 +119,7 @@ def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, sig
             records = _prepared(stream, plan, current, bookmark)
             if stream.selected:
                 with _cursor(stream, run, current) as cursor:
-                    done = _write(stream, run, plan, cursor, records, done, counter)
+                    done = _write(_Pull(stream, run, plan, cursor, counter), records, done)
             else:
                 done += sum(1 for _ in records)
             end_partition(stream, current, bookmark)
@@ -165,25 +165,27 @@ def _processed(
         yield record
 
 
-def _write(  # noqa: C901 - one flat loop, see below
-    stream: SyncStream,
-    run: Run,
-    plan: Plan,
-    cursor: Cursor | None,
-    records: Iterable[Any],
-    done: int,
-    counter: Counter,
-) -> int:
-    """Write the records of a partition; return their count within this sync.
+class _Pull(NamedTuple):
+    """One context of a stream on its way out."""
+
+    stream: SyncStream
+    run: Run
+    plan: Plan
+    cursor: Cursor | None
+    counter: Counter
+
+
+def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
+    """Write the records of a context; return their count within this sync.
 
     What is done per record stands here and is called only where it must be: each call
     that is spared is a tenth of a record's time.
     """
+    stream, run, plan, cursor, counter = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode = bodies.append, shape.encode
     start, size, next_state = done, run.waiting, _next_state(stream, done)
-    stop = min(done + run.limit - len(bodies), next_state)  # partitions share chunks
-    counted = done
+    counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
         if record.__class__ is not dict and (record := _record_of(record)) is None:
             continue
