@@ -128,7 +128,7 @@ class Run:
         self.waiting = 0
 
     def flush(self) -> None:
-        """Send the open chunk."""
+        """Send the open chunk, or wait until the timer has sent it."""
         if self.bodies:
             with self._whole(), self._lock:
                 self._send()
@@ -136,13 +136,14 @@ class Run:
             raise self._failure
 
     def _send(self) -> None:
-        """Take what the chunk holds and send it.
+        """Send what the chunk holds.
 
-        The list stays the same one, so that whoever appends to it needs no lock.
+        The list stays the same one, so that whoever appends to it needs no lock. Rows
+        leave it when they are out: until then nobody takes the chunk for empty, and so
+        nobody opens it for another source.
         """
         count = len(self.bodies)
         rows = self.bodies[:count]
-        del self.bodies[:count]
         if rows and self._source is not None:
             self._begun.add(self._source.stream.name)
             self.limit = CHUNK_ROWS
@@ -155,6 +156,7 @@ class Run:
                     version=self._source.version(),
                 )
             )
+        del self.bodies[:count]
 
     # Everything else
 

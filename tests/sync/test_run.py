@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -296,3 +297,61 @@ def test_an_authors_own_broken_pipe_is_an_error_like_any_other():
     assert str(error) == "the source hung up"
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
     assert output.states[-1]["currently_syncing"] == "a"
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """A timer that sends whatever waits, at every turn it gets."""
+    monkeypatch.setattr("tap_core.sync.run.MAX_AGE_SECONDS", 0)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
+def test_the_timer_takes_no_row_from_its_stream(hasty, lane):
+    """Streams take turns while the timer sends: each row leaves once, in order, as its own."""
+    names = "abcd"
+
+    def post_process(self, row, context=None):
+        other = names[row["n"] % len(names)]
+        self._tap.streams[other]._write_record_message({"id": row["id"], "at": other})
+        if row["id"] % 50 == 0:
+            self._write_state_message()
+        return row
+
+    rows = [{"id": n, "n": n % 7, "at": "a"} for n in range(3_000)]
+    first = lane(stream("a", rows, **SORTED, post_process=post_process))
+    output = sync(first, *(lane(stream(name, [])) for name in names[1:]))
+    for name in names:
+        records = output.records(name)
+        assert {record["at"] for record in records} == {name}
+        numbers = [record["id"] for record in records]
+        assert numbers == sorted(numbers)
+        expected = [n for n in range(3_000) if names[n % 7 % 4] == name]
+        assert len(records) == len(expected) + (3_000 if name == "a" else 0)
+    last = 0
+    for message in output.messages:
+        if message["type"] == "STATE":
+            assert message["value"]["bookmarks"]["a"].get("replication_key_value", 0) <= last
+        elif message["type"] == "RECORD" and "n" in message["record"]:
+            last = message["record"]["id"]
+
+
+def test_no_other_stream_gets_in_while_rows_are_sent(run, door):
+    """The timer has taken the rows of one stream; the sync must not turn to the next yet."""
+    other, turned = Source("b"), threading.Event()
+
+    class Interrupting(Cadence):
+        def rows(self, nbytes):
+            thread = threading.Thread(target=lambda: (run.open(other), turned.set()), daemon=True)
+            thread.start()
+            turned.wait(0.1)
+
+    run._cadence = Interrupting()
+    run.open(Source("a"))
+    collect(run, b"1")
+    run.flush()
+    assert turned.wait(LONG)
+    assert [event.stream.name for event in door.events] == ["a"]
