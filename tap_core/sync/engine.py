@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +41,7 @@ __all__ = [
     "contexts_of",
     "end_partition",
     "end_records",
+    "is_foreign",
     "log_sort_error",
     "metered",
     "missing_replication_key",
@@ -229,7 +230,13 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
 
 def _record_of(pulled: Any) -> Any:
     """Return the record of what an author yielded: it may be a pair, or None for none."""
-    return unpack(pulled)[0] if isinstance(pulled, tuple) else pulled
+    record = unpack(pulled)[0] if isinstance(pulled, tuple) else pulled
+    return dict(record) if is_foreign(record) else record
+
+
+def is_foreign(record: Any) -> bool:
+    """Tell whether a record is a mapping of another kind: encoders know dicts only."""
+    return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
 def _end_chunk(stream: SyncStream, run: Run, done: int, next_state: int) -> int:

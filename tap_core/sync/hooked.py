@@ -23,6 +23,7 @@ from tap_core.sync.engine import (
     contexts_of,
     end_partition,
     end_records,
+    is_foreign,
     log_sort_error,
     metered,
     unpack,
@@ -116,7 +117,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
     before = run.open(plan)
     if not run.bodies:
         run.begin()
-    body = plan.shape(record)
+    body = plan.shape(dict(record) if is_foreign(record) else record)
     run.bodies.append(body)
     run.waiting += len(body)
     if len(run.bodies) >= run.limit or run.waiting >= CHUNK_BYTES:

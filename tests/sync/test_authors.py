@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, UserDict
+from types import MappingProxyType
+
 import pytest
 
 from tap_core.protocols.singer.messages import (
@@ -10,7 +13,7 @@ from tap_core.protocols.singer.messages import (
     SchemaMessage,
     StateMessage,
 )
-from tests.sync.syncing import INTEGER, STRING, covered, hooked, make, schema, stream, sync
+from tests.sync.syncing import INTEGER, STRING, Output, covered, hooked, make, schema, stream, sync
 
 COUNT = 2_500
 """More than two chunks."""
@@ -264,6 +267,15 @@ def test_a_schema_is_sent_once_per_run(lane):
     ]
 
 
+def test_records_that_are_written_outside_of_a_sync_leave_at_once():
+    output = Output()
+    tap = make(stream("a", []), stream("b", []), output=output)
+    for number in range(3):
+        for one in tap.streams.values():
+            one._write_record_message({"id": number})
+    assert ids(output, "a") == ids(output, "b") == [0, 1, 2]
+
+
 @both_lanes
 def test_a_state_writer_writes_equal_states_once(lane):
     def rows(self, context):
@@ -292,6 +304,14 @@ def test_records_of_none_are_left_out(lane):
 def test_pairs_of_record_and_context_are_records(lane, members):
     a = stream("a", [({"id": 1}, {"x": 1}), ({"id": 2}, None), (None, None)], **members)
     assert ids(sync(lane(a))) == [1, 2]
+
+
+@both_lanes
+@pytest.mark.parametrize("members", [{}, SORTED, {"replication_key": "id"}])
+def test_records_may_be_mappings_of_any_kind(lane, members):
+    kinds = (OrderedDict, UserDict, MappingProxyType, dict)
+    a = stream("a", lambda self, context: [kind({"id": 1}) for kind in kinds], **members)
+    assert sync(lane(a)).records("a") == [{"id": 1}] * 4
 
 
 @both_lanes
@@ -376,8 +396,6 @@ def test_two_syncs_of_one_tap_go_on_from_each_other():
     def rows(self, context):
         starts.append(self.get_starting_replication_key_value(context))
         return [{"id": 5}]
-
-    from tests.sync.syncing import Output
 
     output = Output()
     tap = make(stream("a", rows, **SORTED), output=output)
