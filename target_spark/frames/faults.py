@@ -18,7 +18,6 @@ from target_spark.columns import (
     Array,
     Binary,
     Boolean,
-    Column,
     ColumnType,
     Date,
     Decimal,
@@ -30,11 +29,11 @@ from target_spark.columns import (
     Timestamp,
 )
 from target_spark.frames.reading import READER_OPTIONS, source_type
-from target_spark.frames.rows import by_type, fed_columns
+from target_spark.frames.rows import by_type, converted_columns, in_record
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import quote
 
-__all__ = ["Faults", "faults_of", "reasons_of_unread"]
+__all__ = ["Faults", "Unread", "faults_of", "unread_of"]
 
 _CACHED_LAYOUTS = 64
 
@@ -63,8 +62,8 @@ class _Fault(NamedTuple):
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def faults_of(layout: Layout) -> Faults:
     """Return how to find everything that can be wrong with a line."""
-    columns = fed_columns(layout)
-    together, places = by_type(columns, _faults_of_a_value, "_faults")
+    columns = converted_columns(layout)
+    together, places = by_type(columns, _faults_of_a_value, "_faults", in_record)
     found = [f"size({place}) > 0" for place in places.values()]
     of_values = [
         f"transform({place}, `f` -> concat({_literal(source)}, `f`))"
@@ -97,31 +96,49 @@ def _faults_of_a_line(layout: Layout) -> list[_Fault]:
     return faults
 
 
-def reasons_of_unread(layout: Layout) -> str:
-    """Return why JSON's reader gave up on the record in ``raw``, as an array of texts.
+class Unread(NamedTuple):
+    """How to find why JSON's reader gave up on the record in ``raw``, where ``unread``.
 
-    Each column's value becomes a variant first, because that alone keeps a string apart
-    from what is in it.
+    ``record`` and then ``together`` are expressions to be made first, one after the
+    other; ``reasons`` is an array of texts.
+    """
+
+    record: tuple[str, ...]
+    together: tuple[str, ...]
+    reasons: str
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def unread_of(layout: Layout) -> Unread:
+    """Return how to find which values are not of the structure that was asked for.
+
+    Each becomes a variant first, because that alone keeps a string apart from what is in
+    it, and is then read again by itself.
     """
     columns = [
         column
         for column in layout.columns
         if column.feed is Feed.PROPERTY and isinstance(column.type, Boolean | Struct | Array)
     ]
+    unknown = f"array({_literal(_UNREADABLE)})"
     if not columns:
-        return f"array({_literal(_UNREADABLE)})"
-    variants = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
-    record = _from_json("`raw`", variants)
-    tests = ", ".join(_structure_test(record, column) for column in columns)
-    found = f"array_compact(array({tests}))"
-    return f"if(size({found}) > 0, {found}, array({_literal(_UNREADABLE)}))"
+        return Unread((), (), unknown)
+    fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
+    record = f"if(`unread`, {_from_json('`raw`', fields)}, NULL) AS `_variants`"
+    together, places = by_type(
+        columns, _is_unreadable, "_unread", lambda source: f"to_json({quote('_variants', source)})"
+    )
+    found = _reasons(
+        _Fault(places[c.source], f"{c.source}: not of the declared type {c.type.ddl}")
+        for c in columns
+    )
+    return Unread((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
 
 
-def _structure_test(record: str, column: Column) -> str:
-    alone = f"concat('{{\"c\":', to_json({record}.{quote(column.source)}), '}}')"
-    read = _from_json(alone, f"`c` {source_type(column.type)}, `_corrupt` STRING")
-    reason = f"{column.source}: not of the declared type {column.type.ddl}"
-    return f"CASE WHEN {read}.`_corrupt` IS NOT NULL THEN {_literal(reason)} END"
+def _is_unreadable(type_: ColumnType) -> str:
+    alone = "concat('{\"c\":', `i`, '}')"
+    read = _from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
+    return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def _from_json(text: str, schema: str) -> str:

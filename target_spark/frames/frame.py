@@ -20,7 +20,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, Layout, Timestamp
-from target_spark.frames.faults import faults_of, reasons_of_unread
+from target_spark.frames.faults import faults_of, unread_of
 from target_spark.frames.reading import read_lines, record_type
 from target_spark.frames.rows import check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
@@ -152,10 +152,10 @@ class Frame:
         raw = read_lines(self._spark, self._paths, "STRING").selectExpr(
             f"{_LINE_ORDINAL} AS `ordinal`", "coalesce(`r`, `_corrupt`, 'null') AS `raw`"
         )
-        unread = f"concat(`found`, {reasons_of_unread(self._layout)})"
-        return faulty.join(raw, "ordinal").selectExpr(
-            "`raw`", f"if(`unread`, {unread}, `found`) AS `reasons`", "`ordinal`", "`extracted_at`"
-        )
+        unread = unread_of(self._layout)
+        told = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
+        reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
+        return told.selectExpr("`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`")
 
     def _exact(self) -> DataFrame:
         """Return the lines with their converted values and faults, which are made once.

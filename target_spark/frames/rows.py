@@ -39,8 +39,9 @@ __all__ = [
     "Plan",
     "by_type",
     "check_of",
+    "converted_columns",
     "exact_plan",
-    "fed_columns",
+    "in_record",
     "usual_plan",
     "zoneless_of",
 ]
@@ -59,6 +60,7 @@ _SEQUENCE_STEP = 2**20
 a run that starts later."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
+_Value: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ class Plan:
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def usual_plan(layout: Layout) -> Plan:
     """Return the plan that ends the job at a value which does not fit."""
-    converted = sum(is_converted(column.type) for column in fed_columns(layout))
-    return _plan(layout, _usual_or_end, in_groups=converted > _WIDE)
+    wide = len(converted_columns(layout)) > _WIDE
+    return _plan(layout, _usual_or_end, in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
@@ -98,32 +100,37 @@ def check_of(layout: Layout) -> str:
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
 
 
-def fed_columns(layout: Layout) -> list[Column]:
-    """Return the columns that the properties of a record feed."""
+def converted_columns(layout: Layout) -> list[Column]:
+    """Return the columns that properties feed, and that are more than what was read."""
     columns = [column for column in layout.columns if column.feed is Feed.PROPERTY]
     if needs_record(layout.columns):
         columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
-    return columns
+    return [column for column in columns if is_converted(column.type)]
 
 
 def by_type(
-    columns: Iterable[Column], each: Callable[[ColumnType], str], name: str
+    columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return an array per type, and where in the arrays each property's result is.
 
-    ``each`` gives the result for a value called `` `i` ``, ``name`` begins the arrays' names.
+    ``each`` gives the result for a value called `` `i` ``, ``value`` the value of a
+    property; ``name`` begins the arrays' names.
     """
     groups: dict[ColumnType, list[str]] = {}
     for column in columns:
-        if is_converted(column.type):
-            groups.setdefault(column.type, []).append(column.source)
+        groups.setdefault(column.type, []).append(column.source)
     arrays: list[str] = []
     places: dict[str, str] = {}
     for number, (type_, sources) in enumerate(groups.items()):
-        values = ", ".join(quote("r", source) for source in sources)
+        values = ", ".join(map(value, sources))
         arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
         places |= {source: f"`{name}{number}`[{at}]" for at, source in enumerate(sources)}
     return tuple(arrays), places
+
+
+def in_record(source: str) -> str:
+    """Return the value of a property of the record, as it was read."""
+    return quote("r", source)
 
 
 def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
@@ -131,7 +138,10 @@ def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
     converted: dict[str, str] = {}
     if in_groups:
         together, converted = by_type(
-            fed_columns(layout), lambda type_: _converted("`i`", type_, convert), "_values"
+            converted_columns(layout),
+            lambda type_: _converted("`i`", type_, convert),
+            "_values",
+            in_record,
         )
     values = tuple(
         f"{_value_of(column, convert, converted)} AS {quote(column.name)}"

@@ -1,0 +1,327 @@
+"""Each conversion against a reference in plain Python: same verdict, same value.
+
+The reference reads the text that JSON's reader gives (a string without its quotes, every
+other value as it is written) and follows the rules that `frames.strict` states.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from target_spark.columns import ORDINAL, ColumnOptions, layout_of
+from target_spark.frames import Metadata, read_spool
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+BAD = object()
+
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+DATE_TIME = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    r"(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?"
+)
+
+
+def integer(text: str) -> Any:
+    value = decimal_of(text, 38, 0)
+    return BAD if value is BAD or not -(2**63) <= value < 2**63 else int(value)
+
+
+def decimal_of(text: str, precision: int, scale: int) -> Any:
+    if not NUMBER.fullmatch(text):
+        return BAD
+    value = Decimal(text)
+    _, digits, exponent = value.as_tuple()
+    written = "".join(map(str, digits)).rstrip("0")
+    places = -(exponent + len(digits) - len(written)) if written else 0
+    fits = value.copy_abs() < Decimal(10) ** (precision - scale)
+    return value if fits and places <= scale else BAD
+
+
+def double(text: str) -> Any:
+    if not NUMBER.fullmatch(text):
+        return BAD
+    value = float(text)
+    return BAD if value in {float("inf"), float("-inf")} else value
+
+
+def date_time(text: str) -> Any:
+    """Microseconds since 1970."""
+    found = DATE_TIME.fullmatch(text)
+    if not found:
+        return BAD
+    fraction, sign, hours, minutes = found.groups()[6:]
+    if (fraction or "")[6:].strip("0") or int(minutes or 0) > 59:
+        return BAD
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    if offset > timedelta(hours=18):
+        return BAD
+    try:
+        local = datetime(*map(int, found.groups()[:6]), tzinfo=timezone.utc)
+        instant = local + offset if sign == "-" else local - offset
+    except (ValueError, OverflowError):
+        return BAD
+    micros = int((fraction or "")[:6].ljust(6, "0"))
+    return (instant - EPOCH) // timedelta(microseconds=1) + micros
+
+
+def day(text: str) -> Any:
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return BAD
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return BAD
+
+
+def binary(text: str) -> Any:
+    if not re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", text) or len(text) % 4:
+        return BAD
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return BAD
+
+
+REFERENCE: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
+    "i": ({"type": "integer"}, integer),
+    "big": ({"type": "integer", "maximum": 10**37}, lambda text: decimal_of(text, 38, 0)),
+    "money": (
+        {"type": "string", "format": "singer.decimal", "precision": 12, "scale": 2},
+        lambda text: decimal_of(text, 12, 2),
+    ),
+    "fine": ({"type": "number", "multipleOf": 1e-9}, lambda text: decimal_of(text, 38, 9)),
+    "f": ({"type": "number"}, double),
+    "at": ({"type": "string", "format": "date-time"}, date_time),
+    "day": ({"type": "string", "format": "date"}, day),
+    "bytes": ({"type": "string", "contentEncoding": "base64"}, binary),
+    "text": ({"type": "string"}, lambda text: text),
+}
+
+# ----------------------------------------------------------------------- JSON values
+
+DIGITS = st.text("0123456789", max_size=6)
+NUMBERS = st.one_of(
+    st.integers(-(2**66), 2**66).map(str),
+    st.integers(-20, 20).map(str),
+    st.builds(
+        "{}.{}".format,
+        st.integers(-(10**12), 10**12),
+        st.text("0123456789", min_size=1, max_size=14),
+    ),
+    st.builds(
+        "{}{}e{}".format,
+        st.integers(-(10**6), 10**6),
+        st.sampled_from(["", ".0", ".5", ".25", ".10", ".123456789012345678"]),
+        st.one_of(st.integers(-25, 45), st.integers(-400, 400)),
+    ),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(
+        allow_nan=False, allow_infinity=False, places=9, min_value=-(10**28), max_value=10**28
+    ).map(str),
+)
+CLOCKS = st.builds(
+    "{}-{}-{}{}{}:{}:{}{}{}".format,
+    st.sampled_from(
+        ["2024", "0001", "0000", "9999", "10000", "1582", "1970", "24", "+2024", "-2024"]
+    ),
+    st.sampled_from(["01", "02", "12", "13", "1", "00"]),
+    st.sampled_from(["01", "28", "29", "31", "32", "1", "00"]),
+    st.sampled_from(["T", "T", "T", " ", "t", "_", ""]),
+    st.sampled_from(["00", "12", "23", "24", "1"]),
+    st.sampled_from(["00", "59", "60"]),
+    st.sampled_from(["00", "30", "59", "60", "5"]),
+    st.sampled_from(["", "", ".", ".5", ".123456", ".123456000", ".1234567", ".000000001", ",5"]),
+    st.sampled_from(
+        [
+            "",
+            "Z",
+            "Z",
+            "z",
+            "+00:00",
+            "-05:30",
+            "+0530",
+            "+05",
+            "-18:00",
+            "+18:01",
+            "+24:00",
+            " Z",
+            " UTC",
+            "[UTC]",
+            "+5",
+            "Europe/Paris",
+            "NZ",
+            "+05:60",
+            "Z\n",
+        ]
+    ),
+)
+NEAR_MISSES = (
+    "",
+    " ",
+    "12:30",
+    "2024",
+    "2024-01",
+    "2024-01-01",
+    "2024-02-30",
+    "0000-01-01",
+    "9999-12-31",
+    "10000-01-01",
+    "2024-1-1",
+    " 2024-01-01",
+    "2024-01-01 ",
+    "2024-01-01\n",
+    "now",
+    "epoch",
+    "today",
+    "1700000000000",
+    "1.7",
+    "1.0",
+    "1e3",
+    "-0",
+    "-0.0",
+    "007",
+    "+5",
+    ".5",
+    "5.",
+    " 5",
+    "5 ",
+    "5\n",
+    "0x10",
+    "1_000",
+    "1,000",
+    "1d",
+    "1f",
+    "1L",
+    "5D",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "inf",
+    "1e400",
+    "-1e400",
+    "1e-400",
+    "0e5",
+    "-0e-5",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "9.223372036854775807e18",
+    "1.5e1",
+    "15e-1",
+    "150e-1",
+    "9" * 38,
+    "1" + "0" * 38,
+    "0." + "0" * 40 + "1",
+    "1." + "0" * 40,
+    "9999999999.99",
+    "9999999999.995",
+    "10000000000",
+    "QUJD",
+    "QQ==",
+    "QQ=",
+    "QQ",
+    "Q===",
+    "QUI=",
+    "QU-_",
+    "QU JD",
+    "true",
+    "null",
+    "٣",
+    "１",
+    "{}",
+    "[]",
+    "2024-01-01T00:00:00٫5Z",
+)
+OTHERS = ("true", "false", "null", "{}", '{"a":[1.50, 1e400]}', "[]", '["x"]')
+STRINGS = st.one_of(
+    NUMBERS,
+    CLOCKS,
+    st.sampled_from(NEAR_MISSES),
+    st.text(max_size=6),
+    st.dates().map(str),
+    st.datetimes().map(lambda at: at.isoformat()),
+    st.binary(max_size=9).map(lambda b: base64.b64encode(b).decode()),
+)
+VALUES = st.one_of(
+    STRINGS.map(json.dumps),
+    NUMBERS,
+    st.sampled_from(OTHERS),
+).filter(lambda raw: "\\ud" not in raw)
+
+
+def text_of(raw: str) -> str | None:
+    """What JSON's reader gives when it is asked for text."""
+    if raw == "null":
+        return None
+    return json.loads(raw) if raw.startswith('"') else raw
+
+
+def comparable(row: Any, name: str) -> Any:
+    value = row[name]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def spool(path: Path, records: Sequence[str]) -> str:
+    lines = (f'{{"n":{n},"t":null,"v":null,"r":{record}}}\n' for n, record in enumerate(records))
+    path.write_text("".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
+    """Put each value into each type's column, a record for each, all in one frame."""
+    schema = {name: schema for name, (schema, _) in REFERENCE.items()}
+    layout = layout_of({"properties": schema}, (), ColumnOptions())
+    cases = [(raw, name) for raw in raws for name in REFERENCE]
+    records = [f'{{"{name}":{raw}}}' for raw, name in cases]
+    frame = read_spool(spark, [spool(path, records)], layout, Metadata(NOW, NOW, 0))
+    shown = [f"unix_micros({name}) AS {name}" if name == "at" else name for name in REFERENCE]
+    rows = frame.good(strict=False).selectExpr(*shown, ORDINAL).collect()
+    good = {row[ORDINAL]: row for row in rows}
+    bad = {row.ordinal: row for row in frame.bad().collect()}
+    assert len(good) + len(bad) == len(records)
+    for n, (raw, name) in enumerate(cases):
+        text = text_of(raw)
+        expected = None if text is None else REFERENCE[name][1](text)
+        found = comparable(good[n], name) if n in good else BAD
+        assert (type(found), found) == (type(expected), expected), (name, raw)
+        if expected is BAD:
+            assert bad[n].raw == records[n]
+            assert bad[n].reasons[0].startswith(f"{name}: no ")
+
+
+def test_near_misses(spark: SparkSession, tmp_path: Path):
+    numbers = [text for text in NEAR_MISSES if NUMBER.fullmatch(text)]
+    check(spark, tmp_path / "lines", [*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS])
+
+
+# Shrinking would start thousands of jobs; the assertion names the value anyway.
+@settings(
+    max_examples=3,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(raws=st.lists(VALUES, min_size=150, max_size=400))
+def test_every_conversion_agrees_with_the_reference(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, raws: list[str]
+):
+    check(spark, tmp_path_factory.mktemp("spool") / "lines", raws)

@@ -1,0 +1,360 @@
+"""Columns only grow, and what a table has wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_spark.columns import (
+    Change,
+    Column,
+    ColumnOptions,
+    Feed,
+    Layout,
+    Text,
+    Timestamp,
+    against_table,
+    can_share_batch,
+    evolve,
+    layout_of,
+)
+from target_spark.columns.ddl import parse_ddl
+from target_spark.names import fold
+
+INT: dict[str, Any] = {"type": "integer"}
+BIG = {"type": "integer", "maximum": 10**30}
+DECIMAL = {"type": "string", "format": "singer.decimal", "precision": 10, "scale": 2}
+FLOAT = {"type": "number"}
+TEXT = {"type": "string"}
+TIME = {"type": "string", "format": "date-time"}
+DATE = {"type": "string", "format": "date"}
+FLAG = {"type": "boolean"}
+
+
+def layout(keys: tuple[str, ...] = (), **properties: Any) -> Layout:
+    return layout_of({"type": "object", "properties": properties}, keys, ColumnOptions())
+
+
+def struct(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def never(_old: str, _new: str) -> bool:
+    return False
+
+
+def test_a_new_column_comes_last():
+    merged, changes = evolve(layout(a=INT), layout(b=TEXT, a=INT))
+    assert list(merged.types) == ["a", "b"]
+    assert changes == (Change("add", ("b",), "string"),)
+
+
+def test_a_column_that_is_gone_stays_and_is_still_fed():
+    merged, changes = evolve(layout(a=INT, b=TEXT), layout(a=INT))
+    assert list(merged.types) == ["a", "b"]
+    assert merged.column_fed_by("b") is not None
+    assert not changes
+
+
+@pytest.mark.parametrize(
+    "old,new,ddl",
+    [
+        (INT, BIG, "decimal(38,0)"),
+        (INT, DECIMAL, "decimal(22,2)"),
+        (DECIMAL, INT, "decimal(22,2)"),
+        (DECIMAL, {**DECIMAL, "scale": 4}, "decimal(12,4)"),
+    ],
+)
+def test_a_number_grows(old: Any, new: Any, ddl: str):
+    merged, changes = evolve(layout(a=old), layout(a=new))
+    assert merged.types == {"a": ddl}
+    assert changes == (Change("widen", ("a",), ddl),)
+    assert can_share_batch(layout(a=old), merged)
+
+
+@pytest.mark.parametrize(
+    "old,new",
+    [(TEXT, INT), (TEXT, TIME), (TEXT, struct(x=INT)), (BIG, INT), (FLOAT, INT), (FLAG, FLAG)],
+)
+def test_a_wider_column_takes_the_values_of_a_narrower_type(old: Any, new: Any):
+    merged, changes = evolve(layout(a=old), layout(a=new))
+    assert merged.types == layout(a=old).types
+    assert not changes
+
+
+@pytest.mark.parametrize(
+    "old,new,name",
+    [
+        (INT, TEXT, "a__string"),
+        (INT, FLOAT, "a__double"),
+        (INT, TIME, "a__timestamp"),
+        (DATE, TIME, "a__timestamp"),
+        (TIME, DATE, "a__date"),
+        (FLOAT, DECIMAL, "a__decimal_10_2"),
+        (DECIMAL, FLOAT, "a__double"),
+        (FLAG, INT, "a__bigint"),
+        (INT, struct(x=INT), "a__struct"),
+        (struct(x=INT), array(INT), "a__array"),
+        (struct(x=INT), TEXT, "a__string"),
+        (array(INT), array(TEXT), "a__array"),
+        (BIG, {"type": "number", "multipleOf": 0.001}, "a__decimal_38_3"),
+        (INT, {"type": "string", "contentEncoding": "base64"}, "a__binary"),
+    ],
+)
+def test_what_does_not_go_into_a_column_gets_its_own(old: Any, new: Any, name: str):
+    before = layout(a=old)
+    merged, changes = evolve(before, layout(a=new))
+    assert merged.column_fed_by("a").name == name
+    assert merged.columns[0].feed is Feed.NOTHING
+    assert changes == (Change("add", (name,), merged.types[name], instead_of="a"),)
+    assert not can_share_batch(before, merged)
+    again, more = evolve(merged, layout(a=new))
+    assert (again, more) == (merged, ())
+
+
+def test_what_a_format_cannot_widen_gets_its_own_column():
+    merged, changes = evolve(layout(a=INT), layout(a=BIG), never)
+    assert changes == (Change("add", ("a__decimal_38_0",), "decimal(38,0)", instead_of="a"),)
+    assert list(merged.types) == ["a", "a__decimal_38_0"]
+
+
+def test_the_format_is_asked_with_both_types():
+    asked = []
+
+    def can_widen(old: str, new: str) -> bool:
+        asked.append((old, new))
+        return True
+
+    evolve(layout(a=INT, l=array(INT)), layout(a=BIG, l=array(BIG)), can_widen)
+    assert asked == [("bigint", "decimal(38,0)")] * 2
+
+
+def test_own_columns_have_free_names():
+    old = layout(a=array(INT), a__array=TEXT, a__array_2=array(TEXT))
+    merged, _ = evolve(old, layout(a=array(FLAG)))
+    assert merged.column_fed_by("a").name == "a__array_3"
+    assert merged.column_fed_by("a__array").name == "a__array"
+
+
+def test_structs_and_lists_of_them_grow_inside():
+    old = layout(s=struct(x=INT, t=array(struct(y=INT))))
+    new = layout(s=struct(x=TEXT, t=array(struct(y=BIG, z=FLAG))))
+    merged, changes = evolve(old, new)
+    assert changes == (
+        Change("widen", ("s", "t", "element", "y"), "decimal(38,0)"),
+        Change("add", ("s", "t", "element", "z"), "boolean"),
+        Change("add", ("s", "x__string"), "string", instead_of="x"),
+    )
+    assert merged.types["s"] == (
+        "struct<`x`: bigint, `t`: array<struct<`y`: decimal(38,0), `z`: boolean>>, "
+        "`x__string`: string>"
+    )
+    assert not can_share_batch(old, merged)
+
+
+def test_a_batch_is_shared_while_values_stay_where_they_were():
+    old = layout(("a",), a=INT, s=struct(x=INT))
+    merged, _ = evolve(old, layout(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT)))
+    assert can_share_batch(old, merged)
+    other_keys, _ = evolve(old, layout(("a", "b"), a=INT, b=TEXT))
+    assert not can_share_batch(old, other_keys)
+
+
+def test_a_key_that_moves_is_named_anew():
+    merged, _ = evolve(layout(("id",), id=INT), layout(("id",), id=TEXT))
+    assert merged.keys == ("id__string",)
+    assert merged.key_sources == ("id",)
+
+
+def test_names_that_differ_only_in_case_keep_what_they_had():
+    old = layout(a=INT)
+    merged, _ = evolve(old, layout(a=INT, A=INT))
+    assert merged.column_fed_by("a").name == "a"
+    assert merged.column_fed_by("A").name == "A_2"
+    table, _ = against_table(layout(a=INT, A=INT), {"a": "bigint"})
+    assert table.column_fed_by("a").name == "a"
+
+
+def test_a_whole_record_gives_way_to_properties():
+    old = layout()
+    merged, changes = evolve(old, layout(a=INT))
+    assert [column.feed for column in merged.columns] == [Feed.NOTHING, Feed.PROPERTY]
+    assert changes == (Change("add", ("a",), "bigint"),)
+    assert not can_share_batch(old, merged)
+
+
+def test_metadata_is_kept_apart_from_properties():
+    options = ColumnOptions(metadata=True)
+    old = layout_of({"properties": {"a": INT}}, (), options)
+    merged, changes = evolve(old, layout_of({"properties": {"a": INT, "b": INT}}, (), options))
+    assert changes == (Change("add", ("b",), "bigint"),)
+    assert merged.column_fed_by("_sdc_sequence", Feed.METADATA) is not None
+
+
+# ------------------------------------------------------------------ against a table
+
+
+def test_the_order_and_the_other_columns_of_the_table_stay():
+    table = {"z": "map<string,int>", "b": "string", "a": "bigint"}
+    fitted, changes = against_table(layout(a=INT, b=INT, c=FLAG), table)
+    assert fitted.types == {**table, "c": "boolean"}
+    assert [column.feed for column in fitted.columns] == [
+        Feed.NOTHING,
+        Feed.PROPERTY,
+        Feed.PROPERTY,
+        Feed.PROPERTY,
+    ]
+    assert fitted.columns[1].type == Text()
+    assert changes == (Change("add", ("c",), "boolean"),)
+
+
+@pytest.mark.parametrize(
+    "ddl,schema,name,changed",
+    [
+        ("int", INT, "a", "bigint"),
+        ("smallint", FLOAT, "a", "double"),
+        ("float", FLOAT, "a", "double"),
+        ("string", struct(x=INT), "a", None),
+        ("timestamp_ntz", TIME, "a__timestamp", "timestamp"),
+        ("map<string,string>", struct(x=INT), "a__struct", "struct<`x`: bigint>"),
+        ("struct<x: int, `y z`: string>", struct(x=INT), "a", "bigint"),
+        ("decimal(38,10)", INT, "a", None),
+    ],
+)
+def test_a_table_made_by_others_is_fitted(ddl: str, schema: Any, name: str, changed: str | None):
+    fitted, changes = against_table(layout(a=schema), {"a": ddl})
+    assert fitted.column_fed_by("a").name == name
+    assert [change.ddl for change in changes] == ([changed] if changed else [])
+
+
+def test_a_second_run_needs_nothing():
+    options = ColumnOptions(metadata=True)
+    first = layout_of({"properties": {"a": INT, "A": TEXT, "s": struct(x=TIME)}}, ("a",), options)
+    fitted, changes = against_table(first, first.types)
+    assert not changes
+    assert fitted == first
+
+
+# --------------------------------------------------------------------------------- DDL
+
+
+@pytest.mark.parametrize(
+    "written,ddl",
+    [
+        (
+            "STRUCT<a: INT NOT NULL, `b``c`: STRING COMMENT 'x, <y>'>",
+            "struct<`a`: int, `b``c`: string>",
+        ),
+        (
+            "struct<a.b:int,c d:array<struct<x:decimal(10,2)>>>",
+            "struct<`a.b`: int, `c d`: array<struct<`x`: decimal(10,2)>>>",
+        ),
+        ("decimal", "decimal(10,0)"),
+        ("Timestamp_LTZ", "timestamp"),
+        ("interval day", "interval day"),
+        ("struct<>", "struct<>"),
+        ("map<string,struct<a:int>>", "map<string,struct<a:int>>"),
+    ],
+)
+def test_ddl_is_read_back(written: str, ddl: str):
+    assert parse_ddl(written).ddl == ddl
+
+
+# -------------------------------------------------------------------------- properties
+
+SCALARS = st.sampled_from([INT, BIG, DECIMAL, FLOAT, TEXT, TIME, DATE, FLAG])
+SCHEMAS = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        inner.map(array),
+        st.dictionaries(st.sampled_from("xyX"), inner, min_size=1, max_size=3).map(
+            lambda p: struct(**p)
+        ),
+    ),
+    max_leaves=6,
+)
+LAYOUTS = st.dictionaries(
+    st.sampled_from(["a", "b", "A", "a b", "a__string", "c"]), SCHEMAS, max_size=4
+).map(lambda properties: layout(**properties))
+FREE_OF_CONFLICTS = st.dictionaries(st.sampled_from("abcd"), st.just(INT), min_size=1).map(
+    lambda properties: layout(**properties)
+)
+
+
+def apart(found: Layout) -> bool:
+    names = [fold(column.name) for column in found.columns]
+    fed = [
+        (column.feed, column.source) for column in found.columns if column.feed is not Feed.NOTHING
+    ]
+    return len(set(names)) == len(names) and len(set(fed)) == len(fed)
+
+
+@given(LAYOUTS, LAYOUTS)
+def test_evolving_only_adds_and_feeds_everything(old: Layout, new: Layout):
+    merged, changes = evolve(old, new)
+    assert [column.name for column in merged.columns[: len(old.columns)]] == list(old.types)
+    assert apart(merged)
+    for column in new.columns:
+        if column.feed is Feed.PROPERTY:
+            assert merged.column_fed_by(column.source) is not None
+    assert len({change.path for change in changes}) == len(changes)
+    assert (merged.types == old.types) == (not changes)
+
+
+@given(LAYOUTS)
+def test_evolving_to_oneself_changes_nothing(found: Layout):
+    assert evolve(found, found) == (found, ())
+
+
+@given(LAYOUTS, LAYOUTS)
+def test_a_schema_that_comes_again_changes_nothing(old: Layout, new: Layout):
+    merged, _ = evolve(old, new)
+    again, changes = evolve(merged, new)
+    assert not changes
+    assert again == merged
+    assert can_share_batch(merged, again)
+
+
+@given(LAYOUTS, LAYOUTS)
+def test_a_table_that_was_made_so_needs_no_change(old: Layout, new: Layout):
+    merged, _ = evolve(old, new)
+    fitted, changes = against_table(merged, merged.types)
+    assert not changes
+    assert fitted.types == merged.types
+
+
+@given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
+def test_without_conflicts_the_order_of_schemas_does_not_matter(one: Layout, other: Layout):
+    there, _ = evolve(one, other)
+    back, _ = evolve(other, one)
+    assert there.types == dict(back.types)
+    assert set(there.columns) == set(back.columns)
+
+
+@given(st.permutations([INT, BIG, DECIMAL]))
+def test_numbers_that_fit_one_decimal_meet_in_it_in_any_order(order: list[Any]):
+    small = {"type": "string", "format": "singer.decimal", "precision": 5, "scale": 1}
+    found = layout(a=small)
+    for schema in (*[s for s in order if s is not BIG], small):
+        found, _ = evolve(found, layout(a=schema))
+    assert found.types == {"a": "decimal(22,2)"}
+
+
+@given(LAYOUTS)
+def test_types_survive_their_ddl(found: Layout):
+    assert {name: parse_ddl(ddl).ddl for name, ddl in found.types.items()} == found.types
+
+
+def test_a_deleted_at_that_the_loader_adds_is_metadata():
+    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=Feed.METADATA)
+    wanted = Layout((*layout(a=INT).columns, added))
+    fitted, changes = against_table(wanted, {"a": "bigint"})
+    assert fitted.columns[-1].feed is Feed.METADATA
+    assert changes == (Change("add", ("_sdc_deleted_at",), "timestamp"),)

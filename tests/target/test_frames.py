@@ -1,0 +1,444 @@
+"""Spooled lines to rows: each line is in exactly one half, and nothing is nulled unseen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
+
+from target_spark.columns import (
+    METADATA_COLUMNS,
+    ORDINAL,
+    Column,
+    ColumnOptions,
+    Feed,
+    Integer,
+    Layout,
+    Timestamp,
+    evolve,
+    layout_of,
+)
+from target_spark.frames import BAD_ROWS, Frame, Metadata, newest, read_spool
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+RECEIVED = datetime(2024, 5, 1, 12, 0, 0, 5, tzinfo=timezone.utc)
+BATCHED = datetime(2024, 5, 1, 12, 1, tzinfo=timezone.utc)
+METADATA = Metadata(RECEIVED, BATCHED, sync_started_at=1_714_564_800_000)
+
+TYPES: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
+    "i": ({"type": "integer"}, "7", ('"x"', "1.7", "true", "9223372036854775808", "{}")),
+    "dec": ({"type": "number", "multipleOf": 0.01}, "1.50", ('"x"', "1.555", "[]")),
+    "f": ({"type": "number"}, "1.5e-7", ('"x"', "1e400", '"NaN"')),
+    "at": (
+        {"type": "string", "format": "date-time"},
+        '"2024-01-01T00:00:00.5+02:00"',
+        ('"2024"', '"12:30"', "1700000000000", '"10000-01-01T00:00:00Z"'),
+    ),
+    "day": ({"type": "string", "format": "date"}, '"2024-02-29"', ('"2023-02-29"', "20240101")),
+    "flag": ({"type": "boolean"}, "true", ('"true"', "1", "{}")),
+    "bytes": ({"type": "string", "contentEncoding": "base64"}, '"QUI="', ('"QUI"', "5")),
+    "obj": ({"type": "object", "properties": {"x": {"type": "integer"}}}, '{"x":1}', ("5", "[1]", '"{}"')),
+    "arr": ({"type": "array", "items": {"type": "integer"}}, "[1,null]", ("5", '{"x":1}', '["x"]')),
+}  # fmt: skip
+GOOD = {name: good for name, (_, good, _) in TYPES.items()}
+
+
+def layout(
+    properties: dict[str, Any], keys: tuple[str, ...] = (), *, metadata: bool = False
+) -> Layout:
+    return layout_of({"properties": properties}, keys, ColumnOptions(metadata=metadata))
+
+
+def line(n: int, record: str, at: str | None = None, version: int | None = None) -> str:
+    return f'{{"n":{n},"t":{json.dumps(at)},"v":{json.dumps(version)},"r":{record}}}\n'
+
+
+class Spooled:
+    """Frames over records, which are lines from 0 on."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._files = 0
+
+    def frame(self, found: Layout, records: Sequence[str]) -> Frame:
+        return self.lines(found, [line(n, record) for n, record in enumerate(records)])
+
+    def lines(self, found: Layout, *files: Sequence[str]) -> Frame:
+        paths = []
+        for lines in files:
+            self._files += 1
+            path = self._folder / f"part-{self._files}"
+            path.write_text("".join(lines), encoding="utf-8", newline="")
+            paths.append(str(path))
+        return read_spool(self._spark, paths, found, METADATA)
+
+
+@pytest.fixture
+def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
+    return Spooled(spark, tmp_path)
+
+
+def good_rows(frame: Frame, *, strict: bool = False) -> list[Row]:
+    return sorted(frame.good(strict).collect(), key=lambda row: row[ORDINAL])
+
+
+def bad_rows(frame: Frame) -> dict[int, Row]:
+    return {row.ordinal: row for row in frame.bad().collect()}
+
+
+def record(**values: str) -> str:
+    return "{" + ",".join(f'"{name}":{value}' for name, value in values.items()) + "}"
+
+
+# --------------------------------------------------------------- one bad value at a time
+
+
+def places(name: str) -> list[tuple[str, str]]:
+    """Where a value of a type can be: around it, and the path in a reason."""
+    return [
+        (f'{{"{name}":%s}}', name),
+        (f'{{"s":{{"{name}":%s}}}}', f"s.{name}"),
+        (f'{{"l":[{{}},null,{{"{name}":%s}}]}}', f"l[].{name}"),
+        (f'{{"{name}_list":[%s]}}', f"{name}_list[]"),
+    ]
+
+
+EVERYWHERE = {
+    **{name: schema for name, (schema, _, _) in TYPES.items()},
+    **{
+        f"{name}_list": {"type": "array", "items": schema} for name, (schema, _, _) in TYPES.items()
+    },
+    "s": {"type": "object", "properties": {name: schema for name, (schema, _, _) in TYPES.items()}},
+    "l": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {n: schema for n, (schema, _, _) in TYPES.items()},
+        },
+    },
+    "text": {"type": "string"},
+}
+
+
+def test_a_bad_value_in_each_place_in_turn(spooled: Spooled):
+    cases = [
+        (around % bad, path)
+        for name, (_, _, bads) in TYPES.items()
+        for around, path in places(name)
+        for bad in bads
+    ]
+    fitting = [around % good for name, good in GOOD.items() for around, _ in places(name)]
+    fitting += [around % "null" for name in GOOD for around, _ in places(name)]
+    frame = spooled.frame(layout(EVERYWHERE), [case[0] for case in cases] + fitting)
+    bad = bad_rows(frame)
+    good = good_rows(frame)
+    assert set(bad) == set(range(len(cases)))
+    assert [row[ORDINAL] for row in good] == list(range(len(cases), len(cases) + len(fitting)))
+    assert frame.counts().rows == len(fitting)
+    for n, (raw, path) in enumerate(cases):
+        assert bad[n].raw == raw
+        # What JSON's reader refuses itself is told by column, everything else by path.
+        told = {path, path.partition(".")[0].partition("[")[0], f"{path}[]", f"{path}.x"}
+        assert any(reason.partition(":")[0] in told for reason in bad[n].reasons), (
+            raw,
+            bad[n].reasons,
+        )
+
+
+def test_every_line_with_its_reasons(spooled: Spooled):
+    frame = spooled.frame(layout({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"])
+    assert [(row.i, row.reasons) for row in frame.rows.orderBy(ORDINAL).collect()] == [
+        (1, None),
+        (None, ["i: no whole number of 64 bits"]),
+        (None, ["i: a key must have a value"]),
+    ]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_strict_way_ends_the_job(spooled: Spooled, name: str):
+    properties = {name: schema for name, (schema, _, _) in TYPES.items()}
+    records = [record(**GOOD), "{}", record(**{**GOOD, name: TYPES[name][2][0]})]
+    with pytest.raises(PySparkException, match=BAD_ROWS):
+        spooled.frame(layout(properties), records).good(strict=True).write.format("noop").mode(
+            "overwrite"
+        ).save()
+
+
+@pytest.mark.parametrize("copies", [1, 12])
+def test_both_ways_give_the_same_rows(spooled: Spooled, copies: int):
+    names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
+    found = layout({copy: TYPES[name][0] for name, copy in names}, metadata=True)
+    records = [record(**{copy: GOOD[name] for name, copy in names}), "{}"]
+    frame = spooled.frame(found, records)
+    assert good_rows(frame, strict=True) == good_rows(frame, strict=False)
+    assert frame.bad().count() == 0
+    assert [*found.types, ORDINAL] == frame.good(strict=True).columns
+
+
+def test_unusual_spellings_need_the_second_way_and_are_good(spooled: Spooled):
+    records = ['{"i":1e3,"dec":15e-1,"at":"2024-01-01t00:00:00z"}', '{"i":1.0}']
+    frame = spooled.frame(layout({name: TYPES[name][0] for name in ("i", "dec", "at")}), records)
+    with pytest.raises(PySparkException, match=BAD_ROWS):
+        frame.good(strict=True).collect()
+    assert [row.i for row in good_rows(frame)] == [1000, 1]
+    assert frame.bad().count() == 0
+
+
+# ------------------------------------------------------------------------- whole lines
+
+
+def test_a_key_must_have_a_value(spooled: Spooled):
+    found = layout({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
+    records = ['{"a":1,"b":"x"}', '{"a":1}', '{"a":null,"b":null}', '{"a":1,"b":""}']
+    frame = spooled.frame(found, records)
+    assert [row[ORDINAL] for row in good_rows(frame)] == [0, 3]
+    assert {n: row.reasons for n, row in bad_rows(frame).items()} == {
+        1: ["b: a key must have a value"],
+        2: ["a: a key must have a value", "b: a key must have a value"],
+    }
+    with pytest.raises(PySparkException, match=BAD_ROWS):
+        spooled.frame(found, records[1:2]).good(strict=True).select("a").collect()
+
+
+def test_null_and_absent_are_null_whatever_is_required(spooled: Spooled):
+    schema = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    frame = spooled.frame(layout_of(schema, (), ColumnOptions()), ["{}", '{"a":null}'])
+    assert [row.a for row in good_rows(frame, strict=True)] == [None, None]
+
+
+def test_what_is_no_object_is_set_aside(spooled: Spooled):
+    records = ["[]", '[{"a":1},{"a":2}]', "5", '"x"', "null", "true", '{"a":1}']
+    frame = spooled.frame(layout({"a": {"type": "integer"}}), records)
+    assert [row.a for row in good_rows(frame)] == [1]
+    assert {n: row.raw for n, row in bad_rows(frame).items()} == {
+        n: "x" if raw == '"x"' else raw for n, raw in enumerate(records[:-1])
+    }
+    with pytest.raises(PySparkException, match=BAD_ROWS):
+        spooled.frame(layout({"a": {"type": "integer"}}), ["null"]).good(strict=True).collect()
+
+
+@pytest.mark.parametrize(
+    "raw", ["{'a':1}", '{"a":1', '{"a":nan}', '{"a":007}', '{"a":"\t"}', "{a:1}", '{"a":1}]']
+)
+def test_a_line_that_is_no_json_is_kept_whole(spooled: Spooled, raw: str):
+    frame = spooled.frame(layout({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
+    assert [row.a for row in good_rows(frame)] == ["x"]
+    bad = bad_rows(frame)
+    assert set(bad) == {0}
+    assert raw in bad[0].raw
+    assert bad[0].reasons == ["the record is not of the structure that the schema declares"]
+
+
+def test_a_stream_without_properties_keeps_records_as_they_are(spooled: Spooled):
+    records = ['{"b": 1.50, "a":[]}', "[1]", "{}"]
+    frame = spooled.frame(layout({}), records)
+    assert [row.record for row in good_rows(frame)] == [records[0], "{}"]
+    assert bad_rows(frame)[1].reasons == ["no object"]
+
+
+# ---------------------------------------------------------------------- names and texts
+
+
+ODD_NAMES = [
+    "a.b",
+    "a b",
+    "A b",
+    "select",
+    "😀",
+    "n",
+    "r",
+    "t",
+    "v",
+    "_corrupt",
+    "a`b",
+    "",
+    "it's",
+    'q"q',
+    "i",
+    "i0",
+    "\\",
+    "é",
+]
+
+
+def test_odd_names_are_columns_fields_and_keys(spooled: Spooled):
+    fields = {name: {"type": "integer"} for name in ODD_NAMES}
+    nested = {"type": "object", "properties": fields}
+    found = layout(
+        {**fields, "s": nested, "l": {"type": "array", "items": nested}}, tuple(ODD_NAMES)
+    )
+    values = {name: n for n, name in enumerate(ODD_NAMES)}
+    whole = {**values, "s": values, "l": [values]}
+    wrong = [{**whole, name: "x"} for name in ODD_NAMES] + [
+        {**whole, "s": {name: "x"}} for name in ODD_NAMES
+    ]
+    frame = spooled.frame(found, [json.dumps(each) for each in (whole, *wrong)])
+    (row,) = good_rows(frame)
+    for name in ODD_NAMES:
+        assert row[found.column_fed_by(name).name] == values[name]
+    assert list(row["s"]) == list(row["l"][0]) == list(values.values())
+    for n, bad in bad_rows(frame).items():
+        name = ODD_NAMES[(n - 1) % len(ODD_NAMES)]
+        path = name if n <= len(ODD_NAMES) else f"s.{name}"
+        assert bad.reasons == [f"{path}: no whole number of 64 bits"]
+
+
+def test_texts_are_kept_to_the_byte(spooled: Spooled):
+    texts = ["\r", "a\r\nb", "'", "\u2028", "\x00", "😀", " x ", "\\n", "null", ""]
+    frame = spooled.frame(layout({"a": {"type": "string"}}), [json.dumps({"a": t}) for t in texts])
+    assert [row.a for row in good_rows(frame, strict=True)] == texts
+
+
+def test_text_takes_any_json_as_it_is_written(spooled: Spooled):
+    raws = ['{"b": 1.50}', "[1e400, {}]", "12345678901234567890.10", "true"]
+    frame = spooled.frame(layout({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
+    assert [row.a for row in good_rows(frame, strict=True)] == raws
+
+
+def test_a_text_of_25_million_characters(spooled: Spooled):
+    found = layout({"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}})
+    frame = spooled.frame(found, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
+    sizes = frame.good(strict=True).select(F.length("a"), F.length("b")).collect()
+    assert [tuple(row) for row in sizes] == [(25_000_000, 15_000_000)]
+
+
+def test_a_deep_record_does_no_harm(spooled: Spooled):
+    deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
+    frame = spooled.frame(layout({"a": {}}), [deep, '{"a":1}'])
+    assert [len(row.a) for row in good_rows(frame)] == [10_000, 1]
+
+
+# ----------------------------------------------------------------- order, time, metadata
+
+
+def test_the_newest_is_told_by_the_ordinal_not_by_the_file(spooled: Spooled):
+    found = layout({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
+    # Spark reads larger files first.
+    first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
+    last = [line(300, '{"k":1,"v":"new"}')]
+    for files in ((first, last), (last, first)):
+        rows = newest(spooled.lines(found, *files).good(strict=True), ["k"]).collect()
+        assert sorted((row.k, row.v) for row in rows) == [(0, "old"), (1, "new"), (2, "old")]
+        assert {row[ORDINAL] for row in rows} == {297, 299, 300}
+
+
+def test_metadata_columns(spooled: Spooled):
+    found = layout({"a": {"type": "integer"}}, metadata=True)
+    lines = [
+        line(4, '{"a":1}', "2024-04-30T10:00:00.25+02:00", 9),
+        line(5, '{"a":2,"_sdc_deleted_at":"2024-04-01T00:00:00Z"}'),
+        line(6, '{"a":3,"_sdc_deleted_at":"x"}'),
+    ]
+    frame = spooled.lines(found, lines)
+    first, second = (row.asDict() for row in good_rows(frame))
+    naive = {name: value.replace(tzinfo=None) for name, value in (("r", RECEIVED), ("b", BATCHED))}
+    assert [first[name] for name in METADATA_COLUMNS] == [
+        datetime(2024, 4, 30, 8, 0, 0, 250_000),
+        naive["r"],
+        naive["b"],
+        None,
+        METADATA.sync_started_at * 2**20 + 4,
+        9,
+        METADATA.sync_started_at,
+    ]
+    assert second["_sdc_extracted_at"] == naive["r"]
+    assert second["_sdc_deleted_at"] == datetime(2024, 4, 1)
+    assert second["_sdc_table_version"] is None
+    assert second["_sdc_sequence"] == first["_sdc_sequence"] + 1
+    assert list(bad_rows(frame)) == [6]
+
+
+def test_bad_rows_know_when_they_were_extracted(spooled: Spooled):
+    lines = [line(1, '{"a":"x"}', "2024-04-30T10:00:00Z"), line(2, "[]", "not a time")]
+    bad = bad_rows(spooled.lines(layout({"a": {"type": "integer"}}), lines))
+    assert {n: row.extracted_at for n, row in bad.items()} == {
+        1: datetime(2024, 4, 30, 10),
+        2: None,
+    }
+
+
+def test_a_deletion_is_read_where_only_its_column_was_added(spooled: Spooled):
+    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=Feed.METADATA)
+    found = Layout((Column("a", "a", Integer()), added))
+    frame = spooled.frame(found, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
+    assert [row._sdc_deleted_at for row in good_rows(frame, strict=True)] == [
+        datetime(2024, 4, 1),
+        None,
+    ]
+
+
+def test_date_times_without_a_zone_are_utc_and_counted(spooled: Spooled):
+    time = {"type": "string", "format": "date-time"}
+    nested = {"type": "object", "properties": {"x": time, "y": {"type": "array", "items": time}}}
+    found = layout({"a": time, "s": nested, "z": time})
+    local, zoned = '"2024-01-01T00:00:00"', '"2024-01-01 00:00:00.5-03"'
+    records = [
+        f'{{"a":{local},"z":{zoned},"s":{{"x":{local},"y":[{local},{zoned},null]}}}}',
+        f'{{"a":{local},"z":"2024-01-01T00:00:00Z","s":{{"x":"2024-01-01T00:00:00+01:00"}}}}',
+        "{}",
+    ]
+    frame = spooled.frame(found, records)
+    assert good_rows(frame, strict=True)[0].a == datetime(2024, 1, 1)
+    assert frame.counts().zoneless == {"a": 2, "s": 2}
+    assert frame.counts().rows == 3
+
+
+def test_counts_need_an_action_to_count(spooled: Spooled):
+    with pytest.raises(RuntimeError, match="after an action"):
+        spooled.frame(layout({"a": {}}), ["{}"]).counts()
+
+
+# ---------------------------------------------------------------- layouts that have grown
+
+
+def test_columns_that_nothing_feeds_are_null(spooled: Spooled):
+    old = layout(
+        {
+            "a": {"type": "integer"},
+            "s": {"type": "object", "properties": {"x": {"type": "integer"}}},
+        }
+    )
+    new = layout(
+        {"a": {"type": "string"}, "s": {"type": "object", "properties": {"x": {"type": "string"}}}}
+    )
+    grown, _ = evolve(old, new)
+    (row,) = good_rows(spooled.frame(grown, ['{"a":"x","s":{"x":"y"}}']), strict=True)
+    assert (row.a, row.a__string, row.s.x, row.s.x__string) == (None, "x", None, "y")
+
+
+def test_a_frame_is_written_as_its_layout(spooled: Spooled, tmp_path: Path, spark: SparkSession):
+    found = layout(EVERYWHERE, metadata=True)
+    frame = spooled.frame(found, [record(**GOOD)])
+    frame.good(strict=True).drop(ORDINAL).write.parquet(str(tmp_path / "table"))
+    assert frame.counts().rows == 1
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v AS SELECT * FROM parquet.`{tmp_path}/table`")
+    for column in found.columns:
+        same = spark.sql(f"SELECT CAST(NULL AS {column.type.ddl}) AS c").schema["c"].dataType
+        assert spark.table("v").schema[column.name].dataType == same
+
+
+def test_two_thousand_columns(spooled: Spooled):
+    kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
+    names = [(kinds[n % len(kinds)], f"c{n}") for n in range(2000)]
+    found = layout({column: TYPES[kind][0] for kind, column in names}, ("c0",))
+    values = {column: GOOD[kind] for kind, column in names}
+    bad = [{**values, "c3": '"2024"'}, {**values, "c1997": '{"x":"y"}'}, {**values, "c1998": "5"}]
+    frame = spooled.frame(found, [record(**each) for each in (values, *bad)])
+    (row,) = good_rows(frame)
+    assert (row.c0, row.c1992, row.c1997.x) == (7, 7, 1)
+    assert {n: bad.reasons[0].partition(":")[0] for n, bad in bad_rows(frame).items()} == {
+        1: "c3",
+        2: "c1997.x",
+        3: "c1998",
+    }
