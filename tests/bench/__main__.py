@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import taps
+from tests.bench import taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -23,7 +23,7 @@ __all__ = ["main"]
 class Benchmark(NamedTuple):
     """A function of (folder, records, rounds) that gives rows, and what it is run with."""
 
-    rows: Callable[[Path, int, int], Iterator[Row]]
+    rows: Callable[..., Iterator[Row]]
     records: int
     rounds: int
 
@@ -34,6 +34,10 @@ BENCHMARKS = {
     "partitions": Benchmark(taps.partitions, 100_000, 3),
     "children": Benchmark(taps.children, 200_000, 3),
     "discover": Benchmark(taps.discover, 0, 5),
+    "target-start": Benchmark(targets.start, 0, 3),
+    "target-fold": Benchmark(targets.fold, 300_000, 3),
+    "target-load": Benchmark(targets.load, 300_000, 3),
+    "target-long": Benchmark(targets.whole, 2_000_000, 1),
 }
 
 
@@ -44,11 +48,12 @@ def main(arguments: list[str]) -> int:
     left_out: list[str] = []
     for name in asked.names or BENCHMARKS:
         one = BENCHMARKS[name]
+        more = {"scaled_from": asked.scaled_from} if name == "target-long" else {}
         print(f"{name}: {one.rows.__doc__}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 records, rounds = asked.records or one.records, asked.rounds or one.rounds
-                for row in one.rows(Path(folder), records, rounds):
+                for row in one.rows(Path(folder), records, rounds, **more):
                     rows.append(row)
                     print("", " | ".join(row.cells()), file=sys.stderr)
         except MissingPeerError as error:
@@ -64,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", choices=[[], *BENCHMARKS], metavar="NAME")
     parser.add_argument("--records", type=int, help="instead of each benchmark's own count")
     parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
+    parser.add_argument(
+        "--scaled-from",
+        type=int,
+        default=0,
+        metavar="N",
+        help="target-long: run the peer with N records only, and scale its time",
+    )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return parser
 

@@ -1,0 +1,8 @@
+"""target-spark as its command is."""
+
+from __future__ import annotations
+
+from target_spark.target import TargetSpark
+
+if __name__ == "__main__":
+    TargetSpark.cli()
