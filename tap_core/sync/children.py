@@ -1,8 +1,7 @@
 """Sync the children of a parent's record.
 
 Rules of the room: children run before their parent's record is written, each context on
-a copy of its own; what the parent has pulled so far is settled first, since a child's
-checkpoint may cover it. A child that was aborted by its record limit does not stop its
+a copy of its own. A child that was aborted by its record limit does not stop its
 siblings or its parent.
 """
 
@@ -38,7 +37,6 @@ def sync_children(stream: SyncStream, child_context: Context | None) -> None:
         return
     for child in stream.child_streams:
         if child.selected or child.has_selected_descendents:
-            stream._tap.run.settle()
             try:
                 child.sync(context=child_context)
             except (AbortedSyncFailedException, AbortedSyncPausedException):

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.events import Checkpoint, Describe, Files, Log, Rows, StreamId, Truncate
@@ -50,8 +50,10 @@ def lines(*events) -> bytes:
         (Checkpoint(b'{"bookmarks":{}}'), b'{"type":"STATE","value":{"bookmarks":{}}}'),
         (
             Describe(A, {}, ("id", "b"), "at"),
-            b'{"type":"SCHEMA","stream":"a","schema":{},'
-            b'"key_properties":["id","b"],"bookmark_properties":["at"]}',
+            (
+                b'{"type":"SCHEMA","stream":"a","schema":{},'
+                b'"key_properties":["id","b"],"bookmark_properties":["at"]}'
+            ),
         ),
         (
             Describe(A, {}),
@@ -69,6 +71,7 @@ def test_what_singer_has_no_message_for_is_left_out():
     assert lines(Log("info", "x"), Files(A, ["f"], {}), Rows(A, [])) == b""
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.integers()), max_size=5), st.text())
 def test_a_chunk_is_a_line_for_each_row(rows, name):
     try:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tap_core.exceptions import DiscoveryError
 from tap_core.records.conform import (
@@ -100,6 +100,7 @@ def test_free_form_values_are_written_as_json_writers_do(value, expected):
     assert encode_json(jsonable(value)).decode() == expected
 
 
+@settings(deadline=None)
 @given(values)
 def test_only_exactly_jsons_types_are_left(value):
     def check(found):
@@ -117,6 +118,7 @@ def test_only_exactly_jsons_types_are_left(value):
     check(jsonable(value))
 
 
+@settings(deadline=None)
 @given(values)
 def test_what_is_jsonable_stays_as_it_is(value):
     once = jsonable(value)

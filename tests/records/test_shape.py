@@ -7,7 +7,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tap_core.catalog import SelectionMask
@@ -41,6 +41,7 @@ def plainly(record, schema, mask, level):
     return encode_body(jsonable(compile_conformer(schema, level, lambda names: None)(record)))
 
 
+@settings(deadline=None)
 @given(
     st.lists(records, min_size=1, max_size=4),
     schemas,
@@ -58,6 +59,7 @@ def test_both_ways_give_the_same_bytes(rows, schema, crumbs, level, whole):
         assert repr(ours) == repr(theirs), "the author sees the same left of his record"
 
 
+@settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=4), schemas, st.sampled_from(LEVELS))
 def test_what_the_loop_spares_itself_is_spared_rightly(rows, schema, level):
     """The engine encodes a record with known keys and good types as it is."""
@@ -74,6 +76,7 @@ def test_what_the_loop_spares_itself_is_spared_rightly(rows, schema, level):
                 assert body == plainly(copy.deepcopy(other), schema, EVERYTHING, level)
 
 
+@settings(deadline=None)
 @given(records, schemas, st.sampled_from(LEVELS))
 @example({"a": "\ud800"}, {"properties": {"a": {"type": "string"}}}, RECURSIVE)
 def test_every_body_is_json_in_utf_8(row, schema, level):

@@ -255,6 +255,17 @@ def test_a_bookmark_may_be_moved_by_hand(lane):
 
 
 @both_lanes
+def test_a_bookmark_that_is_moved_by_hand_forgets_no_record(lane):
+    def post_process(self, row, context=None):
+        if row["id"] == 2:
+            self._increment_stream_state({"id": 0}, context=context)
+        return row
+
+    a = stream("a", [{"id": n} for n in (1, 5, 2)], replication_key="id", post_process=post_process)
+    assert sync(lane(a)).states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
+
+
+@both_lanes
 def test_a_schema_is_sent_once_per_run(lane):
     def rows(self, context):
         for number in range(3):

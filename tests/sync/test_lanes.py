@@ -272,7 +272,7 @@ KEYS = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.tuples(records, KEYS), max_size=6),
     declared=schemas,

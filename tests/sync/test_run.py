@@ -264,7 +264,7 @@ def test_a_chunk_closes_by_bytes():
     assert len(output.records("a")) == 9
 
 
-def test_the_output_that_breaks_ends_the_sync():
+def test_the_output_that_breaks_ends_the_sync(caplog):
     pulled = []
 
     def rows(self, context):
@@ -286,6 +286,7 @@ def test_the_output_that_breaks_ends_the_sync():
     assert len(pulled) < 4 * CHUNK_ROWS
     assert len(output) == 3
     assert output.states == []
+    assert "could not be written" not in caplog.text, "there is no point in a last state"
 
 
 def test_an_authors_own_broken_pipe_is_an_error_like_any_other():
