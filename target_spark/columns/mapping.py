@@ -13,7 +13,8 @@ value; nothing is guessed from names. Null is no type: every column takes null, 
 - ``array`` with one schema for its items: an array; else text;
 - several types (a list, ``anyOf``, ``oneOf``): their common type, or text.
 
-Unknown keywords are ignored, as JSON Schema asks for.
+References are resolved before a schema comes here; one that is left says nothing, so
+its property is text. Unknown keywords are ignored, as JSON Schema asks for.
 """
 
 from __future__ import annotations
