@@ -11,7 +11,7 @@ import contextlib
 import os
 import select
 import sys
-from types import TracebackType
+from collections.abc import Iterator
 
 from target_spark.errors import OutletError
 
@@ -22,13 +22,15 @@ _ERRORS = 2
 
 
 class StateOutlet:
-    """A context in which only `emit` reaches the standard output."""
+    """The real standard output, for states; made by `open`."""
 
-    def __init__(self) -> None:
-        self._descriptor = -1
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
-    def __enter__(self) -> StateOutlet:
-        """Keep the standard output, and let its number mean standard error.
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls) -> Iterator[StateOutlet]:
+        """Keep the standard output, and let its number mean standard error meanwhile.
 
         Raises:
             OutletError: there is no standard output.
@@ -36,24 +38,18 @@ class StateOutlet:
         with contextlib.suppress(OSError, ValueError):  # closed: nothing waits in it
             sys.stdout.flush()
         try:
-            self._descriptor = os.dup(_OUTPUT)
+            descriptor = os.dup(_OUTPUT)
         except OSError as error:
             raise OutletError(
                 "The standard output is closed, so no state could leave. Give it a reader,"
                 " or a file: target-spark ... >> state.json"
             ) from error
         _redirect(_OUTPUT)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Put the standard output back."""
-        os.dup2(self._descriptor, _OUTPUT)
-        os.close(self._descriptor)
+        try:
+            yield cls(descriptor)
+        finally:
+            os.dup2(descriptor, _OUTPUT)
+            os.close(descriptor)
 
     def emit(self, state: bytes) -> None:
         """Write one state, waiting as long as its reader needs.

@@ -97,7 +97,7 @@ class TargetSpark(PluginBase):
         with contextlib.closing(WakeUp()) as wake_up:
             self._wake_up = wake_up
             try:
-                with StateOutlet() as outlet, self._opened(outlet, report) as loader:
+                with StateOutlet.open() as outlet, self._opened(outlet, report) as loader:
                     faults += self._load(source, wake_up, loader, report)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)

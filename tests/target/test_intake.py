@@ -54,7 +54,7 @@ def test_ringing_without_end_blocks_nobody(wake_up: WakeUp) -> None:
 
 
 def test_only_states_reach_the_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with StateOutlet() as outlet:
+    with StateOutlet.open() as outlet:
         os.write(1, b"noise\n")
         outlet.emit(b'{"a": 1.50}')
     os.write(1, b"after\n")
@@ -76,7 +76,7 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
 
     slow = threading.Thread(target=read)
     try:
-        with StateOutlet() as outlet:
+        with StateOutlet.open() as outlet:
             os.close(writer)
             slow.start()
             outlet.emit(state)
@@ -101,7 +101,7 @@ def test_a_reader_that_is_gone_is_an_error() -> None:
     os.close(writer)
     os.close(reader)
     try:
-        with StateOutlet() as outlet, pytest.raises(OutletError, match="reader is gone"):
+        with StateOutlet.open() as outlet, pytest.raises(OutletError, match="reader is gone"):
             outlet.emit(b"1")
     finally:
         os.dup2(kept, 1)
@@ -112,7 +112,7 @@ def test_no_output_at_all_is_an_error() -> None:
     kept = os.dup(1)
     os.close(1)
     try:
-        with pytest.raises(OutletError, match="standard output is closed"), StateOutlet():
+        with pytest.raises(OutletError, match="standard output is closed"), StateOutlet.open():
             pass
     finally:
         os.dup2(kept, 1)
