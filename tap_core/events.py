@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamId:
     """A stream is named by its name and, where the source has them, a namespace."""
 
@@ -57,7 +57,7 @@ class Progress(Enum):
     INCOMPLETE = "incomplete"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Describe:
     """The schema of a stream, before its first rows and again when it changes.
 
@@ -71,7 +71,7 @@ class Describe:
     cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rows:
     """A chunk of finished rows of one stream, in their order.
 
@@ -87,7 +87,7 @@ class Rows:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Files:
     """Rows that stand in files: their addresses, and the encoding they are in."""
 
@@ -97,7 +97,7 @@ class Files:
     op: Op = Op.UPSERT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Truncate:
     """Rows of this stream that are not of ``version`` are no longer valid."""
 
@@ -105,7 +105,7 @@ class Truncate:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Checkpoint:
     """A state that may be kept once every row before it is safe.
 
@@ -115,7 +115,7 @@ class Checkpoint:
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Status:
     """A source's word on how far one stream has come."""
 
@@ -123,7 +123,7 @@ class Status:
     progress: Progress
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Log:
     """Something a person may want to read; ``level`` is one of logging's names."""
 

@@ -247,6 +247,8 @@ class StreamStateManager:
 
     def _tell_start(self, value: Any) -> None:
         """Log the start; for the contexts after the first only where someone wants every detail."""
+        if value is None:
+            return
         level = logging.DEBUG if self._told_start else logging.INFO
         self._told_start = True
         self._logger.log(level, "Stream '%s' starts at %r.", self.stream_name, value)

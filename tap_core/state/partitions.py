@@ -16,7 +16,6 @@ import datetime as dt
 from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from tap_core.types import Context
 
@@ -179,5 +178,4 @@ _READ_BACK: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
     (Decimal, _number),
     (dt.datetime, dt.datetime.isoformat),
     (dt.date, str),
-    (UUID, str),
 )

@@ -184,7 +184,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     """
     stream, run, plan, cursor, counter = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
-    append, encode = bodies.append, shape.encode
+    append, encode, keys, good = bodies.append, shape.encode, shape.keys, shape.good
     start, size, next_state = done, run.waiting, _next_state(stream, done)
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
@@ -194,13 +194,14 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
         if not bodies:
             run.begin()
             size = 0
-        if list(record) == shape.keys and tuple(map(type, record.values())) in shape.good:
+        if list(record) == keys and tuple(map(type, record.values())) in good:
             try:
                 body = encode(record)
             except ENCODING_ERRORS:
                 body = shape(record)
         else:
             body = shape(record)
+            keys, good = shape.keys, shape.good
         append(body)
         if cursor is not None:
             try:
@@ -220,6 +221,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
                 _refuse(stream, cursor, error, record, done, start)
         size += len(body)
         if done >= stop or size >= CHUNK_BYTES:
+            run.waiting = size
             next_state = _end_chunk(stream, run, done, next_state)
             counter.increment(done - counted)
             counted, stop = done, min(done + CHUNK_ROWS, next_state)

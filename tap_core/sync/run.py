@@ -147,7 +147,8 @@ class Run:
         if rows and self._source is not None:
             self._begun.add(self._source.stream.name)
             self.limit = CHUNK_ROWS
-            self._cadence.rows(sum(map(len, rows)))
+            self._cadence.rows(self.waiting)
+            self.waiting = 0
             self._hand(
                 Rows(
                     self._source.stream,

@@ -7,11 +7,11 @@ six digits of the microseconds, so that texts of one offset sort as their instan
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Final
-from uuid import UUID
 
 from tap_core.types import Record
 
@@ -57,7 +57,8 @@ def to_json_compatible(val: Any) -> Any:
     if isinstance(val, datetime):
         aware = val if val.tzinfo is not None else val.replace(tzinfo=timezone.utc)
         return aware.isoformat("T", timespec="microseconds")
-    return str(val) if isinstance(val, UUID) else val
+    uuids = sys.modules.get("uuid")  # whoever has a UUID has imported it; it is slow to import
+    return str(val) if uuids is not None and isinstance(val, uuids.UUID) else val
 
 
 def handle_invalid_timestamp_in_record(

@@ -157,8 +157,9 @@ def test_a_stream_without_a_key_starts_at_none() -> None:
 def test_the_start_is_logged_once_and_in_detail_where_asked(caplog) -> None:
     manager = a_manager(tap_name="tap-x")
     with caplog.at_level(logging.DEBUG):
+        start(manager, {"storeId": 0})  # at the beginning: there is nothing to say
         for store in range(3):
-            start(manager, {"storeId": store})
+            start(manager, {"storeId": store}, start_date="2024-01-01")
     assert [record.levelname for record in caplog.records] == ["INFO", "DEBUG", "DEBUG"]
     assert {record.name for record in caplog.records} == {"tap-x.orders"}
 

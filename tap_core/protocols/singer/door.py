@@ -307,7 +307,7 @@ def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catal
 
 
 def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state: str) -> None:
-    tap_class.print_version(print_fn=_logger(tap_class).info)
+    _log_version(tap_class)
     given = ConfigInput.from_cli_args(*config)
     described = parse_catalog(_text(catalog), catalog) if catalog else None
     tap = tap_class(
@@ -322,8 +322,15 @@ def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state
     tap.sync_all()
 
 
+def _log_version(plugin: type[Plugin]) -> None:
+    """Log the versions where somebody wants every detail: to look them up costs start-up time."""
+    logger = _logger(plugin)
+    if logger.isEnabledFor(logging.DEBUG):
+        plugin.print_version(print_fn=logger.debug)
+
+
 def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input: str) -> None:
-    target_class.print_version(print_fn=_logger(target_class).info)
+    _log_version(target_class)
     given = ConfigInput.from_cli_args(*config)
     target = target_class(
         config=given.config, parse_env_config=given.parse_env, validate_config=True
