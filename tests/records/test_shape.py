@@ -147,3 +147,16 @@ def test_a_deselected_property_of_an_object_is_taken_too():
     row = {"a": {"b": 1, "c": 2}}
     assert shape(row) == b'{"a":{"c":2}}'
     assert row == {"a": {"c": 2}}
+
+
+@pytest.mark.parametrize(
+    "value", [{None: 1}, {True: 1}, {"x": {None: 1}}, {"x": [{1.5: 1}]}], ids=str
+)
+def test_keys_that_are_no_text_are_written_as_json_writers_do(value):
+    """In an object that takes any property, where a declared one would do."""
+    definition = {"type": "object", "properties": {"a": {}}, "additionalProperties": True}
+    schema = {"properties": {"o": definition}}
+    body = shape_of(schema)({"o": value})
+    assert body == plainly({"o": value}, schema, EVERYTHING, RECURSIVE)
+    assert b"None" not in body
+    assert b"True" not in body

@@ -143,6 +143,24 @@ def test_what_an_author_puts_into_a_state_goes_out(lane):
 
 
 @both_lanes
+@pytest.mark.parametrize("partitions", [None, [{"p": 1}]])
+def test_what_an_author_holds_may_change_at_any_time(lane, partitions):
+    """Of a full table, whose state nobody else touches."""
+
+    def rows(self, context):
+        mine = self.get_context_state(context)
+        for number in range(4):
+            mine["cursor"] = number
+            self._write_state_message()
+            yield {"id": number}
+
+    states = sync(lane(stream("a", rows, partitions=partitions))).states
+    entries = [state["bookmarks"]["a"] for state in states]
+    cursors = [entry.get("partitions", [entry])[0]["cursor"] for entry in entries]
+    assert cursors[:4] == [0, 1, 2, 3]
+
+
+@both_lanes
 def test_a_state_that_was_taken_before_the_sync_may_change_in_it(lane):
 
     def rows(self, context):
