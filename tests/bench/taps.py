@@ -141,7 +141,9 @@ def discover(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
         for program in programs.values():
             run(program)
         runs = in_turns(programs, rounds * 3)
-        yield Row(f"small tap, {flag}", SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", wanted)
+        yield Row(
+            f"small tap, {flag}", SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", wanted
+        )
 
 
 def _our_tap(config: str, *arguments: str) -> Program:
@@ -201,5 +203,3 @@ def _check_parts(program: Program, folder: Path, stream: str, parts: int, record
         )
 
     checks.has_last_state(stream, output, holds)
-
-

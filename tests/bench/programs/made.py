@@ -122,8 +122,6 @@ def _place(k: int, c: int) -> dict[str, Any]:
     return {"street": f"{k} Road", "city": f"City {c}", "zip": f"{k:05}", "lat": k / 2, "lon": 0.5}
 
 
-
-
 def wide(count: int) -> Iterator[dict[str, Any]]:
     """Yield records of sixty columns, nested objects and lists, fresh ones in each."""
     minutes = _minutes(count)
@@ -169,9 +167,7 @@ def parents(count: int) -> Iterator[dict[str, Any]]:
         yield {"part": part, "name": _NAMES[part % VARIETY]}
 
 
-def catalog(
-    stream: str, schema: dict[str, Any], deselected: Iterable[str] = ()
-) -> dict[str, Any]:
+def catalog(stream: str, schema: dict[str, Any], deselected: Iterable[str] = ()) -> dict[str, Any]:
     """Return a Singer catalog that selects a stream but for some of its columns."""
     gone = set(deselected)
     metadata = [{"breadcrumb": [], "metadata": {"selected": True, "inclusion": "available"}}]
