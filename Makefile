@@ -37,6 +37,7 @@ $(READY): $(LOCK) pyproject.toml samples/requirements.txt samples/tap_flights/py
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r samples/requirements.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  -e . -e samples/tap_flights
+	-$(PY) -m target_spark.archive
 	@touch $@
 
 demo: setup

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from target_spark.errors import SparkUnavailableError
+from target_spark.jvm import cache_folder
 
 __all__ = [
     "ARTIFACTS",
@@ -95,10 +96,7 @@ def wanted(table_format: str, spark_version: str) -> tuple[str, ...]:
 
 def ivy_folder(setting: str | None) -> Path:
     """Return the folder in which resolved jars are kept: the setting, or a user's cache."""
-    if setting:
-        return Path(setting)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(cache, "target-spark", "ivy")
+    return Path(setting) if setting else cache_folder() / "ivy"
 
 
 def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
@@ -172,7 +170,7 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     return (
         f" Most likely the jars of {table_format} could not be fetched ({packages}, cache"
         f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). Ways out:"
-        " let this machine reach repo1.maven.org once, afterwards the cache is enough;"
+        " let this machine reach Maven Central once, afterwards the cache is enough;"
         " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
         " or download the jars and give their paths in the setting jars;"
         " or set format to parquet, which needs no jar."

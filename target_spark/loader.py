@@ -171,7 +171,7 @@ class Loader:
         known = self._streams.get(event.stream)
         if known is not None and known.described == event:
             return
-        schema = resolve_schema_references(dict(event.schema))
+        schema = resolve_schema_references(dict(event.schema), cut_circles=True)
         form = (normal_form(schema), event.keys)
         if known is None:
             known = self._streams[event.stream] = self._new_stream(event, schema, form)

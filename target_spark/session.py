@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
 from target_spark.jars import format_conf, jars_hint, resolving
+from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,6 @@ _JAVA_WAY_OUT = (
     " openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
     " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
 )
-_SMALL_RUNS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Names of settings that must not be seen in the list of processes (Spark's own pattern)."""
@@ -102,17 +102,23 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     return java
 
 
-def spark_conf(settings: SparkSettings, spark_version: str) -> dict[str, str]:
-    """Return every setting that Spark is started with; `settings.conf` wins over ours."""
+def spark_conf(
+    settings: SparkSettings, spark_version: str, archive: Path | None = None
+) -> dict[str, str]:
+    """Return every setting that Spark is started with; `settings.conf` wins over ours.
+
+    ``archive`` is where an archive of Spark's classes may be.
+    """
     conf = _lean(settings.master)
     conf |= settings.conf
     conf |= format_conf(settings.format, settings.conf, settings.jars, spark_version)
     conf["spark.app.name"] = settings.conf.get("spark.app.name", settings.app_name)
     conf["spark.master"] = settings.master
-    options = [f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"']
-    options += [_SMALL_RUNS] if settings.small_runs else []
     key = "spark.driver.extraJavaOptions"
-    conf[key] = " ".join([*options, *filter(None, [settings.conf.get(key)])])
+    given = settings.conf.get(key) or ""
+    speed = jvm_options(given, small_runs=settings.small_runs, archive=archive)
+    log = f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"'
+    conf[key] = " ".join([log, *speed, given]).strip()
     return conf
 
 
@@ -267,10 +273,11 @@ class Session:
             raise SparkUnavailableError(
                 "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
             ) from error
-        conf = spark_conf(self._settings, version)
-        check_java()
+        java = check_java()
+        conf = spark_conf(self._settings, version, archive_file(java, version))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         self._launch(conf)
         return self._connect(conf)
 

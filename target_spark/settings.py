@@ -76,7 +76,7 @@ SCHEMA: Final[JsonSchema] = {
             "integer",
             "A stream's batch is committed at this many bytes.",
             minimum=1,
-            default=64 << 20,
+            default=128 << 20,
         ),
         "flush_seconds": _setting(
             "number",

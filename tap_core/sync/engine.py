@@ -167,7 +167,11 @@ def _processed(
 
 
 class _Pull(NamedTuple):
-    """One context of a stream on its way out."""
+    """One context of a stream on its way out.
+
+    What `_write` does per record stands there and is called only where it must be: each
+    call that is spared is a tenth of a record's time.
+    """
 
     stream: SyncStream
     run: Run
@@ -177,11 +181,7 @@ class _Pull(NamedTuple):
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
-    """Write the records of a context; return their count within this sync.
-
-    What is done per record stands here and is called only where it must be: each call
-    that is spared is a tenth of a record's time.
-    """
+    """Write the records of a context; return their count within this sync."""
     stream, run, plan, cursor, counter = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, keys, good = bodies.append, shape.encode, shape.keys, shape.good

@@ -49,4 +49,5 @@ def extend_validator_with_defaults(validator_class: Any) -> Any:
                     instance.setdefault(name, deepcopy(definition["default"]))
         yield from validate_properties(validator, properties, instance, schema)
 
-    return validators.extend(validator_class, {"properties": fill_and_validate})
+    extend: Any = validators.extend  # its stubs leave it untyped
+    return extend(validator_class, {"properties": fill_and_validate})

@@ -54,6 +54,7 @@ FLOORS: dict[str, int] = {
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
     "target_spark.places": 1,  # addresses of folders
+    "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.intake": 1,  # blocks of bytes, and a beat while none come
     "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave
@@ -67,6 +68,7 @@ FLOORS: dict[str, int] = {
     "target_spark.completeness": 2,  # whether a stream is known to be complete
     "target_spark.spool": 2,  # bytes on disk until they are written
     "target_spark.session": 3,  # the JVM
+    "target_spark.archive": 4,  # classes kept for a fast start; a command of its own
     "target_spark.work": 3,  # what the loader hands to whoever writes
     "target_spark.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
