@@ -33,7 +33,14 @@ from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JAVA_LEAST", "Session", "SparkSettings", "check_java", "spark_conf"]
+__all__ = [
+    "JAVA_LEAST",
+    "Session",
+    "SparkSettings",
+    "check_java",
+    "load_libraries",
+    "spark_conf",
+]
 
 JAVA_LEAST = 17
 _JAVA_WAY_OUT = (
@@ -44,6 +51,8 @@ _JAVA_WAY_OUT = (
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Names of settings that must not be seen in the list of processes (Spark's own pattern)."""
+
+_LIBRARIES = threading.Lock()
 
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's loggers of errors that it raises as well."""
@@ -66,6 +75,18 @@ class SparkSettings:
     small_runs: bool = False
     jars: Sequence[str] = ()
     app_name: str = "target-spark"
+
+
+def load_libraries() -> None:
+    """Import Spark's Python libraries, one thread at a time.
+
+    Their modules import each other in circles: two threads at it would each see the
+    other's half.
+    """
+    with _LIBRARIES:
+        import pyspark.java_gateway
+        import pyspark.logger
+        import pyspark.sql.functions  # noqa: F401
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
@@ -273,6 +294,7 @@ class Session:
             raise SparkUnavailableError(
                 "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
             ) from error
+        load_libraries()
         java = check_java()
         conf = spark_conf(self._settings, version, archive_file(java, version))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -33,6 +33,7 @@ from target_spark.loader import Loader
 from target_spark.options import LoadOptions, Run
 from target_spark.outlet import StateOutlet
 from target_spark.report import COMPLETE, STOPPED, Report
+from target_spark.session import load_libraries
 from target_spark.spool import SpoolFolder
 from target_spark.work import Commits
 
@@ -208,6 +209,7 @@ class TargetSpark(PluginBase):
 
 def _commits(engine: SparkEngine, options: LoadOptions, run: Run, folder: SpoolFolder) -> Commits:
     """Make what writes; Spark's libraries come with it."""
+    load_libraries()
     from target_spark.batches import BatchWriter
 
     return BatchWriter(engine, options, run, folder)

@@ -10,7 +10,6 @@ from the author's record itself, because taps read it again afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,6 +19,7 @@ from tap_core.records.conform import (
     has_uniform_items,
     jsonable,
 )
+from tap_core.records.fitting import compile_fit, nothing_fits
 from tap_core.records.select import compile_pruner
 from tap_core.typing.inspect import (
     TypeConformanceLevel,
@@ -42,6 +42,8 @@ _NESTED: frozenset[type] = _PLAIN | {dict, list}
 _are_plain = _PLAIN.issuperset
 _LAYOUTS = 64
 _SIGNATURES = 4096
+_WORTH_COMPILING = 16
+"""Records in a row of one layout after which its check is compiled."""
 
 _Check: TypeAlias = Callable[[Any], bool]
 """True when a value needs no conforming."""
@@ -61,16 +63,18 @@ class _Layout(NamedTuple):
     """Properties whose values may be objects or lists, and the check of those."""
     good: set[_Signature]
     """Signatures that were found to need no conforming, apart from nested values."""
+    fits: list[Callable[[Record], bool]]
+    """The compiled check of a whole record, once it is worth its making."""
 
 
 class Shape:
     """``shape(record) -> body`` of one stream, for one thread.
 
-    A loop may spare itself the call: a record whose keys are ``shape.keys`` and whose
-    types are in ``shape.good`` is what ``shape.encode`` takes as it is.
+    A loop may spare itself the call: a record of which ``shape.fits`` says True is what
+    ``shape.encode`` takes as it is. Each call of the shape may bring another ``fits``.
     """
 
-    __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "good", "keys")
+    __slots__ = ("_careful", "_find", "_known", "_layout", "_seen", "encode", "fits")
 
     def __init__(
         self,
@@ -84,36 +88,39 @@ class Shape:
         self.encode = encode
         self._known: list[str] = []
         self._layout = find(self._known)
-        self.keys: list[str] = []
-        self.good: AbstractSet[_Signature] = frozenset()
+        self._seen = 0
+        self.fits: Callable[[Record], bool] = nothing_fits
 
     def __call__(self, record: Record) -> Any:
         """Prune, conform and encode one record."""
         keys = list(record)
         if keys != self._known:
             self._turn_to(keys)
-        if self._layout is None:
+        layout = self._layout
+        if layout is None or not self._is_good(record, layout):
             return self._careful(record)
-        drops, allowed, nested, good = self._layout
-        for name in drops:
-            del record[name]
-        types = tuple(map(type, record.values()))
-        if types not in good and not _learn(types, allowed, good):
-            return self._careful(record)
-        for name, check in nested:
-            if not check(record[name]):
-                return self._careful(record)
         try:
             return self.encode(record)
         except ENCODING_ERRORS:
             return self._careful(record)
 
+    def _is_good(self, record: Record, layout: _Layout) -> bool:
+        """Delete what is deselected; return whether the rest needs no conforming."""
+        self._seen += 1
+        if self._seen == _WORTH_COMPILING:
+            self.fits = _fits_of(self._known, layout)
+        for name in layout.drops:
+            del record[name]
+        types = tuple(map(type, record.values()))
+        if types not in layout.good and not _learn(types, layout.allowed, layout.good):
+            return False
+        return all(check(record[name]) for name, check in layout.nested)
+
     def _turn_to(self, keys: list[str]) -> None:
         """Take the layout of another order of keys."""
-        self._known, self._layout = keys, self._find(keys)
-        is_plain = self._layout is not None and not (self._layout.drops or self._layout.nested)
-        self.keys = keys
-        self.good = self._layout.good if self._layout is not None and is_plain else frozenset()
+        self._known, self._layout, self._seen = keys, self._find(keys), 0
+        made = self._layout.fits if self._layout is not None else []
+        self.fits = made[0] if made else nothing_fits
 
 
 def compile_shape(
@@ -139,6 +146,16 @@ def compile_shape(
         return encode(jsonable(conform(record)))
 
     return Shape(_layout_finder(effective_schema, mask, level), careful, encode)
+
+
+def _fits_of(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
+    """Return the compiled check of a layout, made once."""
+    if not layout.fits:
+        kept = [name for name in keys if name not in layout.drops]
+        plain = [_PLAIN if kinds is _NESTED else kinds for kinds in layout.allowed]
+        allowed = dict(zip(kept, plain, strict=True))
+        layout.fits.append(compile_fit(keys, allowed, dict(layout.nested)))
+    return layout.fits[0]
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
@@ -175,7 +192,7 @@ def _layout_finder(
             return None
         rules = [(name, _rule_of(properties.get(name), level)) for name in kept]
         nested = tuple((name, check) for name, (_, check) in rules if check is not None)
-        return _Layout(drops, tuple(kinds for _, (kinds, _) in rules), nested, set())
+        return _Layout(drops, tuple(kinds for _, (kinds, _) in rules), nested, set(), [])
 
     def find(keys: list[str]) -> _Layout | None:
         order = tuple(keys)

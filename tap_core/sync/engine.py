@@ -184,7 +184,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     """Write the records of a context; return their count within this sync."""
     stream, run, plan, cursor, counter = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
-    append, encode, keys, good = bodies.append, shape.encode, shape.keys, shape.good
+    append, encode, fits = bodies.append, shape.encode, shape.fits
     start, size, next_state = done, run.waiting, _next_state(stream, done)
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
@@ -194,14 +194,14 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
         if not bodies:
             run.begin()
             size = 0
-        if list(record) == keys and tuple(map(type, record.values())) in good:
+        if fits(record):
             try:
                 body = encode(record)
             except ENCODING_ERRORS:
                 body = shape(record)
         else:
             body = shape(record)
-            keys, good = shape.keys, shape.good
+            fits = shape.fits
         append(body)
         if cursor is not None:
             try:

@@ -62,13 +62,13 @@ def test_both_ways_give_the_same_bytes(rows, schema, crumbs, level, whole):
 @settings(deadline=None)
 @given(st.lists(records, min_size=1, max_size=4), schemas, st.sampled_from(LEVELS))
 def test_what_the_loop_spares_itself_is_spared_rightly(rows, schema, level):
-    """The engine encodes a record with known keys and good types as it is."""
+    """The engine encodes a record that fits as it is."""
     shape = shape_of(schema, level=level)
     for row in rows:
-        shape(copy.deepcopy(row))
+        for _ in range(20):
+            shape(copy.deepcopy(row))
         for other in rows:
-            is_good = tuple(map(type, other.values())) in shape.good
-            if list(other) == shape.keys and is_good:
+            if shape.fits(other):
                 try:
                     body = shape.encode(other)
                 except UnicodeEncodeError:
@@ -94,16 +94,17 @@ def test_no_value_stops_a_sync(value, level):
 
 def test_plain_records_of_one_layout_take_the_short_way():
     shape = shape_of({"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}})
-    shape({"a": 1, "b": "x"})
-    assert shape.keys == ["a", "b"]
-    assert (int, str) in shape.good
+    for _ in range(20):
+        shape({"a": 1, "b": "x"})
+    assert shape.fits({"a": None, "b": "x"})
 
 
 def test_records_that_need_more_do_not_take_the_short_way():
     shape = shape_of({"properties": {"a": {"type": "boolean"}, "b": {"type": "object"}}})
-    for row in ({"a": 1}, {"b": {}}, {"c": 1}):
-        shape(row)
-        assert tuple(map(type, row.values())) not in shape.good
+    for row in ({"a": 1}, {"b": {1: 2}}, {"c": 1}):
+        for _ in range(20):
+            shape(row)
+        assert not shape.fits(row)
 
 
 def test_the_order_of_keys_is_the_records_own():
