@@ -51,7 +51,7 @@ class LoadOptions:
     write_mode: WriteMode | None = None
     streams: Mapping[str, WriteMode] = field(default_factory=dict)
     flush_rows: int = 500_000
-    flush_bytes: int = 64 << 20
+    flush_bytes: int = 128 << 20
     flush_seconds: float = 300.0
     spool_bytes: int = 1 << 30
     max_quarantined: int | None = None

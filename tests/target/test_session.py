@@ -319,7 +319,7 @@ def test_what_the_user_sets_wins_and_is_added_to(tmp_path):
     assert conf["spark.app.name"] == "mine"
     options = conf["spark.driver.extraJavaOptions"]
     assert options.endswith("-Dmine=1")
-    assert "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto" in options
+    assert "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" in options
     assert conf["spark.sql.extensions"].endswith("DeltaSparkSessionExtension,org.example.Mine")
     assert conf["spark.jars"] == "/mine.jar"
     assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
