@@ -64,7 +64,7 @@ def check_unfinished(messages: list[dict[str, Any]]) -> None:
     assert state["currently_syncing"] == "a"
     ids = [message["record"]["id"] for message in of(messages, "RECORD", "a")]
     assert ids == list(range(len(ids)))
-    # A signal may fall between a row and its bookmark: the state is never ahead, one behind at most.
+    # A signal may fall between a row and its bookmark: never ahead, at most one behind.
     assert ids[-1] - 1 <= state["bookmarks"]["a"]["replication_key_value"] <= ids[-1]
     assert of(messages, "RECORD", "b") == []
 
