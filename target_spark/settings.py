@@ -36,6 +36,9 @@ def _setting(types: str, description: str, **more: Any) -> JsonSchema:
     return {"type": [types, "null"], "description": description, **more}
 
 
+_UNLESS_GIVEN: Final = LoadOptions("")
+"""Where the defaults stand, so that they stand once."""
+
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
     "properties": {
@@ -70,13 +73,16 @@ SCHEMA: Final[JsonSchema] = {
             },
         ),
         "flush_rows": _setting(
-            "integer", "A stream's batch is committed at this many rows.", minimum=1, default=500000
+            "integer",
+            "A stream's batch is committed at this many rows.",
+            minimum=1,
+            default=_UNLESS_GIVEN.flush_rows,
         ),
         "flush_bytes": _setting(
             "integer",
             "A stream's batch is committed at this many bytes.",
             minimum=1,
-            default=128 << 20,
+            default=_UNLESS_GIVEN.flush_bytes,
         ),
         "flush_seconds": _setting(
             "number",
@@ -91,7 +97,7 @@ SCHEMA: Final[JsonSchema] = {
             " the tap is made to wait. Streams that overwrite are not counted: their rows"
             " wait on disk until the stream is complete.",
             minimum=1,
-            default=1 << 30,
+            default=_UNLESS_GIVEN.spool_bytes,
         ),
         "master": _setting("string", "Spark's master, as Spark writes it.", default="local[*]"),
         "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
