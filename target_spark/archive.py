@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from target_spark.jvm import archive_file
-from target_spark.session import check_java
+from target_spark.jvm import archive_file, spark_home
+from target_spark.session import SparkSettings, check_java
 
 __all__ = ["main", "make"]
 
@@ -89,7 +89,8 @@ def _messages() -> Iterator[str]:
 
 def main() -> int:
     """Make the archive for the Java and the Spark that a run would take."""
-    archive = archive_file(check_java(), metadata.version("pyspark"))
+    home = spark_home(SparkSettings().master, metadata.version("pyspark"))
+    archive = archive_file(check_java(), home)
     if archive.is_file():
         print(f"{archive} is there already.")  # noqa: T201
         return 0

@@ -105,7 +105,7 @@ class BatchWriter:
             CommitLostError: the table does not have what was written.
         """
         spark = self._engine.spark()
-        layout = self._fit(spark, work.target, work.layout)
+        layout = self._fit(spark, work.target, work.layout, rows_follow=True)
         if not work.batches:
             return self._empty(spark, work, layout)
         frame = read_spool(spark, _paths(work), layout, self._metadata(work))
@@ -126,7 +126,9 @@ class BatchWriter:
 
     # The table
 
-    def _fit(self, spark: SparkSession, target: Target, wanted: Layout) -> Layout:
+    def _fit(
+        self, spark: SparkSession, target: Target, wanted: Layout, *, rows_follow: bool = False
+    ) -> Layout:
         """Return the layout in the table's terms, the table made or grown where it must."""
         state = self._tables[target.path]
         if state.fitted is not None and state.wanted == wanted:
@@ -134,7 +136,7 @@ class BatchWriter:
         table = _table(target)
         types = self._writer.table_types(spark, table)
         if types is None:
-            self._writer.create(spark, table, wanted)
+            self._writer.create(spark, table, wanted, rows_follow=rows_follow)
             fitted = wanted
         else:
             fitted, changes = against_table(wanted, types, self._writer.can_widen)
@@ -224,7 +226,7 @@ class BatchWriter:
         examples = _examples(bad)
         self._quarantined.add(count, work, examples)
         target = quarantine_of(work.target)
-        self._fit(spark, target, _QUARANTINE)
+        self._fit(spark, target, _QUARANTINE, rows_follow=True)
         number = self._tables[work.target.path].commits + 1
         observed = Observation()
         rows = bad.observe(observed, F.count(F.lit(1)).alias("rows")).selectExpr(

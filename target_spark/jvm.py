@@ -10,6 +10,9 @@ and win. Measured on Spark 4.1 and Java 17:
   into memory: a third to a half of the start. It is made on purpose, by
   ``python -m target_spark.archive``, and used wherever it fits; Java itself refuses one
   that does not (another version, other jars).
+- Every session loads what Spark's machine learning registers in it, a tenth of the
+  start, and nothing here asks for it. So a local Spark is started from a folder of links
+  to all of Spark but that jar.
 """
 
 from __future__ import annotations
@@ -17,18 +20,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["LAUNCHER_OPTIONS", "archive_file", "cache_folder", "jvm_options"]
+__all__ = ["LAUNCHER_OPTIONS", "archive_file", "cache_folder", "jvm_options", "spark_home"]
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w*GC")
 _PATIENT = (
-    "-XX:Tier4InvocationThreshold=250000",
-    "-XX:Tier4MinInvocationThreshold=30000",
-    "-XX:Tier4CompileThreshold=750000",
-    "-XX:Tier4BackEdgeThreshold=2000000",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
 )
 _WITHOUT_SECOND_COMPILER = ("-XX:TieredStopAtLevel=1",)
 _ONE_THREAD_COLLECTS = "-XX:+UseSerialGC"
@@ -43,14 +49,36 @@ def cache_folder() -> Path:
     return Path(cache, "target-spark")
 
 
-def archive_file(java: str, spark_version: str) -> Path:
+def spark_home(master: str, spark_version: str) -> Path:
+    """Return the folder that Spark is started from; `SPARK_HOME` wins.
+
+    For a local master it is a folder of links, made here where the Python environment can
+    be written. Other masters tell their workers the folder, so they get the real one.
+    """
+    given = os.environ.get("SPARK_HOME")
+    if given:
+        return Path(given)
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("pyspark")
+    package = Path(found.origin).parent
+    if not master.startswith("local"):
+        return package
+    home = _share() / f"spark-{_key(str(package), spark_version)}"
+    try:
+        if not home.is_dir():
+            _link_all_but_ml(package, home)
+    except OSError:
+        return package
+    return home
+
+
+def archive_file(java: str, home: Path) -> Path:
     """Return where the archive of classes for this Java and this Spark is kept.
 
     It stands in the Python environment, since it fits the jars of that one alone.
     """
-    what = "\n".join([os.path.realpath(java), spark_version, _spark_folder()])
-    name = hashlib.sha256(what.encode()).hexdigest()[:16]
-    return Path(sys.prefix, "share", "target-spark", f"classes-{name}.jsa")
+    return _share() / f"classes-{_key(os.path.realpath(java), str(home))}.jsa"
 
 
 def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterator[str]:
@@ -63,12 +91,29 @@ def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterat
         yield "-Xshare:auto"
 
 
-def _spark_folder() -> str:
-    """Return the folder whose jars Spark is started with."""
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return home
-    from importlib.util import find_spec
+def _share() -> Path:
+    return Path(sys.prefix, "share", "target-spark")
 
-    found = find_spec("pyspark")
-    return str(found.origin) if found is not None else ""
+
+def _key(*what: str) -> str:
+    return hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
+
+
+def _link_all_but_ml(package: Path, home: Path) -> None:
+    """Make the folder of links; it appears whole, and another process may be first."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
+    try:
+        (fresh / "jars").mkdir()
+        for name in ("bin", "python"):
+            (fresh / name).symlink_to(package / name)
+        for jar in (package / "jars").iterdir():
+            if not jar.name.startswith("spark-mllib_"):
+                (fresh / "jars" / jar.name).symlink_to(jar)
+        fresh.chmod(0o755)
+        fresh.rename(home)
+    except OSError:
+        if not home.is_dir():
+            raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)

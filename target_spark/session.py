@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
 from target_spark.jars import format_conf, jars_hint, resolving
-from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options
+from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -296,14 +296,15 @@ class Session:
             ) from error
         load_libraries()
         java = check_java()
-        conf = spark_conf(self._settings, version, archive_file(java, version))
+        home = spark_home(self._settings.master, version)
+        conf = spark_conf(self._settings, version, archive_file(java, home))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
-        self._launch(conf)
+        self._launch(conf, home)
         return self._connect(conf)
 
-    def _launch(self, conf: Mapping[str, str]) -> None:
+    def _launch(self, conf: Mapping[str, str], home: Path) -> None:
         from pyspark import SparkConf, java_gateway
         from pyspark.errors import PySparkRuntimeError
 
@@ -315,7 +316,7 @@ class Session:
             "pass_fds": self._pass_fds,
         }
         try:
-            with resolving(conf):
+            with resolving(conf), _started_from(home):
                 self._gateway = launch(
                     SparkConf(loadDefaults=False).setAll(list(shown.items())), popen
                 )
@@ -356,6 +357,18 @@ class Session:
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def _started_from(home: Path) -> Iterator[None]:
+    """Say it as pyspark reads it, and only while it does."""
+    before = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_HOME"]
 
 
 def _stderr_or_nothing() -> int:

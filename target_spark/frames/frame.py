@@ -4,7 +4,7 @@ Rules of the room: both halves come from the same conversions over whole records
 each line is in exactly one of them. The good half is made in one of two ways:
 
 - strict: a line that does not fit, or is spelled in a way that is allowed but unusual
-  (a whole number with an exponent), ends the job with `BAD_ROWS` in its error. This is
+  (a number in quotes, a whole number ``1.0``), ends the job with `BAD_ROWS` in its error. This is
   the cheap way, for almost every batch;
 - not strict: lines that do not fit are left out, and `Frame.bad` has them with their
   reasons. It is for a batch whose strict job has failed.
@@ -106,7 +106,7 @@ class Frame:
         """
         if strict:
             plan = usual_plan(self._layout)
-            lines = _with(self._lines().where(check_of(self._layout)), plan.together)
+            lines = _with(self._lines(usual=True).where(check_of(self._layout)), plan.together)
         else:
             plan = exact_plan(self._layout)
             lines = self._exact().where(f"NOT {faults_of(self._layout).any}")
@@ -169,9 +169,9 @@ class Frame:
         lines = _with(self._lines(), together)
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
-    def _lines(self) -> DataFrame:
+    def _lines(self, *, usual: bool = False) -> DataFrame:
         """Return the lines with what the run says beside them, as constants."""
-        lines = read_lines(self._spark, self._paths, record_type(self._layout))
+        lines = read_lines(self._spark, self._paths, record_type(self._layout, usual=usual))
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)
         return lines.selectExpr(

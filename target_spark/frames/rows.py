@@ -89,7 +89,10 @@ def exact_plan(layout: Layout) -> Plan:
 
 
 def _usual_or_end(value: str, type_: ColumnType) -> str:
-    return f"coalesce({usual(value, type_)}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
+    converted = usual(value, type_)
+    if converted == value:
+        return value
+    return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
 
 
 def check_of(layout: Layout) -> str:
@@ -182,7 +185,7 @@ def _converted(value: str, type_: ColumnType, convert: _Convert, depth: int = 0)
     if isinstance(type_, Array):
         item = f"`i{depth}`"
         inner = _converted(item, type_.element, convert, depth + 1)
-        return f"transform({value}, {item} -> {inner})"
+        return value if inner == item else f"transform({value}, {item} -> {inner})"
     return convert(value, type_)
 
 

@@ -40,6 +40,9 @@ from target_spark.columns import (
 
 __all__ = ["is_converted", "is_scalar", "strict", "usual", "without_zone"]
 
+_READ_BITS = 64
+"""Of the integers that JSON's reader gives."""
+
 _WHOLE = "-?(0|[1-9][0-9]*)"
 _EXPONENT = "[eE][+-]?[0-9]{1,4}"
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -83,13 +86,18 @@ def strict(text: str, type_: ColumnType) -> str:
     return _when(text, how.pattern, how.value, how.rare)
 
 
-def usual(text: str, type_: ColumnType) -> str:
+def usual(value: str, type_: ColumnType) -> str:
     """Return the same for the spellings that are met every day; null for all others.
 
-    It is a quarter of the SQL, and what is null here may still have a strict value.
+    It is a quarter of the SQL, and what is null here may still have a strict value. The
+    value of an integer or a double has been read as such.
     """
-    how = _conversion(text, type_)
-    return _when(text, how.pattern, how.value)
+    if isinstance(type_, Integer):
+        return value if type_.bits == _READ_BITS else _cast(value, type_)
+    if isinstance(type_, Double):
+        return f"if(abs({value}) < double('Infinity'), {value}, NULL)"
+    how = _conversion(value, type_)
+    return _when(value, how.pattern, how.value)
 
 
 def without_zone(text: str) -> str:
@@ -157,7 +165,9 @@ def _double(text: str) -> _Conversion:
 def _timestamp(text: str) -> _Conversion:
     upper = _cast(f"upper({text})", Timestamp())
     inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
-    return _Conversion(_DATE_TIME, _cast(text, Timestamp()), _when(text, _RARE_DATE_TIME, inside))
+    local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
+    value = _cast(local, Timestamp())  # in UTC anyway; a zone costs more than all the rest
+    return _Conversion(_DATE_TIME, value, _when(text, _RARE_DATE_TIME, inside))
 
 
 def _date(text: str) -> _Conversion:

@@ -82,8 +82,14 @@ class Writer(Protocol):
         """
         ...
 
-    def create(self, spark: SparkSession, /, table: Table, layout: Layout) -> None:
-        """Make an empty table."""
+    def create(
+        self, spark: SparkSession, /, table: Table, layout: Layout, *, rows_follow: bool = False
+    ) -> None:
+        """Make an empty table.
+
+        With ``rows_follow`` the next call writes rows of this layout into it, and a format
+        whose rows make their table may leave it to them.
+        """
         ...
 
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[Change]) -> None:

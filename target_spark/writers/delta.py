@@ -71,7 +71,14 @@ class DeltaWriter:
             return None
         return {field.name: ddl_of(field.dataType) for field in schema.fields}
 
-    def create(self, spark: SparkSession, table: Table, layout: Layout) -> None:
+    def create(
+        self,
+        spark: SparkSession,
+        table: Table,
+        layout: Layout,
+        *,
+        rows_follow: bool = False,  # noqa: ARG002  (the properties of a table are set before its rows)
+    ) -> None:
         """Make an empty table."""
         columns = ", ".join(
             f"{quote(column.name)} {column.type.ddl}{_comment(column.comment)}"

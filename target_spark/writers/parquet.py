@@ -107,8 +107,12 @@ class ParquetWriter:
             return None
         return manifest.schema
 
-    def create(self, spark: SparkSession, /, table: Table, layout: Layout) -> None:
+    def create(
+        self, spark: SparkSession, /, table: Table, layout: Layout, *, rows_follow: bool = False
+    ) -> None:
         """Make an empty table: one part without rows, for readers to see its columns."""
+        if rows_follow:
+            return
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )

@@ -97,6 +97,16 @@ def good_rows(frame: Frame, *, strict: bool = False) -> list[Row]:
     return sorted(frame.good(strict).collect(), key=lambda row: row[ORDINAL])
 
 
+def strict_rows(frame: Frame) -> list[Row] | None:
+    """The rows of the strict way; None where it ends the job, for the reason that it says."""
+    try:
+        return good_rows(frame, strict=True)
+    except PySparkException as error:
+        if BAD_ROWS not in str(error):
+            raise
+        return None
+
+
 def bad_rows(frame: Frame) -> dict[int, Row]:
     return {row.ordinal: row for row in frame.bad().collect()}
 
@@ -212,6 +222,54 @@ def test_unusual_spellings_need_the_second_way_and_are_good(spooled: Spooled):
 
 
 # ------------------------------------------------------------------------- whole lines
+
+
+SPELLINGS = (
+    *("0", "-0", "7", "-12", "9007199254740993", "9223372036854775807", "9223372036854775808"),
+    *("-9223372036854775808", "-9223372036854775809", "1.0", "1.7", "-0.0", "0.1", "1e3", "1E-2"),
+    *(
+        "1e400",
+        "-1e400",
+        "1e999999",
+        "123456789012345678901234567890.5",
+        "true",
+        "null",
+        "{}",
+        "[]",
+    ),
+    *(
+        '"5"',
+        '"1.5"',
+        '""',
+        '" 5"',
+        '"NaN"',
+        '"Infinity"',
+        '"-Infinity"',
+        '"INF"',
+        '"+INF"',
+        '"0x1p3"',
+    ),
+    *("NaN", "Infinity", "+1", "01", ".5", "5.", "1d"),
+)
+
+
+@pytest.mark.parametrize("place", ["%s", '[{"x":%s}]'])
+@pytest.mark.parametrize("kind", ["integer", "number"])
+def test_the_strict_way_gives_the_same_numbers_or_ends_the_job(
+    spooled: Spooled, kind: str, place: str
+):
+    schema: dict[str, Any] = {"type": kind}
+    if place != "%s":
+        item = {"type": "object", "properties": {"x": schema}}
+        schema = {"type": "array", "items": item}
+    found = layout({"a": schema})
+    records = [f'{{"a":{place % text}}}' for text in SPELLINGS]
+    exact = {row[ORDINAL]: row.a for row in good_rows(spooled.frame(found, records))}
+    ways = {n: strict_rows(spooled.frame(found, [lone])) for n, lone in enumerate(records)}
+    strict = {n: rows[0].a for n, rows in ways.items() if rows}
+    assert strict == {n: exact[n] for n in strict}
+    plain = {SPELLINGS.index(text) for text in ("0", "7", "-12", "9223372036854775807", "null")}
+    assert plain <= strict.keys()
 
 
 def test_a_key_must_have_a_value(spooled: Spooled):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from target_spark.jvm import archive_file, jvm_options
+from target_spark.jvm import archive_file, jvm_options, spark_home
 from target_spark.session import SparkSettings, check_java, spark_conf
 
+VERSION = metadata.version("pyspark")
+PACKAGE = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
 KEY = "spark.driver.extraJavaOptions"
 
 
@@ -45,16 +51,73 @@ def test_the_users_options_come_last() -> None:
 
 
 def test_the_archive_is_one_of_this_environment_java_and_spark() -> None:
-    java = check_java()
-    assert archive_file(java, "4.1.4") == archive_file(java, "4.1.4")
-    assert archive_file(java, "4.1.4") != archive_file(java, "4.1.5")
+    java, home = check_java(), Path("/spark")
+    assert archive_file(java, home) == archive_file(java, home)
+    assert archive_file(java, home) != archive_file(java, Path("/other"))
+    assert archive_file(java, home) != archive_file("/other/java", home)
 
 
 def test_the_jvm_maps_the_archive_that_was_made(spark_session) -> None:
-    archive = archive_file(check_java(), metadata.version("pyspark"))
+    archive = archive_file(check_java(), spark_home("local[2]", VERSION))
     if not archive.is_file():
         pytest.skip("no archive of classes was made: python -m target_spark.archive makes it")
     maps = Path("/proc", str(spark_session.jvm_pid), "maps")
     if not maps.exists():
         pytest.skip("only Linux tells what a process maps")
     assert str(archive) in maps.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python environment in which nothing was run yet."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    return tmp_path
+
+
+def test_a_local_spark_starts_without_machine_learning(environment: Path) -> None:
+    real = {jar.name for jar in (PACKAGE / "jars").iterdir()}
+    home = spark_home("local[*]", VERSION)
+    assert home == spark_home("local", VERSION) != PACKAGE
+    assert home.is_relative_to(environment)
+    linked = {jar.name for jar in (home / "jars").iterdir() if jar.exists()}
+    (left_out,) = real - linked
+    assert left_out.startswith("spark-mllib_")
+    assert (home / "bin" / "spark-submit").is_file()
+    assert list(home.parent.iterdir()) == [home]
+    assert spark_home("local", "4.1.999") != home
+
+
+def test_a_home_that_another_process_makes_first_is_taken(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tempfile.mkdtemp
+
+    def late(**how: Any) -> str:
+        home = Path(how["dir"], how["prefix"].rstrip("."))
+        (home / "jars").mkdir(parents=True)
+        return real(**how)
+
+    monkeypatch.setattr("tempfile.mkdtemp", late)
+    home = spark_home("local", VERSION)
+    assert list(home.parent.iterdir()) == [home]
+    assert home.is_relative_to(environment)
+
+
+def test_other_masters_and_other_homes_are_left_alone(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark_home("spark://host:7077", VERSION) == PACKAGE
+    monkeypatch.setattr("sys.prefix", str(environment / "file" / "below"))
+    (environment / "file").touch()  # nothing can be made below it
+    assert spark_home("local", VERSION) == PACKAGE
+    monkeypatch.setenv("SPARK_HOME", "/my/spark")
+    assert spark_home("local", VERSION) == Path("/my/spark")
+
+
+def test_the_home_is_named_only_while_spark_starts(spark_session) -> None:
+    spark = spark_session.spark()
+    assert "SPARK_HOME" not in os.environ
+    jars = str(spark._jvm.System.getProperty("java.class.path"))
+    assert "spark-sql_" in jars
+    assert "spark-mllib_" not in jars
