@@ -1,17 +1,16 @@
-"""Killed at any moment, resumed from the last state line: no row missing, no state ahead."""
+"""A real tap piped into the target, killed at any moment: nothing is lost, no state is ahead."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,95 +22,144 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from target_spark.target import TargetSpark; TargetSpark.cli()"]
-LAST = 1800
-STATE_EVERY = 50
-KILLS = 3
+TARGET = "from target_spark.target import TargetSpark; TargetSpark.cli()"
+TAP = '''
+import time
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+
+COUNT, PARTS = 900, ("a", "b", "c")
 
 
-def messages(after: int) -> list[bytes]:
-    """Return what a tap sends that resumes behind a number: two streams, mixed, and states.
+def slowly(rows):
+    for at, row in enumerate(rows):
+        if at % 20 == 0:
+            time.sleep(0.1)
+        yield row
 
-    Rows are sent with what they were in that attempt, so a keyed row is updated too.
-    """
-    number = {"id": {"type": "integer"}, "seen": {"type": "integer"}}
-    lines = [
-        {"type": "SCHEMA", "stream": name, "schema": {"properties": number}, "key_properties": keys}
-        for name, keys in (("keyed", ["id"]), ("plain", []))
-    ]
-    for at in range(after + 1, LAST + 1):
-        name = "keyed" if at % 3 else "plain"
-        lines.append({"type": "RECORD", "stream": name, "record": {"id": at, "seen": after}})
-        if at % STATE_EVERY == 0:
-            lines.append({"type": "STATE", "value": {"at": at}})
-    return [json.dumps(line).encode() + b"\n" for line in lines]
+
+class Numbers(Stream):
+    """In order, and so every row can be resumed from."""
+
+    name = "numbers"
+    primary_keys = ("id",)
+    replication_key = "id"
+    is_sorted = True
+    STATE_MSG_FREQUENCY = 30
+    schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
+
+    def get_records(self, context):
+        first = self.get_starting_replication_key_value(context) or 1
+        return slowly({"id": n} for n in range(first, COUNT + 1))
+
+
+class Shuffled(Stream):
+    """Not in order: only a partition that came to its end has a bookmark."""
+
+    name = "shuffled"
+    primary_keys = ("part", "at")
+    replication_key = "at"
+    partitions = [{"part": part} for part in PARTS]
+    STATE_MSG_FREQUENCY = 30
+    schema = th.PropertiesList(
+        th.Property("part", th.StringType), th.Property("at", th.IntegerType)
+    ).to_dict()
+
+    def get_records(self, context):
+        first = self.get_starting_replication_key_value(context) or 1
+        return slowly({"at": n * 7 % 200 + 1} for n in range(200) if n * 7 % 200 + 1 >= first)
+
+
+class Mixed(Tap):
+    """Both."""
+
+    name = "tap-mixed"
+
+    def discover_streams(self):
+        return [Numbers(self), Shuffled(self)]
+
+
+Mixed.cli()
+'''
+COUNT, PARTS, PART_COUNT = 900, "abc", 200
 
 
 class Attempt:
-    """One run of the target, fed by a tap that resumes."""
+    """``tap --state state.json | target >> state.json``, two processes and one pipe."""
 
-    def __init__(self, tmp_path: Path, form: str, after: int) -> None:
-        config = tmp_path / "config.json"
-        settings = {"flush_rows": 200, "small_runs": True, "master": "local[2]"}
-        config.write_text(
-            json.dumps({"path": str(tmp_path / "tables"), "format": form, **settings})
+    def __init__(self, folder: Path, form: str) -> None:
+        self._folder = folder
+        self.states = folder / "state.json"
+        self.states.touch()
+        (folder / "tap.py").write_text(TAP)
+        settings = {"flush_rows": 100, "small_runs": True, "master": "local[2]"}
+        (folder / "config.json").write_text(
+            json.dumps({"path": str(folder / "tables"), "format": form, **settings})
         )
-        self._errors = (tmp_path / "errors.log").open("ab")
-        self.process = subprocess.Popen(
-            [*COMMAND, "--config", str(config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            cwd=tmp_path,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.states: list[int] = []
-        self._threads = [
-            threading.Thread(target=self._feed, args=(self.process.stdin, messages(after))),
-            threading.Thread(target=self._listen, args=(self.process.stdout,)),
-        ]
-        for thread in self._threads:
-            thread.start()
+        resume = ["--state", str(self.states)] if self.states.stat().st_size else []
+        with (folder / "errors.log").open("ab") as errors, self.states.open("ab") as states:
+            common: dict[str, Any] = {
+                "stderr": errors,
+                "cwd": folder,
+                "env": {**os.environ, "PYTHONPATH": str(ROOT)},
+            }
+            self.tap = subprocess.Popen(
+                [sys.executable, "tap.py", *resume], stdout=subprocess.PIPE, **common
+            )
+            self.target = subprocess.Popen(
+                [sys.executable, "-c", TARGET, "--config", "config.json"],
+                stdin=self.tap.stdout,
+                stdout=states,
+                **common,
+            )
+        assert self.tap.stdout is not None
+        self.tap.stdout.close()
 
-    def _feed(self, stdin: IO[bytes], lines: list[bytes]) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            for start in range(0, len(lines), 20):
-                stdin.write(b"".join(lines[start : start + 20]))
-                stdin.flush()
-                time.sleep(0.005)
-            stdin.close()
+    def kill(self, victims: str, chance: random.Random) -> None:
+        """Kill while the tap writes: it alone at any time, the target after it let a state out."""
+        if "target" in victims:
+            before = last_state(self.states)
+            while last_state(self.states) == before and self.target.poll() is None:
+                time.sleep(0.01)
+            time.sleep(1.5 * chance.random())
+        else:
+            time.sleep(0.5 + 4 * chance.random())
+        for victim in victims.split("+"):
+            getattr(self, victim).kill()
 
-    def _listen(self, stdout: IO[bytes]) -> None:
-        for line in stdout:
-            self.states.append(json.loads(line)["at"])  # a torn or foreign line would raise
-
-    def kill_after(self, states: int, seconds: float) -> None:
-        """Kill the process a moment after it has let this many states out."""
-        while len(self.states) < states and self.process.poll() is None:
-            time.sleep(0.01)
-        time.sleep(seconds)
-        self.process.kill()
-
-    def end(self) -> int:
-        for thread in self._threads:
-            thread.join()
-        code = self.process.wait()
-        self._errors.close()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]
-        return code
+    def end(self) -> tuple[int, int]:
+        """Wait for both; return how they ended."""
+        return self.tap.wait(120), self.target.wait(120)
 
 
-def ids(spark: SparkSession, tmp_path: Path, form: str, stream: str) -> list[int]:
-    """Return the numbers in a table; none where nothing was committed yet."""
-    folder = tmp_path / "tables" / stream
-    if not any(folder.glob("*.parquet")):
-        return []
-    read = spark.read.format(form).load(spark_address(str(folder)))
-    return [row[0] for row in read.select("id").collect()]
+def last_state(path: Path) -> dict[str, Any]:
+    """Return the last whole line's; a torn or foreign line would raise."""
+    whole = path.read_bytes().rpartition(b"\n")[0].splitlines()
+    states: list[dict[str, Any]] = [json.loads(line) for line in whole]
+    return states[-1] if states else {}
+
+
+def covered(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the rows that a state says are safe: the part (none for numbers), the number."""
+    bookmarks = state.get("bookmarks", {})
+    numbers = bookmarks.get("numbers", {})
+    for n in range(1, numbers.get("replication_key_value", 0) + 1):
+        yield "", n
+    for entry in bookmarks.get("shuffled", {}).get("partitions", ()):
+        for n in range(1, entry.get("replication_key_value", 0) + 1):
+            yield entry["context"]["part"], n
+
+
+def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]]:
+    """Return the rows of both tables; none of a table that is not there yet."""
+    rows: list[tuple[str, int]] = []
+    for stream, columns in (("numbers", ("'' AS part", "id")), ("shuffled", ("part", "at"))):
+        place = folder / "tables" / stream
+        if any(place.glob("*.parquet")):
+            table = spark.read.format(form).load(spark_address(str(place)))
+            rows += [(part, n) for part, n in table.selectExpr(*columns).collect()]
+    return rows
 
 
 @pytest.mark.parametrize("form", ["delta", "parquet"])
@@ -119,22 +167,20 @@ def test_killed_again_and_again_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:
     chance = random.Random(form)
-    after = 0
-    for kill in range(KILLS):
-        attempt = Attempt(tmp_path, form, after)
-        attempt.kill_after(kill % 2 + 1, chance.random())
+    victims = ["tap", "target", "tap+target"]
+    chance.shuffle(victims)
+    for victim in victims:
+        attempt = Attempt(tmp_path, form)
+        attempt.kill(victim, chance)
         attempt.end()
-        assert attempt.states == sorted(attempt.states)
-        after = attempt.states[-1] if attempt.states else after
         # What a state says is committed is committed, at whatever moment death came.
-        safe = {*ids(spark, tmp_path, form, "keyed"), *ids(spark, tmp_path, form, "plain")}
-        assert safe >= set(range(1, after + 1))
-    last = Attempt(tmp_path, form, after)
-    assert last.end() == 0, (tmp_path / "errors.log").read_text()
-    # A kill may come after everything is safe: then there is nothing left to send.
-    assert (last.states or [after])[-1] == LAST
-    keyed, plain = (ids(spark, tmp_path, form, stream) for stream in ("keyed", "plain"))
-    assert set(plain) == set(range(3, LAST + 1, 3))
-    assert set(keyed) == set(range(1, LAST + 1)) - set(plain)
+        assert set(covered(last_state(attempt.states))) <= set(stored(spark, tmp_path, form))
+    last = Attempt(tmp_path, form)
+    assert last.end() == (0, 0), (tmp_path / "errors.log").read_text()
+    everything = {("", n) for n in range(1, COUNT + 1)}
+    everything |= {(part, n) for part in PARTS for n in range(1, PART_COUNT + 1)}
+    assert set(covered(last_state(last.states))) == everything
+    rows = stored(spark, tmp_path, form)
+    assert set(rows) == everything
     if form == "delta":
-        assert len(keyed) == len(set(keyed))
+        assert len(rows) == len(everything)
