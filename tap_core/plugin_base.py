@@ -199,7 +199,7 @@ class PluginBase(abc.ABC):
         errors = [
             *self._env_faults.values(),
             *config_faults(self._config, schema, skip=self._env_faults),
-            *self._unbuilt_faults(),
+            *self._faults_beyond_schema(),
         ]
         for slip, known in self._slips:
             self.logger.warning("Setting '%s' is not known. Is '%s' meant?", slip, known)
@@ -210,7 +210,8 @@ class PluginBase(abc.ABC):
             self.logger.warning("Config validation failed: %s", "; ".join(errors))
         return errors
 
-    def _unbuilt_faults(self) -> list[str]:
+    def _faults_beyond_schema(self) -> list[str]:
+        """Return a sentence for each fault that no JSON Schema can tell."""
         in_use = unbuilt_in_use(self._config)
         for unbuilt in in_use:
             if not unbuilt.fatal:

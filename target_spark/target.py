@@ -88,8 +88,8 @@ class TargetSpark(PluginBase):
 
         return target_command(cls)
 
-    def _unbuilt_faults(self) -> list[str]:
-        return [*super()._unbuilt_faults(), *settings.faults(self.config)]
+    def _faults_beyond_schema(self) -> list[str]:
+        return [*super()._faults_beyond_schema(), *settings.faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
         """Load everything that comes from ``source``; return the exit code."""

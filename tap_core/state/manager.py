@@ -181,16 +181,6 @@ class StreamStateManager:
 
     # The end
 
-    def finalize_context(self, context: Context | None) -> bool:
-        """Make the end of a context final where the bookmark is its alone; return whether it is.
-
-        With ``state_partitioning_keys`` others may share it: they end with the stream.
-        """
-        if context != self.get_state_partition_context(context):
-            return False
-        self._finalize(context)
-        return True
-
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Promote the markers of one state dict."""
         state = self.stream_state if state is None else state

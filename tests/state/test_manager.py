@@ -11,6 +11,7 @@ import pytest
 
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.state import StateDocument, StreamStateManager, order_of, read_state
+from tests.state.contexts import end_context
 
 MOMENT = {"type": "string", "format": "date-time"}
 
@@ -74,7 +75,7 @@ def test_the_documented_example_is_resumed_to_the_letter(caplog) -> None:
     records(manager, {"storeId": 1}, "2021-01-02T00:00:00Z", "2021-01-02T09:00:00Z")
     records(manager, {"storeId": 3}, "2020-01-01T00:00:00Z")
     for store in (1, 2, 3):
-        assert manager.finalize_context({"storeId": store})
+        assert end_context(manager, {"storeId": store})
     expected = json.loads(EXAMPLE)
     partitions = expected["bookmarks"]["orders"]["partitions"]
     partitions[0]["replication_key_value"] = "2021-01-02T09:00:00Z"
@@ -100,7 +101,7 @@ def test_an_unsorted_stream_resumes_the_example_too() -> None:
     assert entry["replication_key_value"] == "2021-01-02T0:00:00Z"
     assert entry["progress_markers"]["replication_key_value"] == "2021-02-02T00:00:00Z"
     assert manager.is_state_non_resumable(context)
-    manager.finalize_context(context)
+    end_context(manager, context)
     assert entry["replication_key_value"] == "2021-02-02T00:00:00Z"
 
 
@@ -194,7 +195,7 @@ def test_every_partition_is_capped_at_its_signpost() -> None:
         context = {"storeId": store}
         manager.write_replication_key_signpost("2024-05-01T00:00:00+00:00", context=context)
         records(manager, context, value)
-        manager.finalize_context(context)
+        end_context(manager, context)
     assert [p["replication_key_value"] for p in manager.get_state_partitions()] == [
         "2024-05-01T00:00:00+00:00",
         "2024-05-01T01:59:59+02:00",
@@ -205,7 +206,7 @@ def test_signposts_of_event_ids() -> None:
     manager = a_manager(schema={"type": "integer"})
     manager.write_replication_key_signpost(100)
     records(manager, None, 90, 9, 120)
-    manager.finalize_context(None)
+    end_context(manager, None)
     assert manager.stream_state["replication_key_value"] == 100
 
 
@@ -219,7 +220,7 @@ def test_contexts_that_share_a_bookmark_are_final_with_the_stream() -> None:
     for context, value in zip(contexts, ("2024-03-01", "2024-01-01", "2024-02-01"), strict=True):
         start(manager, context)
         records(manager, context, value)
-        assert not manager.finalize_context(context)
+        assert not end_context(manager, context)
     assert [p["context"] for p in manager.get_state_partitions()] == [{"post": 1}, {"post": 2}]
     assert not any("replication_key_value" in p for p in manager.get_state_partitions())
     manager.finalize_progress_markers(partitions=contexts)
@@ -238,7 +239,7 @@ def test_no_keys_at_all_mean_one_bookmark() -> None:
     for store in (2, 1):
         start(manager, {"storeId": store})
         records(manager, {"storeId": store}, f"2024-01-0{store}")
-        assert not manager.finalize_context({"storeId": store})
+        assert not end_context(manager, {"storeId": store})
     assert manager.get_state_partitions() is None
     manager.is_flushed = True
     manager.finalize_progress_markers(partitions=[{"storeId": 1}, {"storeId": 2}])
@@ -280,7 +281,7 @@ def test_finished_partitions_survive_an_interruption_and_others_start_again() ->
         start(first, {"storeId": store}, start_date="2024-01-01")
         records(first, {"storeId": store}, "2024-03-01", "2024-02-01")
         if store == 1:
-            first.finalize_context({"storeId": store})
+            end_context(first, {"storeId": store})
     document = StateDocument(read_state(first.document.encode(), "state.json"))
     document.reset_progress_markers()
     second = a_manager(document.tap_state, document=document)
@@ -316,6 +317,6 @@ def test_states_of_other_streams_are_left_alone() -> None:
     before = copy.deepcopy(state)
     manager = a_manager(state)
     records(manager, None, "2024-01-01")
-    manager.finalize_context(None)
+    end_context(manager, None)
     del state["bookmarks"]["orders"]
     assert state == before

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tap_core.state import StateDocument, StreamStateManager, order_of, read_state
 from tap_core.state.partitions import freeze
+from tests.state.contexts import end_context
 
 CONTEXTS = [{"a": a, "b": b} for a, b in itertools.product((1, 2), (1, 2))]
 KEYS = st.sampled_from([None, None, None, ["a"], [], ["a", "b"]])
@@ -92,7 +93,7 @@ class Syncs(RuleBasedStateMachine):
         left = itertools.count() if breaks is None else iter(range(breaks))
         for number, context in enumerate(CONTEXTS):
             self.read(manager, data, left, number, every)
-            if manager.finalize_context(context):
+            if end_context(manager, context):
                 self.state_goes_out(manager)
         manager.finalize_progress_markers(partitions=CONTEXTS)
         self.state_goes_out(manager)
