@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
+from tap_core.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
+from tap_core.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
+from tap_core.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
 from tap_core.clock import utc_now
 from tap_core.protocols.singer.messages import (
     ActivateVersionMessage,
@@ -26,13 +29,20 @@ from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
 from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of
+from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.catalog import Schema
     from tap_core.sync.contract import Host
     from tap_core.types import Context, JsonSchema, Record, StrPath
 
-__all__ = ["Stream"]
+__all__ = [
+    "REPLICATION_FULL_TABLE",
+    "REPLICATION_INCREMENTAL",
+    "REPLICATION_LOG_BASED",
+    "Stream",
+    "TypeConformanceLevel",
+]
 
 
 class Stream(Stateful, abc.ABC):

@@ -50,6 +50,8 @@ FLOORS: dict[str, int] = {
     # The only rooms that know all -------------------------------------------------------
     "tap_core.tap_base": 7,
     "tap_core": 7,
+    "tap_core.alias": 7,  # singer_sdk's import paths, for plugins that run as they are
+    "tap_core.command": 8,  # `tap-core run`
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names

@@ -1,0 +1,197 @@
+"""Installed plugins that import singer_sdk run on tap_core, as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TAP = '''
+from __future__ import annotations
+
+import typing as t
+
+import singer_sdk.typing as th_by_module
+from singer_sdk import Stream, Tap
+from singer_sdk import typing as th
+from singer_sdk.helpers.types import Context
+from singer_sdk.streams import Stream as SameStream
+from singer_sdk.streams.core import REPLICATION_INCREMENTAL, Stream as CoreStream
+
+assert th is th_by_module
+assert Stream is SameStream is CoreStream
+
+if t.TYPE_CHECKING:
+    from singer_sdk.no_such_module import Nothing
+
+
+class Numbers(Stream):
+    """Three of them."""
+
+    name = "numbers"
+    primary_keys = ("id",)
+    schema = th.PropertiesList(th.Property("id", th.IntegerType)).to_dict()
+
+    def get_records(self, context: Context | None):
+        yield from ({"id": n} for n in range(self.config["count"]))
+
+
+class TapNumbers(Tap):
+    """A tap that knows nothing of tap_core."""
+
+    name = "tap-numbers"
+    config_jsonschema = th.PropertiesList(
+        th.Property("count", th.IntegerType, required=True)
+    ).to_dict()
+
+    def discover_streams(self):
+        return [Numbers(self)]
+
+
+def main():
+    TapNumbers.cli()
+'''
+
+
+ALIASED = """
+import sys
+import types
+
+from tap_core import alias
+
+sys.modules["singer_sdk"] = types.ModuleType("singer_sdk")
+try:
+    alias.install()
+except RuntimeError:
+    del sys.modules["singer_sdk"]
+else:
+    raise SystemExit("installed behind the real one")
+alias.install()
+alias.install()
+assert len([finder for finder in sys.meta_path if type(finder).__name__ == "_Alias"]) == 1
+
+import singer_sdk.streams
+import tap_core.streams
+
+assert singer_sdk is tap_core
+assert singer_sdk.streams is tap_core.streams
+assert tap_core.__spec__.name == tap_core.__name__ == "tap_core"
+assert tap_core.streams.__spec__.name == "tap_core.streams"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of installed packages: a tap with its console script, and a broken singer_sdk."""
+    package = tmp_path / "tap_numbers"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "tap.py").write_text(TAP)
+    told = tmp_path / "tap_numbers-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: tap-numbers\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text(
+        "[console_scripts]\n"
+        "tap-numbers = tap_numbers.tap:TapNumbers.cli\n"
+        "tap-numbers-main = tap_numbers.tap:main\n"
+    )
+    real = tmp_path / "singer_sdk"
+    real.mkdir()
+    (real / "__init__.py").write_text("raise AssertionError('the real one was imported')")
+    (tmp_path / "config.json").write_text('{"count": 3}')
+    return tmp_path
+
+
+def tap_core(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tap_core.command", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
+    )
+
+
+@pytest.mark.parametrize(
+    "plugin", ["tap_numbers.tap:TapNumbers", "tap-numbers", "tap-numbers-main"]
+)
+def test_a_tap_runs_by_its_class_and_by_its_console_script(site: Path, plugin: str) -> None:
+    done = tap_core(site, "run", plugin, "--config", "config.json")
+    assert done.returncode == 0, done.stderr
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [m["record"] for m in messages if m["type"] == "RECORD"] == [
+        {"id": 0},
+        {"id": 1},
+        {"id": 2},
+    ]
+
+
+def test_all_flags_are_the_plugins(site: Path) -> None:
+    assert (
+        '"streams"'
+        in tap_core(site, "run", "tap-numbers", "--discover", "--config", "config.json").stdout
+    )
+    told = tap_core(site, "run", "tap-numbers", "--help")
+    assert told.returncode == 0
+    assert "--catalog" in told.stdout
+    failed = tap_core(site, "run", "tap-numbers")
+    assert failed.returncode == 1
+    assert "count" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("from singer_sdk.no_such_module import X", "singer_sdk.no_such_module"),
+        ("from singer_sdk.streams import NoSuchStream", "NoSuchStream"),
+        ("import singer_sdk.streams.no_such_module", "singer_sdk.streams.no_such_module"),
+    ],
+)
+def test_what_is_missing_is_named(site: Path, line: str, named: str) -> None:
+    (site / "broken.py").write_text(line)
+    done = tap_core(site, "run", "broken:Tap")
+    assert done.returncode == 1
+    assert named in done.stderr
+    assert "tap_core does not have" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_other_faults_are_said_in_one_line(site: Path) -> None:
+    (site / "other.py").write_text("import no_such_library\nclass X: ...")
+    for plugin, words in (
+        ("tap-unknown", "No console script"),
+        ("other:X", "no_such_library"),
+        ("no_such_tap:X", "no_such_tap"),
+        ("tap_numbers.tap:Nobody", "has no Nobody"),
+        ("tap_numbers:__name__", "neither a plugin class nor a function"),
+    ):
+        done = tap_core(site, "run", plugin)
+        assert done.returncode == 1
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_usage(site: Path) -> None:
+    assert tap_core(site).returncode == 2
+    assert tap_core(site, "fly", "x").returncode == 2
+    for asked in (["--help"], ["run", "--help"]):
+        done = tap_core(site, *asked)
+        assert done.returncode == 0
+        assert "tap-core run PLUGIN" in done.stdout
+
+
+def test_the_alias_comes_before_the_real_one_or_not_at_all(site: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ALIASED],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
+    )
+    assert done.returncode == 0, done.stderr
