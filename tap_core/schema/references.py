@@ -7,23 +7,27 @@ Rules of the room:
 - Only what holds schemas is walked, so that a property may be called ``$ref`` or
   ``items``, and ``default``, ``const`` and ``enum`` hold data and are left alone.
 - A schema that contains itself cannot be written out: it is refused, or, where asked
-  for, cut: the inner one may then be anything.
+  for, cut: the inner one may then be anything. So are schemas that contain each other
+  in so many ways that nobody could use what comes out.
 
 Source: JSON Schema 2020-12, Core, sections 8.2 (references) and 10 (applicators).
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.types import JsonSchema
 
-__all__ = ["normal_form", "resolve_schema_references"]
+__all__ = ["has_reference", "normal_form", "resolve_schema_references"]
 
 _ONE: Final = frozenset(
     {
@@ -53,23 +57,38 @@ _UNORDERED: Final = frozenset({"enum", "required", "type"})
 
 _Step: TypeAlias = Callable[[JsonSchema], Any]
 
+_MOST_REFERENCES: Final = 5_000
+"""References that one schema may have when they are all written out."""
+
+_DEPTHS: Final = (8, 4, 2, 1)
+"""How many references deep a schema is followed that has more; tried in turn."""
+
+
+class _TooManyError(Exception):
+    """There are more references than may be followed."""
+
 
 def resolve_schema_references(
     schema: Mapping[str, Any],
     refs: Mapping[str, JsonSchema] | None = None,
     *,
     cut_circles: bool = False,
+    retrieve: Callable[[str], Any] | None = None,
 ) -> JsonSchema:
     """Return the schema with every ``$ref`` replaced by what it points to.
 
-    ``refs`` are further documents by the name that references give them. The argument
-    is not changed. Raises SchemaNotValidError for a reference that leads nowhere, and,
-    unless ``cut_circles``, for one that leads to a schema which contains it.
+    ``refs`` are further documents by the name that references give them; the name ``""``
+    is the document that ``#/...`` is read in, the schema itself unless it is given.
+    ``retrieve`` returns a document that is not among them, the same one for the same
+    name; whatever it raises means that there is none. The argument is not changed.
+    Raises SchemaNotValidError for a reference that leads nowhere, and, unless
+    ``cut_circles``, for one that leads to a schema which contains it, or for more of
+    them than anybody can use; with it, the innermost are cut until it is small enough.
     """
-    if not _has_reference(schema):
+    if not has_reference(schema):
         return deepcopy(dict(schema))
-    scope = _scope_of({"": dict(schema), **(refs or {})}, cut_circles=cut_circles)
-    return _replaced(dict(schema), scope)
+    documents = {"": dict(schema), **(refs or {})}
+    return _written_out(dict(schema), _scope_of(documents, retrieve, cut_circles=cut_circles))
 
 
 def normal_form(schema: Mapping[str, Any]) -> JsonSchema:
@@ -127,11 +146,17 @@ class _Scope:
     resolver: Any
     cut_circles: bool
     visited: tuple[int, ...] = ()
+    deepest: int = sys.maxsize
+    count: Iterator[int] = field(default_factory=itertools.count)
 
     def follow(self, reference: str) -> tuple[JsonSchema, _Scope]:
         """Return what is pointed to, and the scope that it stands in."""
         from referencing.exceptions import Unresolvable
 
+        if len(self.visited) >= self.deepest:
+            return {}, self
+        if next(self.count) >= _MOST_REFERENCES:
+            raise _TooManyError
         try:
             found = self.resolver.lookup(reference)
         except Unresolvable as ex:
@@ -139,7 +164,7 @@ class _Scope:
             raise SchemaNotValidError(msg) from ex
         key = id(found.contents)
         if key not in self.visited:
-            inside = _Scope(found.resolver, self.cut_circles, (*self.visited, key))
+            inside = replace(self, resolver=found.resolver, visited=(*self.visited, key))
             return _as_object(found.contents), inside
         if self.cut_circles:
             return {}, self
@@ -147,12 +172,20 @@ class _Scope:
         raise SchemaNotValidError(msg)
 
 
-def _scope_of(documents: Mapping[str, JsonSchema], *, cut_circles: bool) -> _Scope:
+def _scope_of(
+    documents: Mapping[str, JsonSchema],
+    retrieve: Callable[[str], Any] | None,
+    *,
+    cut_circles: bool,
+) -> _Scope:
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
     resources = [(name, DRAFT202012.create_resource(one)) for name, one in documents.items()]
-    registry: Any = Registry()
+    make: Any = Registry  # its constructor is not typed
+    registry = make()
+    if retrieve:
+        registry = make(retrieve=lambda name: DRAFT202012.create_resource(retrieve(name)))
     return _Scope(registry.with_resources(resources).resolver(), cut_circles)
 
 
@@ -163,11 +196,23 @@ def _as_object(schema: Any) -> JsonSchema:
     return {} if schema else {"not": {}}
 
 
-def _has_reference(value: Any) -> bool:
-    """Tell whether ``$ref`` is a key anywhere, be it in data: never wrongly no."""
+def has_reference(value: Any) -> bool:
+    """Tell whether ``$ref`` is a key anywhere, be it in data: no is never wrong."""
     if isinstance(value, Mapping):
-        return "$ref" in value or any(map(_has_reference, value.values()))
-    return isinstance(value, list) and any(map(_has_reference, value))
+        return "$ref" in value or any(map(has_reference, value.values()))
+    return isinstance(value, list) and any(map(has_reference, value))
+
+
+def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
+    """Follow all references, or only so deep that a schema comes out that can be used.
+
+    Types that name each other have as many ways through them as there are orders.
+    """
+    for deepest in (sys.maxsize, *_DEPTHS) if scope.cut_circles else (sys.maxsize,):
+        with contextlib.suppress(_TooManyError):
+            return _replaced(schema, replace(scope, deepest=deepest, count=itertools.count()))
+    msg = f"The schema has more than {_MOST_REFERENCES} references, one within the other"
+    raise SchemaNotValidError(msg)
 
 
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:

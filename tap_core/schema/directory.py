@@ -1,0 +1,88 @@
+"""Schemas in files, one for each stream.
+
+Rules of the room: the directory may be a folder, a package or anything that
+`importlib.resources` reads, so that a tap in a zip file finds its schemas too. A
+reference between files is read relative to the directory; no file is read twice.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from tap_core.schema.read import beside, parsed, suffix_of
+from tap_core.schema.references import has_reference, resolve_schema_references
+from tap_core.schema.sourced import SchemaSource
+from tap_core.types import JsonSchema
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+__all__ = ["SchemaDirectory"]
+
+
+class SchemaDirectory(SchemaSource[str]):
+    """The files of a directory: ``users.json`` is the schema of ``users``.
+
+    ``dir_path`` is a path, a package or its dotted name, or a resource of a package. What
+    is both a folder and a package is taken as the folder. Files whose ``extension`` is
+    ``yaml`` or ``yml`` are YAML, all others JSON.
+    """
+
+    def __init__(
+        self,
+        dir_path: str | Path | Traversable | ModuleType,
+        *args: Any,
+        extension: str = "json",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.dir_path = _directory(dir_path)
+        self.extension = extension
+        self._files: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{self.dir_path}')"
+
+    def fetch_schema(self, key: str) -> JsonSchema:
+        """Read the file of ``key`` and those it refers to.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it holds no JSON.
+            SchemaNotValidError: a reference leads nowhere.
+        """
+        name = quote(f"{key}.{self.extension}")
+        schema = self._read(name)
+        if not has_reference(schema):
+            return cast(JsonSchema, schema)  # or no object at all: `get_schema` says so
+        return resolve_schema_references({"$ref": name}, cut_circles=True, retrieve=self._read)
+
+    def _read(self, name: str) -> Any:
+        """Read one file by its name as a reference writes it, once."""
+        if name not in self._files:
+            text = beside(self.dir_path, name).read_text(encoding="utf-8-sig")
+            self._files[name] = parsed(text, suffix_of(name))
+        return self._files[name]
+
+
+def _directory(given: str | Path | Traversable | ModuleType) -> Path | Traversable:
+    if isinstance(given, ModuleType):
+        return importlib.resources.files(given)
+    if not isinstance(given, str):
+        return given
+    folder = Path(given)
+    return folder if folder.is_dir() else _package(given) or folder
+
+
+def _package(name: str) -> Traversable | None:
+    """Find a package by its dotted name; what cannot be imported is none."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return None
+    try:
+        return importlib.resources.files(name)
+    except (ImportError, TypeError):
+        return None

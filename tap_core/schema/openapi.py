@@ -1,0 +1,126 @@
+"""Schemas out of an OpenAPI document.
+
+Rules of the room: a key is the name of a component. References are read in the whole
+document and in those beside it; a component that contains itself is cut where it would
+begin again. What is OpenAPI's own and not JSON Schema's is the normalizer's business.
+
+Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object" and "Reference Object".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from urllib.parse import quote
+
+from tap_core.exceptions import UnsupportedOpenAPISpec
+from tap_core.schema.normalize import OpenAPISchemaNormalizer
+from tap_core.schema.read import document_at, neighbour_of, shown
+from tap_core.schema.references import resolve_schema_references
+from tap_core.schema.sourced import KeyT, SchemaPreprocessor, SchemaSource
+from tap_core.types import JsonSchema
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+__all__ = ["OpenAPISchema"]
+
+_COMPONENTS: Final = {"v2": ("definitions",), "v3": ("components", "schemas")}
+"""Where a document keeps its schemas."""
+
+
+class OpenAPISchema(SchemaSource[KeyT]):
+    """The components of an OpenAPI 2.0, 3.0 or 3.1 document, in JSON or YAML.
+
+    ``source`` is an http or https address, a path, a resource of a package, or the
+    document itself as a dictionary. ``preprocessor`` makes JSON Schema of what is found;
+    without one an `OpenAPISchemaNormalizer` does.
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Traversable | Mapping[str, Any],
+        *args: Any,
+        preprocessor: SchemaPreprocessor | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.source = source
+        self._preprocessor = preprocessor or OpenAPISchemaNormalizer()
+        self._neighbours: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}('{shown(self.source)}')"
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The whole document, read once.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: it is not JSON, or not YAML.
+            UnsupportedOpenAPISpec: it is neither by name.
+        """
+        if isinstance(self.source, Mapping):
+            return dict(self.source)
+        return cast(dict[str, Any], document_at(self.source))
+
+    @property
+    def spec_version(self) -> Literal["v2", "v3"]:
+        """Which of the two families the document belongs to.
+
+        Raises:
+            UnsupportedOpenAPISpec: it says neither ``swagger`` nor ``openapi``.
+        """
+        if isinstance(self.spec, Mapping):
+            if "swagger" in self.spec:
+                return "v2"
+            if "openapi" in self.spec:
+                return "v3"
+        msg = (
+            f"Unknown OpenAPI specification format: '{shown(self.source)}' says neither"
+            " 'swagger' nor 'openapi'"
+        )
+        raise UnsupportedOpenAPISpec(msg)
+
+    def get_unresolved_schema(self, key: KeyT) -> JsonSchema:
+        """Return the schema of a key with its references; by default one to a component.
+
+        Override to find schemas elsewhere, such as in the responses of a path.
+        """
+        way = _COMPONENTS[self.spec_version]
+        components: Any = self.spec
+        for step in way:
+            components = components.get(step, {})
+        name = str(key)
+        if name in components:
+            name = quote(name.replace("~", "~0").replace("/", "~1"))
+        return {"$ref": f"#/{'/'.join(way)}/{name}"}
+
+    def resolve_schema(self, key: KeyT) -> JsonSchema:
+        """Return the schema of a key with every reference replaced by what it means.
+
+        Raises:
+            SchemaNotValidError: a reference leads nowhere, the key's own included.
+        """
+        return resolve_schema_references(
+            self.get_unresolved_schema(key),
+            {"": self.spec},
+            cut_circles=True,
+            retrieve=self._neighbour,
+        )
+
+    def fetch_schema(self, key: KeyT) -> JsonSchema:
+        """Return the schema of a component, references resolved, not yet normalized."""
+        return self.resolve_schema(key)
+
+    def _neighbour(self, name: str) -> Any:
+        """Read a document that stands beside this one, once."""
+        if isinstance(self.source, Mapping):
+            msg = f"nothing is beside a dictionary, so '{name}' cannot be read"
+            raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type
+        if name not in self._neighbours:
+            self._neighbours[name] = document_at(neighbour_of(self.source, name))
+        return self._neighbours[name]

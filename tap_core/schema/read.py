@@ -1,0 +1,177 @@
+"""Documents that hold schemas: read from a file, a package or the web.
+
+Rules of the room: JSON needs nothing; YAML needs PyYAML, an extra. Of the web only http
+and https, with a time limit. What stands before the ``@`` of an address goes into a
+header, and neither it nor the query into a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import posixpath
+import urllib.request as web
+from collections.abc import Callable, Mapping
+from http.client import InvalidURL
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.error import HTTPError
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from tap_core.exceptions import UnsupportedSchemaFormatError
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+    _Location: TypeAlias = str | Path | Traversable
+
+__all__ = ["beside", "document_at", "neighbour_of", "parsed", "shown", "suffix_of"]
+
+_TIMEOUT_SECONDS: Final = 30
+
+_WEB: Final = ("http://", "https://")
+
+
+# Text to a document
+
+
+def parsed(text: str | bytes, suffix: str) -> Any:
+    """Read a document: YAML where the suffix says so, else JSON.
+
+    Raises:
+        ValueError: it is no JSON, or no YAML.
+        UnsupportedSchemaFormatError: it is YAML, and PyYAML is not installed.
+    """
+    return _yaml(text) if suffix in {".yaml", ".yml"} else json.loads(text)
+
+
+def _yaml(text: str | bytes) -> Any:
+    try:
+        from tap_core.schema.yaml_as_json import load_yaml
+    except ImportError as ex:
+        msg = "YAML needs the package PyYAML: pip install 'tap-core-sdk[manifest]'"
+        raise UnsupportedSchemaFormatError(msg) from ex
+    return load_yaml(text)
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name or path: ``.json``, in lower case."""
+    return posixpath.splitext(name)[1].lower()
+
+
+# Places
+
+
+def document_at(location: _Location) -> Any:
+    """Read the JSON or YAML document at an address or in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it does not hold what its suffix or content type says.
+        UnsupportedSchemaFormatError: it is neither JSON nor YAML by name.
+    """
+    if isinstance(location, str) and location.startswith(_WEB):
+        content, suffix = _fetched(location)
+    else:
+        file = Path(location) if isinstance(location, str) else location
+        content, suffix = file.read_bytes(), suffix_of(file.name)
+    if suffix in {".json", ".yaml", ".yml"}:
+        return parsed(content, suffix)
+    msg = (
+        f"Unsupported OpenAPI file type: {suffix} ('{shown(location)}' is not .json, .yaml or .yml)"
+    )
+    raise UnsupportedSchemaFormatError(msg)
+
+
+def neighbour_of(location: _Location, name: str) -> _Location:
+    """Return where a document is that another one names relative to itself.
+
+    Raises:
+        ValueError: the name is not relative, or nothing is known to be beside it.
+    """
+    if isinstance(location, str) and location.startswith(_WEB):
+        return urljoin(location, name)
+    file = Path(location) if isinstance(location, str) else location
+    folder: Traversable | None = getattr(file, "parent", None)
+    if folder is None:
+        msg = f"nothing is known to be beside '{shown(location)}'"
+        raise ValueError(msg)
+    return beside(folder, name)
+
+
+def beside(folder: Path | Traversable, name: str) -> Path | Traversable:
+    """Return the file of a folder that a reference names, as it is written in an address.
+
+    Raises:
+        ValueError: the name is not relative.
+    """
+    if urlsplit(name).scheme or name.startswith("/"):
+        msg = f"'{name}' is not relative to the document that names it"
+        raise ValueError(msg)
+    for part in name.split("/"):
+        folder = folder.joinpath(unquote(part))
+    return folder
+
+
+def shown(location: object) -> str:
+    """Name a location in a message, without what may be secret in it."""
+    if isinstance(location, Mapping):
+        return "a dictionary"
+    text = str(location)
+    if not text.startswith(_WEB):
+        return text
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{_host(parts)}{parts.path}"
+
+
+# The web
+
+
+def _fetched(address: str) -> tuple[bytes, str]:
+    """Return what is at an address, and the suffix that its kind of document has."""
+    parts = urlsplit(address)
+    plain = parts._replace(netloc=_host(parts), fragment="").geturl()
+    request = web.Request(plain, headers={"User-Agent": "tap-core"})  # noqa: S310 - see _opener
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {secret}")
+    try:
+        with _opener().open(request, timeout=_TIMEOUT_SECONDS) as response:
+            kind = response.headers.get_content_type()
+            named = suffix_of(urlsplit(response.url).path) or suffix_of(parts.path)
+            return response.read(), _suffix_of_kind(kind) or named
+    except HTTPError as ex:
+        ex.close()
+        raise
+    except InvalidURL:
+        msg = f"'{shown(address)}' is not an address"
+        raise ValueError(msg) from None  # its text has the whole address
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _suffix_of_kind(kind: str) -> str | None:
+    """Tell JSON and YAML by their content types, of which OpenAPI has its own."""
+    if kind.endswith("json"):
+        return ".json"
+    return ".yaml" if kind.endswith("yaml") else None
+
+
+def _opener() -> web.OpenerDirector:
+    """Open http and https, redirects included, and no other kind of address."""
+    opener = web.OpenerDirector()
+    handlers: tuple[Callable[[], web.BaseHandler], ...] = (
+        web.ProxyHandler,
+        web.UnknownHandler,
+        web.HTTPHandler,
+        web.HTTPSHandler,
+        web.HTTPDefaultErrorHandler,
+        web.HTTPRedirectHandler,
+        web.HTTPErrorProcessor,
+    )
+    for handler in handlers:
+        opener.add_handler(handler())
+    return opener

@@ -1,0 +1,39 @@
+"""Where the schemas of streams come from: directories and OpenAPI documents.
+
+Rules of the room: a face of the modules beside it, by singer_sdk's path.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from tap_core.exceptions import DiscoveryError as DiscoveryError
+from tap_core.exceptions import SchemaNotFoundError as SchemaNotFoundError
+from tap_core.exceptions import SchemaNotValidError as SchemaNotValidError
+from tap_core.exceptions import UnsupportedOpenAPISpec as UnsupportedOpenAPISpec
+from tap_core.exceptions import UnsupportedSchemaFormatError as UnsupportedSchemaFormatError
+from tap_core.schema.directory import SchemaDirectory as SchemaDirectory
+from tap_core.schema.normalize import OpenAPISchemaNormalizer as OpenAPISchemaNormalizer
+from tap_core.schema.openapi import OpenAPISchema as OpenAPISchema
+from tap_core.schema.sourced import SchemaPreprocessor as SchemaPreprocessor
+from tap_core.schema.sourced import SchemaSource as SchemaSource
+from tap_core.schema.sourced import StreamSchema as StreamSchema
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "DiscoveryError",
+    "OpenAPISchema",
+    "OpenAPISchemaNormalizer",
+    "Schema",
+    "SchemaDirectory",
+    "SchemaNotFoundError",
+    "SchemaNotValidError",
+    "SchemaPreprocessor",
+    "SchemaSource",
+    "StreamSchema",
+    "UnsupportedOpenAPISpec",
+    "UnsupportedSchemaFormatError",
+]
+
+Schema: TypeAlias = JsonSchema
+"""A JSON Schema as a dictionary."""

@@ -1,0 +1,98 @@
+"""The same documents give the same schemas here and in singer_sdk, but for what is listed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+from tests.schema.source_cases import outcomes
+
+PEER = peer_python("singer_sdk")
+SCRIPT = Path(__file__).with_name("source_cases.py")
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+BOUND = "a true exclusiveMinimum is no JSON Schema; here it is a number"
+X_NULLABLE = "x-nullable is read, `file` is text"
+YAML = "dates, `no` and `yes` in YAML are text"
+ALL_OF = "allOf keeps required, null, what stands beside it, and both of two equal properties"
+CHOICE = "an optional property accepts null, and exactly one choice does"
+ALIKE = "choices that only enum told apart are anyOf: as oneOf no record would fit"
+UNTYPED = "what has properties, items or an enum has a type"
+MAP = "the values of maps are normalized too"
+FILES = "references between files are followed"
+TRUE = "the schemas true and false are schemas"
+
+DELIBERATE = {
+    "shop_v2.json Customer": X_NULLABLE,
+    "shop_v2.json Company": ALL_OF,
+    "shop_v2.json List<Customer>": X_NULLABLE,
+    "shop_v30.yaml Money": BOUND,
+    "shop_v30.yaml Base": YAML,
+    "shop_v30.yaml Order": ALL_OF,
+    "shop_v30.yaml Simple": CHOICE,
+    "shop_v30.yaml Wrapped": ALL_OF,
+    "shop_v30.yaml Pet": ALIKE,
+    "shop_v30.yaml Owner": CHOICE,
+    "shop_v30.yaml Untyped": UNTYPED,
+    "shop_v30.yaml Map": MAP,
+    "shop_v30.yaml Outside": FILES,
+    "shop_v31.json Choice": CHOICE,
+    "shop_v31.json Anything": TRUE,
+    "files users": FILES,
+}
+"""What comes out differently, and why."""
+
+
+@pytest.fixture(scope="module")
+def both():
+    done = subprocess.run(
+        [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return outcomes("tap_core"), json.loads(done.stdout)
+
+
+def is_deliberate(case):
+    return case.removesuffix(" ()").removesuffix(" ('id',)") in DELIBERATE
+
+
+def test_all_but_the_listed_cases_are_the_same(both):
+    ours, theirs = both
+    same = [case for case in ours if not is_deliberate(case)]
+    assert {case: ours[case] for case in same} == {case: theirs[case] for case in same}
+    assert len(same) > 20
+
+
+def test_every_listed_case_really_differs(both):
+    ours, theirs = both
+    assert [case for case in ours if is_deliberate(case) and ours[case] == theirs[case]] == []
+
+
+@pytest.mark.parametrize(
+    "case, place",
+    [
+        ("shop_v2.json Company ()", ("required",)),
+        ("shop_v30.yaml Wrapped ()", ("properties", "kind", "type")),
+        ("shop_v30.yaml Simple ()", ("properties", "either", "oneOf")),
+        ("shop_v31.json Choice ()", ("properties", "what")),
+    ],
+)
+def test_nothing_that_the_peer_has_is_lost(both, case, place):
+    ours, theirs = (one[case] for one in both)
+    for step in place:
+        ours, theirs = ours[step], theirs[step]
+    if isinstance(ours, list):
+        known = theirs if isinstance(theirs, list) else [theirs]
+        assert all(value in ours for value in known)
+    else:
+        assert theirs["anyOf"] == ours["anyOf"][:-1]  # theirs has beside it: only null
