@@ -9,7 +9,9 @@ from the author's record itself, because taps read it again afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
+from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
     from tap_core.types import BodyEncoder, JsonSchema, Record
 
-__all__ = ["ENCODING_ERRORS", "Shape", "compile_shape"]
+__all__ = ["ENCODING_ERRORS", "Shape", "as_body", "compile_conforming", "compile_shape"]
 
 ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
 """What an encoder raises for values that only the careful way can write."""
@@ -39,7 +41,9 @@ ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
 _PLAIN: frozenset[type] = frozenset((str, int, float, bool, NoneType))
 _BOOLEAN: frozenset[type] = frozenset((bool, NoneType))
 _NESTED: frozenset[type] = _PLAIN | {dict, list}
+_SURELY_FINITE: frozenset[type] = _PLAIN - {float}
 _are_plain = _PLAIN.issuperset
+_are_text = frozenset((str,)).issuperset
 _LAYOUTS = 64
 _SIGNATURES = 4096
 _WORTH_COMPILING = 16
@@ -59,6 +63,8 @@ class _Layout(NamedTuple):
     """Deselected properties, deleted from the record."""
     allowed: tuple[frozenset[type], ...]
     """For each property that stays, the types that need no conforming."""
+    sure: tuple[frozenset[type], ...]
+    """The same without the types whose values are asked of a check."""
     nested: tuple[tuple[str, _Check], ...]
     """Properties whose values may be objects or lists, and the check of those."""
     good: set[_Signature]
@@ -148,14 +154,66 @@ def compile_shape(
     return Shape(_layout_finder(effective_schema, mask, level), careful, encode)
 
 
+def compile_conforming(
+    *,
+    schema: JsonSchema,
+    effective_schema: JsonSchema,
+    mask: SelectionMask,
+    level: TypeConformanceLevel,
+    unmapped: Unmapped,
+    copies: bool,
+) -> Shape:
+    """Return a shape that prunes and conforms a record, for others to go on with.
+
+    Its body is the record: the author's own, where nothing is to be conformed, unless
+    ``copies`` asks for one that may be changed.
+    """
+    prune = compile_pruner(schema, mask)
+    conform = compile_conformer(effective_schema, level, unmapped)
+
+    def careful(record: Record) -> Any:
+        if prune is not None:
+            prune(record)
+        conformed = conform(record)
+        return record.copy() if copies and conformed is record else conformed
+
+    if copies:
+        return Shape(lambda _keys: None, careful, _same)
+    return Shape(_layout_finder(effective_schema, mask, level, finite=True), careful, _same)
+
+
+def as_body(record: Record, encode: BodyEncoder) -> Any:
+    """Encode a record of whatever values."""
+    values = record.values()
+    if _are_text(map(type, record)) and (_are_plain(map(type, values)) or _all_json(values)):
+        try:
+            return encode(record)
+        except ENCODING_ERRORS:
+            pass
+    return encode(jsonable(record))
+
+
+def _same(record: Record) -> Any:
+    return record
+
+
 def _fits_of(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
     """Return the compiled check of a layout, made once."""
     if not layout.fits:
         kept = [name for name in keys if name not in layout.drops]
-        plain = [_PLAIN if kinds is _NESTED else kinds for kinds in layout.allowed]
-        allowed = dict(zip(kept, plain, strict=True))
-        layout.fits.append(compile_fit(keys, allowed, dict(layout.nested)))
+        allowed = dict(zip(kept, layout.sure, strict=True))
+        checks = dict(layout.nested)
+        numbers = [name for name, kinds in allowed.items() if kinds is not _BOOLEAN]
+        checks |= {name: _or_decimal(checks.get(name)) for name in numbers}
+        layout.fits.append(compile_fit(keys, allowed, checks))
     return layout.fits[0]
+
+
+def _or_decimal(check: _Check | None) -> _Check:
+    """Return a check that lets decimals pass too, of which pages read from an API are full."""
+    if check is None:
+        return _is_decimal
+    return lambda value: check(value) or _is_decimal(value)
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:
@@ -167,12 +225,13 @@ def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_S
 
 
 def _layout_finder(
-    schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel
+    schema: JsonSchema, mask: SelectionMask, level: TypeConformanceLevel, *, finite: bool = False
 ) -> Callable[[list[str]], _Layout | None]:
     """Return the function that finds, or decides, the layout of an order of keys.
 
     None sends its records the careful way. A source that never repeats itself is not
-    remembered for ever.
+    remembered for ever. ``finite``: a number that JSON has not needs conforming too
+    (an encoder writes null for it anyway).
     """
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
     partial = {
@@ -191,8 +250,13 @@ def _layout_finder(
         if any(name in partial or (name not in properties and not unknown_ok) for name in kept):
             return None
         rules = [(name, _rule_of(properties.get(name), level)) for name in kept]
+        if finite:
+            rules = [(name, (kinds, _finite_check(kinds, check))) for name, (kinds, check) in rules]
         nested = tuple((name, check) for name, (_, check) in rules if check is not None)
-        return _Layout(drops, tuple(kinds for _, (kinds, _) in rules), nested, set(), [])
+        allowed = tuple(kinds for _, (kinds, _) in rules)
+        plain = _SURELY_FINITE if finite else _PLAIN
+        sure = tuple(kinds if kinds is _BOOLEAN else plain for kinds in allowed)
+        return _Layout(drops, allowed, sure, nested, set(), [])
 
     def find(keys: list[str]) -> _Layout | None:
         order = tuple(keys)
@@ -213,6 +277,27 @@ def _rule_of(
     if check is _is_boolean:
         return _BOOLEAN, None
     return (_PLAIN, None) if check is None else (_NESTED, check)
+
+
+def _finite_check(kinds: frozenset[type], check: _Check | None) -> _Check | None:
+    """Return a check by which numbers must be finite too, wherever they stand."""
+    if kinds is _BOOLEAN:
+        return check
+    fits = check or _is_plain
+
+    def check_finite(value: Any) -> bool:
+        return fits(value) and _is_finite(value)
+
+    return check_finite
+
+
+def _is_finite(value: Any) -> bool:
+    """Tell whether all numbers in a value of JSON's types are finite."""
+    if type(value) is dict:
+        return all(map(_is_finite, value.values()))
+    if type(value) is list:
+        return all(map(_is_finite, value))
+    return type(value) is not float or math.isfinite(value)
 
 
 def _check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> _Check | None:
@@ -239,7 +324,7 @@ def _nested_check(schema: JsonSchema) -> _Check | None:
             return as_object(value) if as_object else _is_json(value)
         if kind is list:
             return as_list(value) if as_list else _is_json(value)
-        return kind in _PLAIN
+        return kind in _PLAIN or _is_decimal(value)
 
     return check
 
@@ -290,8 +375,16 @@ def _is_boolean(value: Any) -> bool:
     return type(value) in _BOOLEAN
 
 
-def _all_plain(values: Iterable[Any]) -> bool:
-    return _are_plain(map(type, values))
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or _is_decimal(value)
+
+
+def _is_decimal(value: Any) -> bool:
+    return type(value) is Decimal and value.is_finite()
+
+
+def _all_plain(values: Collection[Any]) -> bool:
+    return _are_plain(map(type, values)) or all(map(_is_plain, values))
 
 
 def _all_text(names: Iterable[Any]) -> bool:
@@ -309,4 +402,4 @@ def _is_json(value: Any) -> bool:
         return _all_json(value)
     if kind is dict:
         return _all_json(value.values()) and _all_text(value)
-    return kind in _PLAIN
+    return kind in _PLAIN or _is_decimal(value)

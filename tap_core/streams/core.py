@@ -28,11 +28,12 @@ from tap_core.streams.stateful import Stateful
 from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
-from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of
+from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of, transforms_of
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.catalog import Schema
+    from tap_core.mapper.maps import StreamMap
     from tap_core.sync.contract import Host
     from tap_core.types import Context, JsonSchema, Record, StrPath
 
@@ -67,6 +68,7 @@ class Stream(Stateful, abc.ABC):
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
+    _stream_maps: list[StreamMap] | None = None
 
     def __init__(
         self,
@@ -215,15 +217,31 @@ class Stream(Stateful, abc.ABC):
 
     # Messages
 
+    @property
+    def stream_maps(self) -> list[StreamMap]:
+        """What becomes of this stream's records; the first is the primary map.
+
+        Raises:
+            MapperNotInitialized: the tap was made without `setup_mapper`.
+        """
+        if self._stream_maps is None:
+            mapper = self._tap.mapper
+            if self.name not in mapper.stream_maps:  # the input catalog does not have it
+                mapper.register_raw_stream_schema(
+                    self.name, self.effective_schema, list(self.primary_keys or [])
+                )
+            self._stream_maps = mapper.stream_maps[self.name]
+        return self._stream_maps
+
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
-        """Yield the SCHEMA of this stream."""
-        event = plan_of(self).describe
-        yield SchemaMessage(
-            event.stream.name,
-            dict(event.schema),
-            list(event.keys),
-            [event.cursor] if event.cursor else None,
-        )
+        """Yield the SCHEMA of this stream, one for each name that it goes by."""
+        for event in plan_of(self).describes:
+            yield SchemaMessage(
+                event.stream.name,
+                dict(event.schema),
+                list(event.keys),
+                [event.cursor] if event.cursor else None,
+            )
 
     def _write_schema_message(self) -> None:
         """Write the SCHEMA, unless it is the one written last in this run."""
@@ -233,10 +251,11 @@ class Stream(Stateful, abc.ABC):
             for message in self._generate_schema_messages():
                 self._tap.write_message(message)
         else:
-            self._tap.run.describe(plan_of(self).describe)
+            for event in plan_of(self).describes:
+                self._tap.run.describe(event)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
-        """Yield the RECORD of a record: pruned (in place) and conformed."""
+        """Yield the RECORDs of a record: pruned (in place), conformed, and mapped."""
         pop_deselected_record_properties(record, self.schema, self.mask)
         conformed = conform_record_data_types(
             stream_name=self.name,
@@ -245,12 +264,17 @@ class Stream(Stateful, abc.ABC):
             level=self.TYPE_CONFORMANCE_LEVEL,
             logger=self.logger,
         )
-        yield RecordMessage(
-            stream=self.name,
-            record=conformed,
-            version=self._stream_version,
-            time_extracted=utc_now(),
-        )
+        if conformed is record:
+            conformed = dict(record)  # a map may change it, and it is the author's
+        for name, transform in transforms_of(self):
+            mapped = transform(conformed)
+            if mapped is not None:
+                yield RecordMessage(
+                    stream=name,
+                    record=mapped,
+                    version=self._stream_version,
+                    time_extracted=utc_now(),
+                )
 
     def _write_record_message(self, record: Record) -> None:
         """Write a record behind those before it."""
@@ -264,8 +288,9 @@ class Stream(Stateful, abc.ABC):
         self.state_manager.is_flushed = False
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
-        """Say which version of the table counts."""
-        self._tap.write_message(ActivateVersionMessage(self.name, full_table_version))
+        """Say which version of the table counts, under each name that it goes by."""
+        for event in plan_of(self).describes:
+            self._tap.write_message(ActivateVersionMessage(event.stream.name, full_table_version))
 
     def _write_state_message(self) -> None:
         """Write the state, if it changed since it was written last."""
@@ -286,5 +311,6 @@ Stream._HOOKS = {
         "generate_child_contexts",
         "get_child_context",
         "post_process",
+        "stream_maps",
     )
 }

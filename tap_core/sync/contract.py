@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
+    from tap_core.mapper.maps import StreamMap
+    from tap_core.mapper.plugin import PluginMapper
     from tap_core.metrics import Counter, Timer
     from tap_core.state.document import StateDocument
     from tap_core.state.manager import StreamStateManager
@@ -55,6 +57,18 @@ class Host(Protocol):
     def run(self) -> Run:
         """The run that is going on, or one of its own for a call outside any."""
 
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps."""
+
+    @property
+    def has_mapper(self) -> bool:
+        """Whether there are stream maps that may change anything."""
+
+    @property
+    def has_own_catalog(self) -> bool:
+        """Whether the schemas to send are those of a catalog of the author's own."""
+
     def write_message(self, message: Any) -> None:
         """Write a Singer message that an author made."""
 
@@ -87,6 +101,8 @@ class SyncStream(Protocol):
     def effective_schema(self) -> JsonSchema: ...
     @property
     def mask(self) -> SelectionMask: ...
+    @property
+    def stream_maps(self) -> Sequence[StreamMap]: ...
     @property
     def selected(self) -> bool: ...
     @property

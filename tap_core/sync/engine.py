@@ -119,8 +119,9 @@ def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, sig
             bookmark = begin_partition(stream, current, None if context else signpost)
             records = _prepared(stream, plan, current, bookmark)
             if stream.selected:
+                write = _write if plan.mapped is None else _write_mapped
                 with _cursor(stream, run, current) as cursor:
-                    done = _write(_Pull(stream, run, plan, cursor, counter), records, done)
+                    done = write(_Pull(stream, run, plan, cursor, counter), records, done)
             else:
                 done += sum(1 for _ in records)
             end_partition(stream, current, bookmark)
@@ -226,6 +227,39 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
             counter.increment(done - counted)
             counted, stop = done, min(done + CHUNK_ROWS, next_state)
     run.waiting = size
+    counter.increment(done - counted)
+    return done
+
+
+def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
+    """Write what the stream's maps make of the records of a context; return their count.
+
+    The bookmark is that of the records, whatever becomes of them.
+    """
+    stream, run, plan, cursor, counter = pull
+    assert plan.mapped is not None  # noqa: S101 - the caller asked
+    bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
+    bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
+    stop = min(done + run.limit - len(bodies), next_state)
+    for pulled in records:
+        if (record := _record_of(pulled)) is None:
+            continue
+        done += 1
+        made = bodies_of(record)
+        if made:
+            if not bodies:
+                run.begin()
+            bodies.extend(made)
+            run.waiting += sizes(made)
+        if cursor is not None:
+            try:
+                cursor.advance(record[stream.replication_key])
+            except (KeyError, InvalidStreamSortException) as error:
+                _refuse(stream, cursor, error, record, done, start)
+        if done >= stop or run.waiting >= CHUNK_BYTES:
+            next_state = _end_chunk(stream, run, done, next_state)
+            counter.increment(done - counted)
+            counted, stop = done, min(done + CHUNK_ROWS, next_state)
     counter.increment(done - counted)
     return done
 

@@ -117,9 +117,15 @@ def write_record(stream: SyncStream, record: Record) -> None:
     before = run.open(plan)
     if not run.bodies:
         run.begin()
-    body = plan.shape(dict(record) if is_foreign(record) else record)
-    run.bodies.append(body)
-    run.waiting += len(body)
+    own = dict(record) if is_foreign(record) else record
+    if plan.mapped is None:
+        body = plan.shape(own)
+        run.bodies.append(body)
+        run.waiting += len(body)
+    else:
+        bodies = plan.mapped.bodies(own)
+        run.bodies.extend(bodies)
+        run.waiting += plan.mapped.sizes(bodies)
     if len(run.bodies) >= run.limit or run.waiting >= CHUNK_BYTES:
         run.flush()
     run.open(before)

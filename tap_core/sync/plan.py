@@ -8,20 +8,23 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tap_core.events import Describe, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
-from tap_core.records.shape import Shape, compile_shape
+from tap_core.records.shape import Shape, compile_conforming, compile_shape
 
 if TYPE_CHECKING:
+    from tap_core.mapper.maps import StreamMap
     from tap_core.sync.contract import SyncStream
+    from tap_core.sync.mapped import Mapped
     from tap_core.sync.run import Run
+    from tap_core.types import Record
 
-__all__ = ["HOOKS", "Plan", "is_overridden", "member_of", "plan_of"]
+__all__ = ["HOOKS", "Plan", "is_overridden", "member_of", "plan_of", "transforms_of"]
 
 HOOKS = (
     "_check_max_record_limit",
@@ -44,9 +47,14 @@ class Plan:
     """One stream, compiled."""
 
     stream: StreamId
-    describe: Describe
+    describes: tuple[Describe, ...]
+    """The schemas to send: one, or with stream maps one for each name."""
     shape: Shape
-    """Prune, conform and encode a record."""
+    """Prune and conform a record, and encode it where no map does that."""
+    mapped: Mapped | None
+    """The stream's maps, where they change anything."""
+    keeps: Callable[[Record], bool] | None
+    """Whether a record's children are synced; None: all are."""
     compiled: bool
     """False: the stream overrides a hook and runs record by record through it."""
     post_process: bool
@@ -55,6 +63,10 @@ class Plan:
     """Whether the stream says its children's contexts, or has children to say them to."""
     version: Callable[[], int | None]
     """The table version that rows carry now."""
+
+    def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
+        """Sort a chunk by the streams that its rows go out as."""
+        return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
 def plan_of(stream: SyncStream) -> Plan:
@@ -83,24 +95,21 @@ def member_of(kind: type, name: str) -> Any:
 
 
 def _compile(stream: SyncStream, run: Run) -> Plan:
-    declared = stream.schema if stream._input_schema is None else stream._input_schema
-    stream_id = StreamId(stream.name)
+    maps = _maps_of(stream)
+    shape = _shape_of(stream, run, maps)
+    mapped: Mapped | None = None
+    keeps = None
+    if maps is not None:
+        from tap_core.sync.mapped import filter_of, map_records
+
+        mapped = map_records(maps, shape, run.outlet.encode)
+        keeps = filter_of(maps)
     return Plan(
-        stream=stream_id,
-        describe=Describe(
-            stream_id,
-            selected_schema(declared, stream.mask),
-            tuple(stream.primary_keys or ()),
-            stream.replication_key,
-        ),
-        shape=compile_shape(
-            schema=stream.schema,
-            effective_schema=stream.effective_schema,
-            mask=stream.mask,
-            level=stream.TYPE_CONFORMANCE_LEVEL,
-            encode=run.outlet.encode,
-            unmapped=warn_once(stream.name, stream.logger),
-        ),
+        stream=StreamId(stream.name),
+        describes=_descriptions(stream, maps),
+        shape=shape,
+        mapped=mapped,
+        keeps=keeps,
         compiled=stream.ABORT_AT_RECORD_COUNT is None
         and not is_overridden(stream, *HOOKS)
         and not is_overridden(stream._tap, "write_message"),
@@ -108,4 +117,60 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         child_contexts=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
         version=lambda: stream._stream_version,
+    )
+
+
+def transforms_of(
+    stream: SyncStream,
+) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
+    """Return what becomes of a conformed record, by the name that it goes out under."""
+    if plan_of(stream).mapped is None:
+        return ((stream.name, lambda record: record),)
+    return [(one.stream_alias, one.transform) for one in stream.stream_maps]
+
+
+def _maps_of(stream: SyncStream) -> Sequence[StreamMap] | None:
+    """Return the stream's maps, None where there is nothing to map."""
+    if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
+        return None
+    from tap_core.sync.mapped import is_plain
+
+    maps = stream.stream_maps
+    return None if is_plain(maps, stream.name) else maps
+
+
+def _shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:
+    unmapped = warn_once(stream.name, stream.logger)
+    if maps is not None:
+        return compile_conforming(
+            schema=stream.schema,
+            effective_schema=stream.effective_schema,
+            mask=stream.mask,
+            level=stream.TYPE_CONFORMANCE_LEVEL,
+            unmapped=unmapped,
+            copies=any(one.may_mutate for one in maps),
+        )
+    return compile_shape(
+        schema=stream.schema,
+        effective_schema=stream.effective_schema,
+        mask=stream.mask,
+        level=stream.TYPE_CONFORMANCE_LEVEL,
+        encode=run.outlet.encode,
+        unmapped=unmapped,
+    )
+
+
+def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[Describe, ...]:
+    if maps is not None or stream._tap.has_own_catalog:
+        from tap_core.sync.mapped import descriptions
+
+        return descriptions(stream.stream_maps if maps is None else maps, stream.replication_key)
+    declared = stream.schema if stream._input_schema is None else stream._input_schema
+    return (
+        Describe(
+            StreamId(stream.name),
+            selected_schema(declared, stream.mask),
+            tuple(stream.primary_keys or ()),
+            stream.replication_key,
+        ),
     )

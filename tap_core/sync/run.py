@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tap_core.events import Checkpoint, Describe, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import ExitStack
 
     from tap_core.events import Event, StreamId
@@ -66,6 +66,9 @@ class Source(Protocol):
     @property
     def version(self) -> Callable[[], int | None]:
         """The table version that rows carry now."""
+
+    def parts(self, rows: list[Any], /) -> Iterable[tuple[StreamId, list[Any]]]:
+        """Sort a chunk by the streams that its rows go out as."""
 
 
 class Run:
@@ -149,14 +152,9 @@ class Run:
             self.limit = CHUNK_ROWS
             self._cadence.rows(self.waiting)
             self.waiting = 0
-            self._hand(
-                Rows(
-                    self._source.stream,
-                    rows,
-                    extracted_at=self._extracted_at,
-                    version=self._source.version(),
-                )
-            )
+            version = self._source.version()
+            for stream, bodies in self._source.parts(rows):
+                self._hand(Rows(stream, bodies, extracted_at=self._extracted_at, version=version))
         del self.bodies[:count]
 
     # Everything else

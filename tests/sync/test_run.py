@@ -27,6 +27,9 @@ class Source:
         self.stream = StreamId(name)
         self.version = lambda: version
 
+    def parts(self, rows):
+        return [(self.stream, rows)]
+
 
 class Door:
     """Takes events, until it is told to fail."""

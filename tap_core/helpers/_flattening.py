@@ -1,0 +1,16 @@
+"""Flattening, by singer_sdk's path."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.records.flatten import (
+    DEFAULT_FLATTENING_SEPARATOR as DEFAULT_FLATTENING_SEPARATOR,
+    DEFAULT_MAX_KEY_LENGTH as DEFAULT_MAX_KEY_LENGTH,
+    FlatteningOptions as FlatteningOptions,
+    PluginFlatteningConfig as PluginFlatteningConfig,
+    flatten_key as flatten_key,
+    flatten_record as flatten_record,
+    flatten_schema as flatten_schema,
+    get_flattening_options as get_flattening_options,
+)

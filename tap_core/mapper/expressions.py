@@ -1,0 +1,406 @@
+"""An expression of a stream map, compiled once into a Python function of a record.
+
+Rules of the room: what is not in the tables here is refused, when the map is made. The
+function is built from a syntax tree of our own making: the user's names never become
+Python names, only keys of look-ups and constants, so no builtin can be named; attributes
+and the operators that could do harm go through `language`. What only a record can tell
+(a missing field, a wrong type) is an error that names the stream and the property.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tap_core.exceptions import MapExpressionError
+from tap_core.mapper.language import (
+    MUTATORS,
+    NotAllowedError,
+    add,
+    attribute,
+    budget,
+    each,
+    formatted,
+    joined,
+    left_shift,
+    multiply,
+    power,
+    refuse_function,
+    refuse_name,
+    right_shift,
+    sized,
+)
+from tap_core.types import Record
+
+__all__ = ["Expression", "UnknownNameError", "Words", "compile_expression", "parse_expression"]
+
+
+class UnknownNameError(MapExpressionError):
+    """An expression uses a name that neither the record nor the map has."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The names that an expression can use besides the fields of its record."""
+
+    functions: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    record: Sequence[str] = ("_", "record")
+    """Names of the record itself."""
+    own: str | None = None
+    """The property that ``self`` stands for, where the record has it."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A compiled expression."""
+
+    run: Callable[[Record], Any]
+    """The value for a record; raises MapExpressionError."""
+    mutates: bool
+    """Whether it may change its record, or a value in it."""
+
+
+def parse_expression(text: str, what: str) -> ast.stmt:
+    """Parse the text of an expression; ``what`` names its place in a message.
+
+    Of several statements the first one counts, as in the Singer SDK.
+
+    Raises:
+        MapExpressionError: it is no Python.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in a text is the user's own
+            return ast.parse(text).body[0]
+    except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError) as error:
+        reason = "it is empty" if isinstance(error, IndexError) else str(error)
+        raise MapExpressionError(
+            f"Failed to parse expression {text}. It is {what}: {reason}."
+        ) from error
+
+
+def compile_expression(text: str, tree: ast.expr, words: Words, what: str) -> Expression:
+    """Compile a parsed expression; ``what`` names its place in messages.
+
+    Raises:
+        MapExpressionError: it uses something that expressions may not use.
+    """
+    writer = _Writer(words)
+    try:
+        body = writer.write(tree)
+        run = _function_of(body, writer, _failure(text, what, writer.fields))
+    except (NotAllowedError, RecursionError, MemoryError, SyntaxError) as error:
+        raise MapExpressionError(_message(text, what, error)) from error
+    return Expression(run, writer.mutates)
+
+
+def _message(text: str, what: str, error: BaseException) -> str:
+    kind = "" if isinstance(error, NotAllowedError) else f"{type(error).__name__}: "
+    return f"Failed to evaluate simpleeval expressions {text}. It is {what}: {kind}{error}."
+
+
+_Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
+
+
+def _failure(text: str, what: str, fields: set[str]) -> _Failure:
+    """Return the function that makes an error of an error."""
+
+    def failed(error: Exception, record: Record) -> MapExpressionError:
+        name = error.args[0] if isinstance(error, KeyError) and error.args else None
+        if isinstance(name, str) and name in fields and name not in record:
+            hint = " (the package Faker is not installed)" if name == "fake" else ""
+            unknown = NotAllowedError(f"the name '{name}' is not defined{hint}")
+            return UnknownNameError(_message(text, what, unknown))
+        return MapExpressionError(_message(text, what, error))
+
+    return failed
+
+
+_FRAME = """
+def run(r):
+    try:
+        {prologue}
+        return None
+    except Exception as e:
+        raise failed(e, r) from e
+"""
+
+
+def _function_of(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
+    """Put a body into a function and compile it.
+
+    The builtins are there, as methods in C import by them; nothing in the body names one.
+    """
+    names = "n = r.copy()" if writer.mutates else "n = r"
+    frame = ast.parse(_FRAME.format(prologue=f"{names}; c = budget()" if writer.loops else names))
+    function = frame.body[0]
+    assert isinstance(function, ast.FunctionDef)  # noqa: S101 - so the text above reads
+    block = function.body[0]
+    assert isinstance(block, ast.Try)  # noqa: S101 - the same
+    block.body[-1] = ast.Return(body)
+    scope = {**_HELPERS, **writer.bound, "failed": failed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `1 is 1` and the like: what it says is what it does
+        exec(compile(ast.fix_missing_locations(frame), "<stream map>", "exec"), scope)  # noqa: S102
+    run: Callable[[Record], Any] = scope["run"]
+    return run
+
+
+_HELPERS: dict[str, Any] = {
+    "Exception": Exception,
+    "add": add,
+    "attribute": attribute,
+    "budget": budget,
+    "dict": dict,
+    "each": each,
+    "formatted": formatted,
+    "joined": joined,
+    "left_shift": left_shift,
+    "multiply": multiply,
+    "power": power,
+    "right_shift": right_shift,
+}
+
+_PLAIN_OPERATORS = (
+    *(ast.Sub, ast.Div, ast.FloorDiv, ast.Mod),
+    *(ast.BitAnd, ast.BitOr, ast.BitXor),
+)
+"""Operators that mean in an expression what they mean in Python."""
+
+_GUARDED_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.LShift: "left_shift",
+    ast.Mult: "multiply",
+    ast.Pow: "power",
+    ast.RShift: "right_shift",
+}
+
+_Write: TypeAlias = Callable[["_Writer", Any], ast.expr]
+
+
+@dataclass
+class _Writer:
+    """Writes the tree of our function from the tree of the user's expression."""
+
+    words: Words
+    bound: dict[str, Any] = field(default_factory=dict)
+    """Values that the function finds under names of ours."""
+    fields: set[str] = field(default_factory=set)
+    """Fields that the expression asks its record for."""
+    loops: bool = False
+    mutates: bool = False
+    _locals: dict[str, str] = field(default_factory=dict)
+    _made: int = 0
+
+    def write(self, node: ast.AST) -> ast.expr:
+        """Write one node and all below it."""
+        write = _NODES.get(type(node))
+        if write is None:
+            raise NotAllowedError(f"{type(node).__name__} is not available in expressions")
+        return write(self, node)
+
+    def all(self, nodes: Sequence[ast.expr]) -> list[ast.expr]:
+        """Write several nodes."""
+        return [self.write(node) for node in nodes]
+
+    def maybe(self, node: ast.expr | None) -> ast.expr | None:
+        """Write a node that may be missing."""
+        return None if node is None else self.write(node)
+
+    def bind(self, value: Any) -> ast.expr:
+        """Name a value that stands outside the expression."""
+        name = f"k{len(self.bound)}"
+        self.bound[name] = value
+        return _load(name)
+
+    def name(self, name: str) -> ast.expr:
+        """Write the look-up of a name."""
+        words = self.words
+        if name in self._locals:
+            return _load(self._locals[name])
+        if name in words.record:
+            return _load("r")
+        if name in words.constants:
+            return self.bind(words.constants[name])
+        if name == "self" and words.own is not None:
+            own = ast.Constant(words.own)
+            has = ast.Compare(own, [ast.In()], [_load("n")])
+            return ast.IfExp(has, _subscript(_load("n"), own), self._field(name))
+        return self._field(name)
+
+    def _field(self, name: str) -> ast.expr:
+        """Write the look-up of a record's field, or of the function of that name."""
+        if name in self.words.functions:
+            get = ast.Attribute(_load("n"), "get", ast.Load())
+            return _call(get, ast.Constant(name), self.bind(self.words.functions[name]))
+        self.fields.add(name)
+        return _subscript(_load("n"), ast.Constant(name))
+
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """Keep the names of a comprehension to itself."""
+        outer = dict(self._locals)
+        try:
+            yield
+        finally:
+            self._locals = outer
+
+    def target(self, node: ast.expr) -> tuple[ast.expr, Any]:
+        """Write what an item is assigned to; return it with its form (see `each`)."""
+        if isinstance(node, ast.Name):
+            self._made += 1
+            name = self._locals[node.id] = f"v{self._made}"
+            return ast.Name(name, ast.Store()), None
+        if isinstance(node, (ast.Tuple, ast.List)):
+            parts = [self.target(part) for part in node.elts]
+            names = ast.Tuple([name for name, _ in parts], ast.Store())
+            return names, tuple(form for _, form in parts)
+        raise NotAllowedError("a comprehension can assign to names only")
+
+
+def _load(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _subscript(value: ast.expr, key: ast.expr) -> ast.expr:
+    return ast.Subscript(value, key, ast.Load())
+
+
+def _call(function: ast.expr | str, *args: ast.expr) -> ast.expr:
+    called = _load(function) if isinstance(function, str) else function
+    return ast.Call(called, list(args), [])
+
+
+def _constant(_writer: _Writer, node: ast.Constant) -> ast.expr:
+    return ast.Constant(sized(node.value))
+
+
+def _binary(writer: _Writer, node: ast.BinOp) -> ast.expr:
+    left, right = writer.write(node.left), writer.write(node.right)
+    sizeless = any(_is_number(side) for side in (node.left, node.right))
+    if isinstance(node.op, _PLAIN_OPERATORS) or (isinstance(node.op, ast.Add) and sizeless):
+        return ast.BinOp(left, node.op, right)
+    if type(node.op) in _GUARDED_OPERATORS:
+        return _call(_GUARDED_OPERATORS[type(node.op)], left, right)
+    raise NotAllowedError(f"the operator {type(node.op).__name__} is not available")
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _compare(writer: _Writer, node: ast.Compare) -> ast.expr:
+    return ast.Compare(writer.write(node.left), node.ops, writer.all(node.comparators))
+
+
+def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
+    """Write what is called: a function of the table, or a method of a value."""
+    if isinstance(node.func, ast.Attribute):
+        return writer.write(node.func)
+    if not isinstance(node.func, ast.Name):
+        raise NotAllowedError("only functions and methods by their names can be called")
+    name = node.func.id
+    if name not in writer.words.functions:
+        raise NotAllowedError(f"the function '{name}' is not defined")
+    refuse_function(writer.words.functions[name])
+    return writer.bind(writer.words.functions[name])
+
+
+def _called(writer: _Writer, node: ast.Call) -> ast.expr:
+    function = _function_called(writer, node)
+    if any(one.arg is None for one in node.keywords):
+        raise NotAllowedError("** is not available in calls")
+    keywords = [ast.keyword(one.arg, writer.write(one.value)) for one in node.keywords]
+    return ast.Call(function, writer.all(node.args), keywords)
+
+
+def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
+    refuse_name(node.attr)
+    writer.mutates = writer.mutates or node.attr in MUTATORS
+    return _call("attribute", writer.write(node.value), ast.Constant(node.attr))
+
+
+def _slice(writer: _Writer, node: ast.Slice) -> ast.expr:
+    bounds = (writer.maybe(bound) for bound in (node.lower, node.upper, node.step))
+    return ast.Slice(*bounds)
+
+
+def _joined(writer: _Writer, node: ast.JoinedStr) -> ast.expr:
+    return _call("joined", *writer.all(node.values))
+
+
+def _formatted(writer: _Writer, node: ast.FormattedValue) -> ast.expr:
+    """Write one part of an f-string; a conversion (``!r``) has no effect."""
+    if node.format_spec is None:
+        return writer.write(node.value)
+    return _call("formatted", writer.write(node.value), writer.write(node.format_spec))
+
+
+def _dict(writer: _Writer, node: ast.Dict) -> ast.expr:
+    values = [
+        _call("dict", writer.write(value)) if key is None else writer.write(value)
+        for key, value in zip(node.keys, node.values, strict=True)
+    ]
+    return ast.Dict([writer.maybe(key) for key in node.keys], values)
+
+
+def _list(writer: _Writer, node: ast.List) -> ast.expr:
+    items: list[ast.expr] = [
+        ast.Starred(writer.write(item.value), ast.Load())
+        if isinstance(item, ast.Starred)
+        else writer.write(item)
+        for item in node.elts
+    ]
+    return ast.List(items, ast.Load())
+
+
+def _comprehension(
+    writer: _Writer, node: ast.ListComp | ast.GeneratorExp | ast.DictComp
+) -> ast.expr:
+    """Write a comprehension; one in round brackets makes a list too."""
+    writer.loops = True
+    with writer.inner():
+        generators = [_generator(writer, one) for one in node.generators]
+        if isinstance(node, ast.DictComp):
+            return ast.DictComp(writer.write(node.key), writer.write(node.value), generators)
+        return ast.ListComp(writer.write(node.elt), generators)
+
+
+def _generator(writer: _Writer, node: ast.comprehension) -> ast.comprehension:
+    if node.is_async:
+        raise NotAllowedError("'async' is not available in expressions")
+    items = writer.write(node.iter)
+    target, form = writer.target(node.target)
+    rounds = _call("each", _load("c"), items, writer.bind(form))
+    return ast.comprehension(target, rounds, writer.all(node.ifs), 0)
+
+
+_NODES: dict[type[ast.AST], _Write] = {
+    ast.Attribute: _attribute,
+    ast.BinOp: _binary,
+    ast.BoolOp: lambda writer, node: ast.BoolOp(node.op, writer.all(node.values)),
+    ast.Call: _called,
+    ast.Compare: _compare,
+    ast.Constant: _constant,
+    ast.Dict: _dict,
+    ast.DictComp: _comprehension,
+    ast.FormattedValue: _formatted,
+    ast.GeneratorExp: _comprehension,
+    ast.IfExp: lambda writer, node: ast.IfExp(*writer.all((node.test, node.body, node.orelse))),
+    ast.JoinedStr: _joined,
+    ast.List: _list,
+    ast.ListComp: _comprehension,
+    ast.Name: lambda writer, node: writer.name(node.id),
+    ast.Set: lambda writer, node: ast.Set(writer.all(node.elts)),
+    ast.Slice: _slice,
+    ast.Subscript: lambda writer, node: _subscript(
+        writer.write(node.value), writer.write(node.slice)
+    ),
+    ast.Tuple: lambda writer, node: ast.Tuple(writer.all(node.elts), ast.Load()),
+    ast.UnaryOp: lambda writer, node: ast.UnaryOp(node.op, writer.write(node.operand)),
+}

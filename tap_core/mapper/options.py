@@ -1,0 +1,28 @@
+"""The words of the setting ``stream_maps`` that are no names of streams or properties.
+
+Rules of the room: constants only; the words are the Singer SDK's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+__all__ = [
+    "MAPPER_ALIAS_OPTION",
+    "MAPPER_ELSE_OPTION",
+    "MAPPER_FILTER_OPTION",
+    "MAPPER_KEY_PROPERTIES_OPTION",
+    "MAPPER_SOURCE_OPTION",
+    "NULL_STRING",
+    "StreamMapsDict",
+]
+
+MAPPER_ELSE_OPTION = "__else__"
+MAPPER_FILTER_OPTION = "__filter__"
+MAPPER_SOURCE_OPTION = "__source__"
+MAPPER_ALIAS_OPTION = "__alias__"
+MAPPER_KEY_PROPERTIES_OPTION = "__key_properties__"
+NULL_STRING = "__NULL__"
+
+StreamMapsDict: TypeAlias = dict[str, str | dict[str, Any] | None]
+"""The setting itself: a stream's name, or a pattern of names, to its map."""

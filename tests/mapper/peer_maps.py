@@ -1,0 +1,172 @@
+"""Stream maps on either SDK: the test writes this file again with `singer_sdk` for `tap_core`.
+
+As a program it reads scenarios of settings, streams and records and says what each map makes
+of them; then it syncs a tap with each of some settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+
+from tap_core import Stream, Tap
+from tap_core.helpers._flattening import flatten_key, flatten_record, flatten_schema
+from tap_core.mapper import PluginMapper
+from tap_core.singerlib.json import serialize_json
+
+UTC = dt.timezone.utc
+
+
+def maps(config, streams, records):
+    """Return what the maps of a configuration make of streams and their records."""
+    mapper = PluginMapper(config, logging.getLogger("maps"))
+    found = {}
+    for name, (schema, keys) in streams.items():
+        mapper.register_raw_stream_schema(name, schema, keys)
+        found[name] = [
+            {
+                "kind": type(one).__name__,
+                "alias": one.stream_alias,
+                "raw_keys": one.raw_key_properties,
+                "keys": one.transformed_key_properties,
+                "schema": one.transformed_schema,
+                "filter": [attempt(one.get_filter_result, row) for row in records],
+                "records": [attempt(one.transform, row) for row in records],
+            }
+            for one in mapper.stream_maps[name]
+        ]
+    return found
+
+
+def attempt(function, record):
+    """Return what a function of a record gives, as JSON text, or that it fails."""
+    try:
+        return serialize_json(function(json.loads(json.dumps(record))))
+    except Exception:  # noqa: BLE001 - either SDK has its own errors for a record
+        return "error"
+
+
+def outcome(function, *args):
+    """Return what a function gives, or the name by which users know its error."""
+    try:
+        return function(*args)
+    except Exception as error:  # noqa: BLE001 - its name is what is compared
+        known = ("tap_core.exceptions", "builtins")
+        return next(one.__name__ for one in type(error).__mro__ if one.__module__ in known)
+
+
+def flattened(schema, record, options):
+    """Return schema and record flattened."""
+    flat = flatten_schema(schema, **options)
+    return [flat, flatten_record(record, flat, **options)]
+
+
+# ------------------------------------------------------------------------------------- taps
+
+TEXT = {"type": ["string", "null"]}
+NUMBER = {"type": ["integer", "null"]}
+
+
+class People(Stream):
+    """A parent with all kinds of values."""
+
+    name = "people"
+    primary_keys = ("id",)
+    replication_key = "at"
+    schema = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "at": {"type": ["string", "null"], "format": "date-time"},
+            "name": TEXT,
+            "score": {"type": ["number", "null"]},
+            "tags": {"type": ["array", "null"], "items": {"type": "string"}},
+            "address": {
+                "type": ["object", "null"],
+                "properties": {
+                    "city": TEXT,
+                    "geo": {"type": "object", "properties": {"x": NUMBER}},
+                },
+            },
+            "secret": TEXT,
+        },
+    }
+
+    def get_records(self, context):
+        for number in range(1, 8):
+            yield {
+                "id": number,
+                "at": dt.datetime(2024, 1, number, tzinfo=UTC),
+                "name": f"Name {number}",
+                "score": float("nan") if number == 3 else number / 2,
+                "tags": ["a", str(number)],
+                "address": {"city": "Rome", "geo": {"x": number, "odd": 1}} if number > 2 else None,
+                "secret": "s",
+                "unknown": 1,
+            }
+
+    def get_child_context(self, record, context):
+        return {"person": record["id"]}
+
+
+class Pets(Stream):
+    """The child of `People`."""
+
+    name = "pets"
+    parent_stream_type = People
+    primary_keys = ("person", "pet")
+    replication_key = "pet"
+    schema = {"type": "object", "properties": {"person": NUMBER, "pet": NUMBER, "name": TEXT}}
+
+    def get_records(self, context):
+        for number in range(2):
+            yield {"person": context["person"], "pet": number, "name": "Rex"}
+
+
+class Plain(Stream):
+    """A stream that no map names."""
+
+    name = "plain"
+    schema = {"type": "object", "properties": {"n": NUMBER}}
+
+    def get_records(self, context):
+        yield from ({"n": number} for number in range(3))
+
+
+class TapPeople(Tap):
+    """All of these."""
+
+    name = "tap-people"
+    config_jsonschema = {"type": "object", "properties": {}}
+
+    def discover_streams(self):
+        return [People(self), Pets(self), Plain(self)]
+
+
+def synced(config, catalog):
+    """Sync the tap and return its messages."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        TapPeople(config=config, catalog=catalog).sync_all()
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def main():
+    asked = json.loads(Path(sys.argv[1]).read_text())
+    said = {
+        "maps": {name: outcome(maps, *case) for name, case in asked["maps"].items()},
+        "flat": [outcome(flattened, *case) for case in asked["flat"]],
+        "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in asked["keys"]],
+        "taps": {name: outcome(synced, *case) for name, case in asked["taps"].items()},
+    }
+    Path(sys.argv[2]).write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    main()

@@ -1,0 +1,57 @@
+"""Expressions as the Singer SDK evaluates them: simpleeval, set up as there."""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import hashlib
+import json
+import warnings
+from typing import Any
+
+import simpleeval
+
+from tap_core.mapper.expressions import Words, compile_expression, parse_expression
+from tap_core.mapper.language import map_functions
+
+CONFIG = {"limit": 5, "salt": "pepper", "nested": {"key": [1, 2]}}
+FIXED = {"config": CONFIG, "__stream_name__": "people", "__original_stream_name__": "raw_people"}
+
+
+class Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]
+    """The evaluator that walks the tree for each record."""
+
+    def _check_disallowed_items(self, item: Any) -> None:
+        """Look at calls and attributes only, as the Singer SDK does."""
+
+
+def functions() -> dict[str, Any]:
+    """Return what expressions can call there."""
+    return {
+        **simpleeval.DEFAULT_FUNCTIONS,
+        "md5": lambda text: hashlib.md5(text.encode()).hexdigest(),  # noqa: S324
+        "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest(),
+        "datetime": simpleeval.ModuleWrapper(dt),
+        "bool": bool,
+        "json": simpleeval.ModuleWrapper(json),
+    }
+
+
+def theirs(text: str, record: dict[str, Any], own: str | None = None) -> Any:
+    """Evaluate an expression of a record as the Singer SDK would; any error is a refusal."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text).body[0]
+        names = {**record, "_": record, "record": record, **FIXED}
+        if own in record:
+            names["self"] = record[own]
+        evaluator = Evaluator(functions=functions(), names=names)
+        return evaluator.eval(text, previously_parsed=tree)
+
+
+def ours(text: str, record: dict[str, Any], own: str | None = None) -> Any:
+    """Evaluate the same expression compiled."""
+    tree = parse_expression(text, "a test")
+    assert isinstance(tree, ast.Expr)
+    words = Words(map_functions(), FIXED, own=own)
+    return compile_expression(text, tree.value, words, "a test").run(record)

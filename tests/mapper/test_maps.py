@@ -1,0 +1,242 @@
+"""Maps beside those of the settings, and what is said when one is wrong."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tap_core.exceptions import MapExpressionError, StreamMapConfigError
+from tap_core.mapper import (
+    CustomStreamMap,
+    PluginMapper,
+    RemoveRecordTransform,
+    SameRecordTransform,
+    StreamMap,
+    md5,
+    sha256,
+)
+from tap_core.records.flatten import FlatteningOptions
+
+LOGGER = logging.getLogger("maps")
+SCHEMA = {
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"type": ["string", "null"]},
+        "deep": {"type": "object", "properties": {"x": {"type": "integer"}}},
+    },
+}
+RECORD = {"id": 1, "name": "Ada", "deep": {"x": 2}}
+FLAT = FlatteningOptions(enabled=True, max_level=1)
+
+
+def custom(kind=CustomStreamMap, flattening_options=None, faker_config=None, **definition):
+    return kind(
+        stream_alias="people",
+        map_config={},
+        faker_config=faker_config or {},
+        raw_schema=SCHEMA,
+        key_properties=["id"],
+        map_transform=definition,
+        flattening_options=flattening_options,
+        stream_name="people",
+    )
+
+
+def mapper(**config):
+    made = PluginMapper(config, LOGGER)
+    made.register_raw_stream_schema("people", SCHEMA, ["id"])
+    return made
+
+
+@pytest.mark.parametrize(
+    "definition, place",
+    [
+        ({"x": "1 +"}, "property 'x' in the map of stream 'people'"),
+        ({"x": "name.__class__"}, "property 'x' in the map of stream 'people'"),
+        ({"x": "import os"}, "property 'x' in the map of stream 'people'"),
+        ({"x": "foo(1)"}, "the function 'foo' is not defined"),
+        ({"__filter__": "lambda: 1"}, "the __filter__ of stream 'people'"),
+        ({"__filter__": "pass"}, "the __filter__ of stream 'people'"),
+        ({"__alias__": "import os"}, "the __alias__ of stream 'people'"),
+        ({"__alias__": "a b"}, "the __alias__ of stream 'people'"),
+    ],
+)
+def test_a_wrong_expression_fails_when_the_map_is_made_and_says_where(definition, place):
+    with pytest.raises(MapExpressionError) as caught:
+        mapper(stream_maps={"people": definition})
+    assert place in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "definition, said",
+    [
+        ({"__filter__": 5}, "must be text"),
+        ({"x": 5}, "Unexpected type 'int' in stream map for 'people:x'"),
+        ({"x": ["id"]}, "Unexpected type 'list' in stream map for 'people:x'"),
+        ({"id": None}, "Removing key property 'id' is not permitted in 'people'"),
+        ({"__key_properties__": ["gone"]}, r"Invalid key properties for 'people': \[gone\]"),
+        ({"__source__": "people", "__alias__": "x"}, "it can have no __alias__"),
+        ({"__alias__": 5}, "it must be text"),
+    ],
+)
+def test_a_map_that_cannot_be_is_refused_with_its_stream(definition, said):
+    with pytest.raises(StreamMapConfigError, match=said):
+        mapper(stream_maps={"people": definition})
+
+
+def test_an_error_of_a_record_names_stream_and_property():
+    made = custom(x="name + 1")
+    with pytest.raises(MapExpressionError, match=r"property 'x' in the map of stream 'people'"):
+        made.transform(RECORD)
+    with pytest.raises(MapExpressionError, match=r"the __filter__ of stream 'people'.*'gone'"):
+        custom(__filter__="gone").get_filter_result(RECORD)
+
+
+def test_an_assignment_in_a_filter_is_warned_of():
+    with pytest.warns(UserWarning, match="an assignment is ignored"):
+        made = custom(__filter__="x = id")
+    assert made.get_filter_result(RECORD)
+
+
+def test_settings_and_schemas_are_left_as_they_were():
+    schema, config = (
+        copy.deepcopy(SCHEMA),
+        {"stream_maps": {"__else__": None, "people": {"__alias__": "p", "name": None, "new": "1"}}},
+    )
+    given = copy.deepcopy(config)
+    made = PluginMapper(given, LOGGER)
+    made.register_raw_stream_schema("people", schema, ["id"])
+    assert (given, schema) == (config, SCHEMA)
+    assert made.stream_maps["people"][0].raw_schema == SCHEMA
+
+
+def test_a_stream_is_mapped_again_when_its_schema_changes():
+    made = mapper()
+    first = made.stream_maps["people"]
+    made.register_raw_stream_schema("people", SCHEMA, ["id"])
+    assert made.stream_maps["people"] is first
+    made.register_raw_stream_schema("people", {**SCHEMA, "title": "new"}, ["id"])
+    assert made.stream_maps["people"][0].raw_schema["title"] == "new"
+
+
+def test_an_alias_that_is_no_text_is_taken_as_it_is_written():
+    made = mapper(stream_maps={"people": {"__alias__": "2024_01"}})
+    assert made.stream_maps["people"][0].stream_alias == "2024_01"
+
+
+def test_a_null_alias_is_none():
+    made = mapper(stream_maps={"people": {"__alias__": None}})
+    assert made.stream_maps["people"][0].stream_alias == "people"
+
+
+def test_the_quick_way_gives_what_the_slow_one_gives():
+    own = type("Own", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}})
+    theirs = type("Theirs", (CustomStreamMap,), {"transform": lambda self, record: {"own": 2}})
+    maps = [
+        custom(x="id", __filter__="id < 2"),
+        custom(x="_.get('deep')", flattening_options=FLAT),
+        custom(__else__=None, __key_properties__=[], x="id"),
+        custom(kind=theirs, x="id"),
+        SameRecordTransform("people", SCHEMA, ["id"], None),
+        SameRecordTransform("people", SCHEMA, ["id"], FLAT),
+        RemoveRecordTransform("people", SCHEMA, ["id"], FLAT),
+        own("people", SCHEMA, ["id"], None),
+    ]
+    for made in maps:
+        for record in (RECORD, {"id": 2}, {"id": 0}):
+            assert made.quick_transform(dict(record)) == made.transform(dict(record))
+    empty = custom(__else__=None, __key_properties__=[])
+    assert empty.quick_transform(RECORD) is empty.transform(RECORD) is None
+
+
+def test_a_subclass_may_filter_and_add_functions_of_its_own():
+    class Shouting(CustomStreamMap):
+        @property
+        def functions(self):
+            return {**super().functions, "shout": str.upper}
+
+        def get_filter_result(self, record):
+            return super().get_filter_result(record) and record["id"] < 3
+
+    made = custom(kind=Shouting, name="shout(name)")
+    assert made.has_filter
+    assert made.may_mutate
+    assert made.transform(RECORD) == {**RECORD, "name": "ADA"}
+    assert made.transform({**RECORD, "id": 3}) is None
+
+
+def test_a_map_of_ones_own_goes_on_to_flatten():
+    class Doubled(StreamMap):
+        def transform(self, record):
+            return super().transform({**record, "id": record["id"] * 2})
+
+        def get_filter_result(self, record):
+            return True
+
+    made = Doubled("people", SCHEMA, ["id"], FLAT)
+    assert made.quick_transform(RECORD) == {"id": 2, "name": "Ada", "deep__x": 2}
+    made.transformed_schema = {"properties": {"deep": {}}}
+    assert made.transform(RECORD) == {"id": 2, "name": "Ada", "deep": '{"x":2}'}
+
+
+def test_the_digests_are_those_of_the_standard_library():
+    assert md5("a") == "0cc175b9c0f1b6a831c399e269772661"
+    assert sha256("a").startswith("ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785")
+
+
+FAKER = """
+class Faker:
+    seeds = []
+
+    def __init__(self, locale="default"):
+        self.locale = locale
+
+    @classmethod
+    def seed(cls, seed):
+        cls.seeds.append(seed)
+
+    def name(self):
+        return f"{self.locale} {self.seeds}"
+"""
+"""A package of the same name and entry point: the real one is no part of this environment."""
+
+FAKED = """
+import sys
+from tests.mapper.test_maps import RECORD, custom
+for config in ({}, {"seed": 5, "locale": "it_IT"}):
+    print(custom(x="id", faker_config=config).transform(RECORD)["x"], "faker" in sys.modules)
+    print(custom(x="fake.name()", faker_config=config).transform(RECORD)["x"])
+print(custom(x="id").fake.locale)
+"""
+
+
+def test_made_up_values_come_from_faker_which_is_imported_when_a_map_names_it(tmp_path):
+    (tmp_path / "faker").mkdir()
+    (tmp_path / "faker" / "__init__.py").write_text(FAKER)
+    done = subprocess.run(
+        [sys.executable, "-c", FAKED],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        *("1 False", "default []", "1 True", "it_IT [5]"),
+        "default",
+    ]
+
+
+def test_without_faker_there_is_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faker", None)
+    assert custom(x="id").fake is None
+    assert custom(x="_.get('fake')").transform(RECORD)["x"] is None
+    with pytest.raises(MapExpressionError, match="the package Faker is not installed"):
+        custom(x="fake.name()").transform(RECORD)

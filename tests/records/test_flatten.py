@@ -1,0 +1,133 @@
+"""Flattening compiled once: what a record becomes, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from collections import UserDict
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.exceptions import ConfigValidationError
+from tap_core.helpers import _flattening as face
+from tap_core.records import flatten as room
+from tap_core.records.flatten import (
+    FlatteningOptions,
+    compile_flattener,
+    flatten_key,
+    flatten_record,
+    flatten_schema,
+    get_flattening_options,
+)
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "deep": {
+            "type": "object",
+            "properties": {"x": {"type": "integer"}, "more": {"type": "object", "properties": {}}},
+        },
+    },
+}
+
+
+def test_the_face_shows_the_room():
+    for name in face.__dict__:
+        if not name.startswith("_") and name != "annotations":
+            assert getattr(face, name) is getattr(room, name)
+
+
+def test_objects_are_spread_and_what_is_left_is_json_text():
+    flat = flatten_schema(SCHEMA, 1)
+    assert list(flat["properties"]) == ["id", "deep__x", "deep__more"]
+    record = {"id": 1, "deep": {"x": 2, "more": {"y": [1, Decimal("1.10")]}}, "list": [1]}
+    assert flatten_record(record, flat, 1) == {
+        "id": 1,
+        "deep__x": 2,
+        "deep__more": '{"y":[1,1.10]}',
+        "list": "[1]",
+    }
+    assert "deep" in SCHEMA["properties"]
+
+
+def test_without_a_schema_nothing_is_opened():
+    assert compile_flattener(None, 3)({"a": {"b": 1}}) == {"a": '{"b":1}'}
+
+
+def test_other_mappings_are_opened_too_and_other_values_left():
+    flatten = compile_flattener({"properties": {}}, 2)
+    assert flatten({"a": UserDict(b=1), "c": (1,), "d": Decimal(1)}) == {
+        "a__b": 1,
+        "c": (1,),
+        "d": Decimal(1),
+    }
+    assert flatten({"a": {}, "b": None}) == {"b": None}
+
+
+def test_a_later_value_of_a_name_wins():
+    flatten = compile_flattener({"properties": {}}, 2)
+    assert flatten({"a__b": 1, "z": 0, "a": {"b": 2}}) == {"a__b": 2, "z": 0}
+
+
+def test_objects_of_free_keys_are_not_remembered_for_ever(monkeypatch):
+    monkeypatch.setattr(room, "_KEYS", 3)
+    flatten = compile_flattener({"properties": {}}, 2)
+    record = {f"k{n}": {"x": n} for n in range(9)}
+    assert flatten(record) == {f"k{n}__x": n for n in range(9)}
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), VALUES), st.integers(0, 4))
+def test_a_flat_record_holds_plain_values_only(record, level):
+    flat = flatten_record(record, {"properties": {}}, level)
+    assert all(not isinstance(value, (dict, list)) for value in flat.values())
+    if level == 0:
+        as_text = {
+            name: json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            if isinstance(value, (dict, list))
+            else value
+            for name, value in record.items()
+        }
+        assert flat == as_text
+
+
+@pytest.mark.parametrize("declared", [True, False, {}, {"enum": ["a", "b"]}, {"anyOf": [{}]}])
+def test_a_property_that_says_no_type_is_text(declared):
+    schema = {"type": "object", "properties": {"x": declared}}
+    assert flatten_schema(schema, 1)["properties"] == {"x": {"type": ["null", "string"]}}
+
+
+def test_two_properties_of_one_name_are_an_error():
+    schema = {"properties": {"deep__x": {"type": "string"}, **SCHEMA["properties"]}}
+    with pytest.raises(ValueError, match="Duplicate column name produced in schema: deep__x"):
+        flatten_schema(schema, 1)
+
+
+def test_keys_are_shortened_from_the_left_only_as_far_as_they_must():
+    assert flatten_key("c", ["firstPart", "second_part"], max_key_length=16) == "fp__sp__c"
+    assert flatten_key("c", ["firstPart", "second_part"]) == "firstPart__second_part__c"
+
+
+def test_options_are_read_from_settings_null_being_as_good_as_missing():
+    options = get_flattening_options(
+        {"flattening_enabled": True, "flattening_max_depth": 0, "flattening_separator": None}
+    )
+    assert options == FlatteningOptions(enabled=True, max_level=0)
+    assert get_flattening_options({"flattening_enabled": None}).enabled is False
+
+
+def test_flattening_without_a_depth_is_an_error_of_the_settings():
+    with pytest.raises(ConfigValidationError) as caught:
+        FlatteningOptions(enabled=True)
+    assert caught.value.errors == ["flattening_max_depth is required when flattening is enabled"]
