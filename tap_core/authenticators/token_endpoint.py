@@ -1,0 +1,248 @@
+"""An OAuth 2.0 token endpoint: asked for a token, asked again when that may help.
+
+Rules of the room: every request has a timeout. What may pass (no connection, 429, 5xx) is
+tried again a few times; every other refusal counts at once. A message names the endpoint,
+the status and the fields that OAuth has for it (RFC 6749, section 5.2). It never shows what
+was sent, a query, or any other part of the answer, and no error stands behind it that does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+import requests
+
+from tap_core.clock import utc_now
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
+from tap_core.http.words import (
+    Secrets,
+    content_type,
+    secrets_of,
+    url_without_secrets,
+)
+
+__all__ = [
+    "AccessTokenError",
+    "Outcome",
+    "Patience",
+    "Token",
+    "TokenRequest",
+    "oauth_words",
+    "payload_secrets",
+    "read_token",
+]
+
+_LONGEST_DESCRIPTION = 300
+
+_PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
+"""What a request says that is no secret; any other value is hidden wherever it turns up."""
+
+_FAILURES = (requests.exceptions.RequestException, ConnectionError)
+
+
+class AccessTokenError(FatalAPIError, RuntimeError):
+    """There is no access token to be had.
+
+    ``status`` is the HTTP status, None without an answer; ``error`` and ``description`` are
+    what OAuth's fields of these meanings said, None where they were missing.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        error: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Keep the parts beside the message."""
+        super().__init__(message)
+        self.status = status
+        self.error = error
+        self.description = description
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep."""
+
+    timeout: float = 60.0
+    tries: int = 4
+    sleep: Callable[[float], object] = time.sleep
+
+
+@dataclass(frozen=True)
+class Token:
+    """What an endpoint gave; ``expires_in`` is as it came, ``sent_at`` when it was asked."""
+
+    sent_at: datetime
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    expires_in: Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a try came to: a response, or else an error."""
+
+    sent_at: datetime
+    response: requests.Response | None = None
+    error: Exception | None = None
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        if self.response is None:
+            return isinstance(self.error, RETRIED) and not is_hopeless(self.error)
+        status = self.response.status_code
+        return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @property
+    def status(self) -> int | None:
+        """The status of the response, None where there is none."""
+        return None if self.response is None else self.response.status_code
+
+    @property
+    def words(self) -> str:
+        """Why there is no response, or which status it has; nothing of what was sent."""
+        if self.response is not None:
+            return f"status {self.response.status_code}"
+        return f"no answer, {type(self.error).__name__}{_reason(self.error)}"
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return what the operating system said; texts of the HTTP client hold whole URLs."""
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return f" ({error.strerror})"
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+@dataclass(frozen=True)
+class TokenRequest:
+    """A request for a token: where to, with which headers, and the body as a form."""
+
+    url: str
+    headers: Mapping[str, Any] = field(repr=False)
+    payload: Any = field(repr=False)
+    secrets: Secrets = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """The URL without user-info, query, fragment and secrets: how messages name it."""
+        return self.secrets.hide(url_without_secrets(self.url).partition("?")[0])
+
+    def send(
+        self, session: requests.Session, patience: Patience, logger: logging.Logger
+    ) -> Outcome:
+        """Ask until there is an answer, or none to be expected; return the last outcome."""
+        tries = 1
+        outcome = self._try(session, patience.timeout)
+        while outcome.may_pass and tries < patience.tries:
+            wait = retry_after(RetriableAPIError("", outcome.response))
+            wait = random_jitter(2.0 ** (tries - 1)) if wait is None else wait
+            logger.warning(
+                "No access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
+                *(self.place, outcome.words, wait, tries, patience.tries),
+            )
+            patience.sleep(wait)
+            tries += 1
+            outcome = self._try(session, patience.timeout)
+        return outcome
+
+    def _try(self, session: requests.Session, timeout: float) -> Outcome:
+        sent_at = utc_now()
+        try:
+            response = session.post(
+                self.url, headers=dict(self.headers), data=self.payload, timeout=timeout
+            )
+        except _FAILURES as error:
+            return Outcome(sent_at, error=error)
+        return Outcome(sent_at, response)
+
+
+def payload_secrets(payload: Any) -> Secrets:
+    """Return what of a request's body no message may repeat."""
+    return secrets_of({"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]})
+
+
+def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(payload, Mapping):
+        yield from payload.items()
+    elif isinstance(payload, (str, bytes)):
+        text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
+        yield from parse_qsl(text) or [("", text)]
+
+
+def oauth_words(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
+    """Return OAuth's ``error`` and ``error_description`` of a body, without secrets."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return None, None
+    said = document if isinstance(document, dict) else {}
+    return _shown(said.get("error"), secrets), _shown(said.get("error_description"), secrets)
+
+
+def _shown(value: Any, secrets: Secrets) -> str | None:
+    if not isinstance(value, str) or not value.strip():
+        return None
+    text = " ".join(secrets.hide(value).split())
+    return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}…"
+
+
+def read_token(outcome: Outcome, place: str, secrets: Secrets) -> Token:
+    """Return the token of an outcome; ``place`` is how messages name the endpoint.
+
+    Raises:
+        AccessTokenError: there is none.
+    """
+    response = outcome.response
+    if response is None:
+        raise _refusal(outcome, place, outcome.words, secrets)
+    if not response.ok:
+        raise _refusal(outcome, place, "refused", secrets)
+    document = _document(response)
+    if document is None:
+        kind = content_type(response) or "of no content type"
+        raise _refusal(outcome, place, f"the answer is no JSON object but {kind}", secrets)
+    if not document.get("access_token"):
+        raise _refusal(outcome, place, "the answer has no access_token", secrets)
+    refresh_token = document.get("refresh_token")
+    return Token(
+        sent_at=outcome.sent_at,
+        access_token=document["access_token"],
+        refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else None,
+        expires_in=document.get("expires_in"),
+    )
+
+
+def _document(response: requests.Response) -> dict[str, Any] | None:
+    try:
+        document = response.json()
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _refusal(outcome: Outcome, place: str, reason: str, secrets: Secrets) -> AccessTokenError:
+    content = b"" if outcome.response is None else outcome.response.content
+    error, description = oauth_words(content, secrets)
+    words = ": ".join(word for word in (error, description) if word)
+    return AccessTokenError(
+        f"Failed to update access token (status={outcome.status or 'Unknown'}) at {place}: "
+        f"{f'{reason}, {words}' if words else reason}",
+        status=outcome.status,
+        error=error,
+        description=description,
+    )

@@ -1,0 +1,212 @@
+"""An answer: a response whose JSON is read once, fast, and with all digits.
+
+Rules of the room: bytes are read by msgspec, fractions as ``Decimal``; what it refuses
+and the json module takes (NaN, a lone surrogate, another encoding) is read by that. A body
+that is no JSON is an error that says what it is instead; one that ends too early may be
+asked for again. What was read is handed out once: records are changed by whoever gets them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import requests
+from requests.exceptions import JSONDecodeError
+
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.words import (
+    Secrets,
+    body_excerpt,
+    content_type,
+    sent_secrets,
+    url_without_secrets,
+)
+
+__all__ = [
+    "Answer",
+    "NotJSONError",
+    "TruncatedBodyError",
+    "document_of",
+    "has_no_body",
+    "look_for_a_cut",
+]
+
+_EXACT = msgspec.json.Decoder(float_hook=Decimal)
+_PLAIN = msgspec.json.Decoder()
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_UNREAD: Any = object()
+_NO_CONTENT = frozenset({204, 205})
+
+
+class NotJSONError(FatalAPIError, JSONDecodeError):
+    """A body that is no JSON, such as the page of a login; asking again would not help."""
+
+    def __init__(self, message: str, response: requests.Response | None = None) -> None:
+        JSONDecodeError.__init__(self, message, "", 0, response=response)
+        self.args = (message,)
+
+
+class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
+    """A body that ends within its JSON: a connection or a proxy cut it off."""
+
+    def __init__(self, message: str, response: requests.Response | None = None) -> None:
+        JSONDecodeError.__init__(self, message, "", 0, response=response)
+        self.args = (message,)
+
+
+class Answer(requests.Response):
+    """A response that reads JSON faster, with the same results."""
+
+    _document: Any = _UNREAD
+
+    @classmethod
+    def of(cls, response: requests.Response) -> requests.Response:
+        """Return a response as an answer; those of other libraries stay what they are."""
+        if type(response) is not requests.Response:
+            return response
+        answer = cls()
+        vars(answer).update(vars(response))
+        return answer
+
+    def json(self, **kwargs: Any) -> Any:
+        """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
+        decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
+        if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
+            try:
+                return decoder.decode(self.content)
+            except _REFUSED:
+                pass
+        try:
+            return json.loads(_text(self, self.content), **kwargs)
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            return super().json(**kwargs)  # which says what is wrong
+
+    def read(self, secrets: Callable[[], Secrets]) -> Any:
+        """Read the document and keep it for `document_of`; the errors are the same."""
+        if self._document is _UNREAD:
+            self._document = _read(self, secrets)
+        return self._document
+
+    def take(self) -> Any:
+        """Hand out the document that was read, once."""
+        document, self._document = self._document, _UNREAD
+        return document
+
+
+def document_of(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:
+    """Return the JSON document of a response, nobody else's, fractions as ``Decimal``.
+
+    ``secrets`` is asked for what no message shows when there is one.
+
+    Raises:
+        TruncatedBodyError: the body ends too early.
+        NotJSONError: it is something else.
+    """
+    document = response.take() if isinstance(response, Answer) else _UNREAD
+    return _read(response, secrets) if document is _UNREAD else document
+
+
+def look_for_a_cut(response: requests.Response) -> None:
+    """Raise an error when JSON was cut off, at little cost and without a word on the rest.
+
+    For answers that someone else parses: one that begins as JSON and does not end as it.
+
+    Raises:
+        TruncatedBodyError: it was.
+    """
+    body = (response.content or b"").strip()
+    whole = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
+    if whole or "json" not in content_type(response):
+        return
+    try:
+        _PLAIN.decode(body)
+    except _REFUSED as refused:
+        if _is_cut_off(response, body, refused):
+            raise TruncatedBodyError(_words_of_the_end(response, body), response) from None
+
+
+def has_no_body(response: requests.Response) -> bool:
+    """Tell whether the status says that there is no content, and there is none."""
+    return response.status_code in _NO_CONTENT and not response.content
+
+
+def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
+    body = response.content or b""
+    refused: Exception
+    if _may_be_utf_8(response):
+        try:
+            return _EXACT.decode(body)
+        except _REFUSED as error:
+            refused = error
+    else:
+        refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
+    try:
+        return json.loads(_text(response, body), parse_float=Decimal)
+    except (ValueError, RecursionError):
+        pass
+    if _is_cut_off(response, body, refused):
+        raise TruncatedBodyError(_words_of_the_end(response, body), response)
+    raise NotJSONError(_words_of_the_body(response, body, secrets()), response)
+
+
+def _may_be_utf_8(response: requests.Response) -> bool:
+    """JSON is UTF-8 (RFC 8259, section 8.1) unless a charset is named.
+
+    requests takes text without a charset for Latin-1, which no sender of JSON means.
+    """
+    named = "charset" in str(response.headers.get("Content-Type") or "").lower()
+    return (response.encoding or "utf-8").lower() in _UTF_8 or (
+        not named and (response.encoding or "").upper() == "ISO-8859-1"
+    )
+
+
+def _text(response: requests.Response, body: bytes) -> str:
+    """Decode a body by its first bytes, as UTF-8 where it may be that, else as requests does."""
+    detected = json.detect_encoding(body)
+    if detected != "utf-8" or _may_be_utf_8(response):
+        try:
+            return body.decode(detected)
+        except UnicodeDecodeError:
+            pass
+    return response.text
+
+
+def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
+    """Tell whether the body is the beginning of an array, an object or a text in JSON.
+
+    An empty one is, unless the server said that it would be.
+    """
+    if not body.strip():
+        return response.headers.get("Content-Length") is None
+    if not isinstance(refused, msgspec.DecodeError) or body.lstrip()[:1] not in b'{["':
+        return False
+    text = str(refused)
+    return "truncated" in text or text.endswith(f"invalid number (byte {len(body)})")
+
+
+def _words_of_the_end(response: requests.Response, body: bytes) -> str:
+    if not body.strip():
+        return "The answer is empty where JSON was expected, and nothing says that it is complete"
+    kind = content_type(response) or "no content type"
+    return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
+
+
+def _words_of_the_body(response: requests.Response, body: bytes, secrets: Secrets) -> str:
+    kind = content_type(response) or "of no content type"
+    message = (
+        f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
+    )
+    secrets = secrets | sent_secrets(response.request)
+    if response.history:
+        final = secrets.hide(url_without_secrets(response.url))
+        message += f", after a redirect to {final}: is the login still valid?"
+    elif response.is_redirect:
+        target = secrets.hide(url_without_secrets(response.headers["Location"]))
+        message += f", a redirect to {target} that is not followed"
+    excerpt = body_excerpt(response, secrets)
+    return f"{message}; it begins: {excerpt[:200]}" if excerpt else message

@@ -1,0 +1,130 @@
+"""One request sent, one answer back, and what is said when that fails.
+
+Rules of the room: a timeout is always set. Errors keep their type, by which authors catch
+them, and lose every secret that the HTTP client wrote into their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import requests
+
+from tap_core.exceptions import SyncError
+from tap_core.http.answer import Answer
+from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
+
+__all__ = [
+    "DEFAULT_REQUEST_TIMEOUT",
+    "NAMED_ERRORS",
+    "attached",
+    "error_words",
+    "name_error",
+    "renewed",
+    "send",
+]
+
+DEFAULT_REQUEST_TIMEOUT = 300
+"""Seconds to wait for a connection, and for each piece of an answer."""
+
+NAMED_ERRORS = (SyncError, requests.exceptions.RequestException)
+"""Errors of a request: their messages are completed by `name_error`."""
+
+
+def send(
+    session: requests.Session,
+    request: requests.PreparedRequest,
+    *,
+    timeout: Any,
+    allow_redirects: bool,
+    secrets: Callable[[], Secrets],
+) -> requests.Response:
+    """Send a request and read the whole answer.
+
+    Raises:
+        requests.exceptions.RequestException: as requests raises it, without secrets.
+    """
+    try:
+        response = session.send(
+            request, timeout=timeout or DEFAULT_REQUEST_TIMEOUT, allow_redirects=allow_redirects
+        )
+    except requests.exceptions.RequestException as error:
+        _clean(error, request, secrets())
+        raise
+    return Answer.of(response)
+
+
+def _clean(
+    error: requests.exceptions.RequestException,
+    request: requests.PreparedRequest,
+    secrets: Secrets,
+) -> None:
+    """Hide secrets in an error's text, and drop the errors behind it, which repeat the URL."""
+    text = str(error)
+    for url in (request.url or "", request.path_url):
+        if url.strip("/"):
+            text = text.replace(url, url_without_secrets(url))
+    error.args = ((secrets | sent_secrets(request)).hide(text),)
+    error.__cause__ = error.__context__ = None
+
+
+def attached(authenticator: Any, stream: Any) -> Any:
+    """Tell an authenticator that wants to know it which stream it works for; return it."""
+    attach = getattr(authenticator, "attach", None)
+    if callable(attach):
+        attach(stream)
+    return authenticator
+
+
+def renewed(authenticator: Any, refusal: requests.Response) -> bool:
+    """Get a new access token, unless someone did since what was refused was sent.
+
+    Returns:
+        Whether there may be another token now; False for authenticators without tokens.
+    """
+    update = getattr(authenticator, "update_access_token", None)
+    if not callable(update):
+        return False
+    token = getattr(authenticator, "access_token", None)
+    sent = [*refusal.history, refusal][0].request
+    if token is None or _carries(sent, str(token)):
+        update()
+    return True
+
+
+def _carries(request: requests.PreparedRequest, token: str) -> bool:
+    return token in (request.url or "") or any(token in str(v) for v in request.headers.values())
+
+
+def error_words(response: requests.Response, *, path: str, excerpt: str) -> str:
+    """Return the message for a status that is an error."""
+    is_client = HTTPStatus.BAD_REQUEST <= response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+    message = (
+        f"{response.status_code} {'Client' if is_client else 'Server'} Error: "
+        f"{response.reason} for path: {path}"
+    )
+    return f"{message}, content is {excerpt}" if excerpt else message
+
+
+def name_error(
+    error: BaseException,
+    stream: str,
+    request: requests.PreparedRequest | None,
+    tries: int,
+    secrets: Secrets,
+) -> None:
+    """Add to an error's message which stream, request and try it was."""
+    where = f"stream '{stream}'"
+    if request is not None:
+        where += f", {request.method} {secrets.hide(url_without_secrets(request.url))}"
+    if tries:
+        where += f", try {tries}"
+    if isinstance(error, OSError) and error.strerror:  # shown instead of the arguments
+        error.strerror = f"{error.strerror} [{where}]"
+        return
+    said, *more = error.args or ("",)
+    if not isinstance(said, str):
+        said, more = str(error), []
+    error.args = (f"{said} [{where}]", *more)

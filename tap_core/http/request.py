@@ -1,0 +1,121 @@
+"""A request: what an author says of it, and what is sent.
+
+Rules of the room: a request is described by plain values (`HTTPRequest`, which authors
+change before it is sent) and prepared by the session at the last moment, so that
+authenticators and adapters of an author's own session have their say. Nothing is sent here.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Generic, TypeAlias
+from urllib.parse import urlencode
+
+import requests
+
+from tap_core.documents import dump_json
+from tap_core.exceptions import SingerSDKDeprecationWarning
+from tap_core.types import Context
+
+if sys.version_info >= (3, 13):
+    from typing import TypeVar
+else:
+    from typing_extensions import TypeVar
+
+__all__ = ["HTTPRequest", "JSONPayload", "PageContext", "body_arguments", "prepared"]
+
+JSONPayload: TypeAlias = (
+    Iterable[bytes]
+    | str
+    | bytes
+    | list[tuple[Any, Any]]
+    | tuple[tuple[Any, Any]]
+    | Mapping[str, Any]
+    | None
+)
+"""What a request may carry as its body."""
+
+_Token = TypeVar("_Token", default=Any)
+
+_ParamsDict: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class HTTPRequest:
+    """A request as an author describes it; every field may be changed before it is sent."""
+
+    url: str
+    method: str = "GET"
+    params: _ParamsDict = field(default_factory=dict)
+    """Query parameters: None leaves one out, a list or tuple repeats it."""
+    headers: dict[str, str] = field(default_factory=dict)
+    data: JSONPayload = None
+    """The body: sent as JSON where the stream's ``payload_as_json`` says so."""
+    safe_query_chars: str = ""
+    """ASCII characters that are not quoted in the query."""
+
+    def encode_params(self) -> str:
+        """Return the query, quoted as `urllib.parse.urlencode` does."""
+        given: Any = self.params
+        if isinstance(given, str):
+            warnings.warn(
+                "A query given as a string is deprecated: return a dict from get_url_params()"
+                " and name in HTTPRequest.safe_query_chars what must not be quoted.",
+                SingerSDKDeprecationWarning,
+                stacklevel=2,
+            )
+            return given
+        pairs = [
+            (name, one)
+            for name, value in (given or {}).items()
+            for one in (value if isinstance(value, (list, tuple)) else (value,))
+            if one is not None
+        ]
+        return urlencode(pairs, safe=self.safe_query_chars)
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext(Generic[_Token]):
+    """What one page is asked for with: the stream's context and the paginator's token."""
+
+    stream_context: Context | None
+    next_page_token: _Token | None
+
+
+def body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
+    """Return the arguments of `requests.Request` that carry a body.
+
+    A JSON body with decimals in it is written here, since the json module refuses them
+    and contexts of child streams hold them; its ``headers`` say what it is.
+    """
+    if not as_json:
+        return {"data": data}
+    if not _has_decimals(data):
+        return {"json": data}
+    return {"data": dump_json(data).encode(), "headers": {"Content-Type": "application/json"}}
+
+
+def _has_decimals(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_decimals(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_decimals(item) for item in value)
+    return isinstance(value, Decimal)
+
+
+def prepared(
+    session: requests.Session, request: requests.Request, *, user_agent: str
+) -> requests.PreparedRequest:
+    """Prepare a request with the session's cookies, headers and authentication.
+
+    ``user_agent`` is taken where the request names none, in whatever spelling.
+    """
+    headers = dict(request.headers)
+    if not any(name.lower() == "user-agent" for name in headers):
+        headers["User-Agent"] = user_agent
+    request.headers = headers
+    return session.prepare_request(request)

@@ -1,0 +1,173 @@
+"""Which failures are tried again, and after which wait.
+
+Rules of the room: a failure is tried again when the same request may succeed later; a
+certificate that is refused will be refused again. A server that says when to come back
+(``Retry-After``, RFC 9110 section 10.2.3) is asked just then; otherwise the stream's wait
+generator and jitter decide. The loop itself is the library backoff's.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Generator
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeAlias, TypeVar
+
+import backoff
+import requests
+from backoff.types import Details as Details
+
+from tap_core.exceptions import RetriableAPIError
+
+__all__ = [
+    "RETRIED",
+    "RETRY_AFTER_LIMIT",
+    "Details",
+    "Tries",
+    "WaitGenerator",
+    "exponential",
+    "is_hopeless",
+    "random_jitter",
+    "retry_after",
+    "retrying",
+    "runtime",
+]
+
+RETRY_AFTER_LIMIT = 3600.0
+"""Seconds: the longest wait that a server's ``Retry-After`` is obeyed for. Whoever asks for
+more is asked again after this long."""
+
+RETRIED: tuple[type[Exception], ...] = (
+    ConnectionResetError,
+    RetriableAPIError,
+    requests.exceptions.Timeout,
+    requests.exceptions.ConnectionError,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+)
+"""Failures that may pass."""
+
+WaitGenerator: TypeAlias = Callable[..., Generator[float, Any, None]]
+"""Makes a generator of waits in seconds; each failure is sent into it."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Number = TypeVar("_Number", int, float)
+
+
+class _AsTold(float):
+    """A wait that the server asked for: no jitter is added."""
+
+    __slots__ = ()
+
+
+def retrying(
+    *,
+    wait_generator: WaitGenerator,
+    max_tries: Callable[[], int],
+    jitter: Callable[[float], float],
+    handler: Callable[[Details], None],
+    logger: logging.Logger,
+    ask_server: bool = True,
+) -> Callable[[_Function], _Function]:
+    """Return a decorator that tries a function again while its failures may pass.
+
+    With ``ask_server`` a ``Retry-After`` goes before the wait generator and the jitter.
+    """
+    return backoff.on_exception(
+        _server_first(wait_generator) if ask_server else wait_generator,
+        RETRIED,
+        max_tries=max_tries,
+        giveup=is_hopeless,
+        on_backoff=handler,
+        jitter=lambda value: value if isinstance(value, _AsTold) else jitter(value),
+        logger=logger,
+    )
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Tell whether another try would meet the very same failure."""
+    return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
+        error
+    )
+
+
+def _server_first(wait_generator: WaitGenerator) -> WaitGenerator:
+    def waits() -> Generator[float, Any, None]:
+        usual = wait_generator()
+        usual.send(None)
+        error = yield 0.0
+        while True:
+            told = retry_after(error)
+            try:
+                wait = usual.send(error) if told is None else _AsTold(told)
+            except StopIteration:  # the author's generator has had enough
+                return
+            error = yield wait
+
+    return waits
+
+
+def retry_after(error: object) -> float | None:
+    """Return the seconds that the response of a failure asks to wait, None if it does not.
+
+    A date is measured from the response's own ``Date`` where it has one, so that clocks
+    need not agree. Zero and the past say nothing about when to come back: they are None.
+    """
+    response = getattr(error, "response", None)
+    headers = getattr(response, "headers", None) or {}
+    text = str(headers.get("Retry-After") or "").strip()
+    wait = float(text) if text.isascii() and text.isdigit() else _seconds_until(text, headers)
+    return min(wait, RETRY_AFTER_LIMIT) if wait > 0 else None
+
+
+def _seconds_until(date: str, headers: Any) -> float:
+    at = _instant(date)
+    if at is None:
+        return 0.0
+    now = _instant(str(headers.get("Date") or "")) or datetime.now(timezone.utc)
+    return (at - now).total_seconds()
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (TypeError, ValueError, IndexError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+# What the hooks of a stream give unless they are overridden
+
+
+def exponential() -> Generator[float, Any, None]:
+    """Return waits of 2, 4, 8 … seconds."""
+    return backoff.expo(factor=2)
+
+
+def random_jitter(value: float) -> float:
+    """Return a wait with up to one second more."""
+    return backoff.random_jitter(value)
+
+
+def runtime(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
+    """Yield the wait that a function says for each failure sent in."""
+    wait: Any = 0
+    while True:
+        failure = yield wait
+        wait = value(failure)
+
+
+class Tries:
+    """A function that counts how often it was tried since the count was set to zero."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.count = 0
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Count, and try."""
+        self.count += 1
+        return self._function(*args, **kwargs)

@@ -1,0 +1,589 @@
+"""`RESTStream`: records from pages of an HTTP API.
+
+Rules of the room: public members, signatures and underscore hooks are the Singer SDK's
+(version 0.54), so that a tap changes one import line. Bodies are thin: requests, retries,
+answers and the walk from page to page are in `http`. Everything that is logged or raised
+here names the stream and the request, and no secret.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import cached_property, partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
+
+import requests
+
+from tap_core import metrics
+from tap_core.authenticators import SimpleAuthenticator
+from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
+from tap_core.http.answer import Answer, document_of, has_no_body, look_for_a_cut
+from tap_core.http.budget import RequestBudget, shared_budget
+from tap_core.http.exchange import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
+from tap_core.http.exchange import (
+    NAMED_ERRORS,
+    attached,
+    error_words,
+    name_error,
+    renewed,
+    send,
+)
+from tap_core.http.pages import records_of
+from tap_core.http.request import HTTPRequest as HTTPRequest
+from tap_core.http.request import JSONPayload as JSONPayload
+from tap_core.http.request import PageContext as PageContext
+from tap_core.http.request import body_arguments, prepared
+from tap_core.http.retry import Details, Tries, exponential, random_jitter, retrying, runtime
+from tap_core.http.words import (
+    Secrets,
+    body_excerpt,
+    hide_secrets_of_urllib3,
+    secrets_of,
+    sent_secrets,
+    url_without_secrets,
+)
+from tap_core.jsonpath import extract_jsonpath
+from tap_core.pagination import (
+    BaseAPIPaginator,
+    JSONPathPaginator,
+    LegacyStreamPaginator,
+    SimpleHeaderPaginator,
+    SinglePagePaginator,
+)
+from tap_core.plugin_base import PluginBase
+from tap_core.streams.core import Stream
+
+if sys.version_info >= (3, 13):
+    from typing import TypeVar as DefaultTypeVar
+else:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+if TYPE_CHECKING:
+    from tap_core.catalog import Schema
+    from tap_core.sync.contract import Host
+    from tap_core.types import Context, JsonSchema, Record
+
+__all__ = [
+    "DEFAULT_PAGE_SIZE",
+    "DEFAULT_REQUEST_TIMEOUT",
+    "HTTPRequest",
+    "JSONPayload",
+    "PageContext",
+    "RESTStream",
+]
+
+DEFAULT_PAGE_SIZE = 1000
+
+_TToken = DefaultTypeVar("_TToken", default=Any)
+_TNum = TypeVar("_TNum", int, float)
+
+_Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
+_RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, "Context | None"], requests.Response]
+
+
+class _Retried(Stream, abc.ABC):
+    """How an HTTP stream tries again; every method is an author's to override."""
+
+    path: str | None = None
+    """Path of the endpoint, put behind ``url_base``; ``{key}`` is replaced from settings
+    and context."""
+
+    honour_retry_after: bool = True
+    """Whether a server that says when to come back (``Retry-After``, up to an hour) is asked
+    just then; False leaves every wait to `backoff_wait_generator`."""
+
+    def request_decorator(self, func: _RequestFunc) -> _RequestFunc:
+        """Return a function that tries again as the other hooks say."""
+        return retrying(
+            wait_generator=self.backoff_wait_generator,
+            max_tries=self.backoff_max_tries,
+            jitter=self.backoff_jitter,
+            handler=self.backoff_handler,
+            logger=self.logger,
+            ask_server=self.honour_retry_after,
+        )(func)
+
+    def backoff_wait_generator(self) -> Generator[float, Any, None]:
+        """Return a generator of waits in seconds: 2, 4, 8 … unless overridden."""
+        return exponential()
+
+    def backoff_max_tries(self) -> int:
+        """Return how often a request is sent before its failure counts."""
+        return 5
+
+    def backoff_jitter(self, value: float) -> float:
+        """Return a wait with something random added, up to a second."""
+        return random_jitter(value)
+
+    def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
+        """Return a wait generator that asks ``value`` with each failure for the seconds."""
+        return runtime(value)
+
+    def backoff_handler(self, details: Details) -> None:
+        """Log a failure before the wait that follows it."""
+        error = details.get("exception")
+        wait, tries, path = details.get("wait"), details.get("tries"), self.path
+        if isinstance(error, RetriableAPIError) and error.response is not None:
+            self.log(
+                "Backing off %0.2f seconds after %d tries for URL %s, failing with status %s: %s",
+                wait,
+                tries,
+                path,
+                error.response.status_code,
+                error.response.reason,
+                level=logging.ERROR,
+            )
+        else:
+            self.log(
+                "Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
+                wait,
+                tries,
+                path,
+                type(error).__name__,
+                error,
+                level=logging.ERROR,
+            )
+
+
+class _Costed(_Retried, abc.ABC):
+    """What an HTTP stream counts and measures."""
+
+    _LOG_REQUEST_METRICS: bool = True
+    _LOG_REQUEST_METRIC_URLS: bool = False
+
+    def get_http_request_counter(self) -> metrics.Counter:
+        """Return the counter of this stream's requests."""
+        return metrics.http_request_counter(self.name, endpoint=self.path or "")
+
+    def _write_request_duration_log(
+        self,
+        endpoint: str,
+        response: requests.Response,
+        context: Context | None,
+        extra_tags: dict[str, Any] | None,
+    ) -> None:
+        """Log how long a request took."""
+        if not self._LOG_REQUEST_METRICS:
+            return
+        succeeded = response.status_code < HTTPStatus.BAD_REQUEST
+        tags: dict[str, Any] = {
+            metrics.Tag.STREAM: self.name,
+            metrics.Tag.ENDPOINT: endpoint,
+            metrics.Tag.HTTP_STATUS_CODE: response.status_code,
+            metrics.Tag.STATUS: metrics.Status.SUCCEEDED if succeeded else metrics.Status.FAILED,
+            **(extra_tags or {}),
+        }
+        if context:
+            tags[metrics.Tag.CONTEXT] = context
+        seconds = response.elapsed.total_seconds()
+        duration = metrics.Metric.HTTP_REQUEST_DURATION
+        self._log_metric(metrics.Point("timer", metric=duration, value=seconds, tags=tags))
+
+    def calculate_sync_cost(
+        self,
+        request: requests.PreparedRequest,  # noqa: ARG002 - for overrides
+        response: requests.Response,  # noqa: ARG002
+        context: Context | None,  # noqa: ARG002
+    ) -> dict[str, int]:
+        """Return what a call cost, by kinds of cost of the author's own."""
+        return {}
+
+    def update_sync_costs(
+        self,
+        request: requests.PreparedRequest,
+        response: requests.Response,
+        context: Context | None,
+    ) -> dict[str, int]:
+        """Add what a call cost to the sum, and return the sum."""
+        costs = self.calculate_sync_cost(request, response, context)
+        self._sync_costs = {
+            kind: self._sync_costs.get(kind, 0) + cost for kind, cost in costs.items()
+        }
+        return self._sync_costs
+
+
+class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
+    """A stream of an HTTP API, whatever its bodies are made of."""
+
+    _page_size: int = DEFAULT_PAGE_SIZE
+
+    extra_retry_statuses: Sequence[int] = [HTTPStatus.TOO_MANY_REQUESTS]
+    """Statuses below 500 after which a request is sent again."""
+
+    tolerated_http_errors: Sequence[int] = ()
+    """Statuses from 400 on that mean no records instead of an error."""
+
+    allow_redirects: bool = True
+    """Whether redirects are followed."""
+
+    payload_as_json: bool = False
+    """Whether the body of a request is sent as JSON."""
+
+    rate_limit: float | None = None
+    """Requests a second that this stream may send, retries included, None for any number. A
+    tap's attribute of this name is a limit that all its streams share."""
+
+    def __init__(
+        self,
+        tap: Host,
+        name: str | None = None,
+        schema: JsonSchema | Schema | None = None,
+        path: str | None = None,
+        *,
+        http_method: str | None = None,
+    ) -> None:
+        """Make a stream of ``tap``; what is given here goes before the class's own."""
+        if path:
+            self.path = path
+        self._http_headers: dict[str, str] = {}
+        self._http_method = http_method
+        self._requests_session: requests.Session | None = requests.Session()
+        self._budget = RequestBudget()
+        hide_secrets_of_urllib3()
+        super().__init__(name=name, schema=schema, tap=tap)
+
+    # What a request is made of
+
+    @property
+    @abc.abstractmethod
+    def url_base(self) -> str:
+        """What all URLs begin with, such as ``https://api.example.com/v3``."""
+
+    @staticmethod
+    def _url_encode(val: Any) -> str:
+        """Return a value as part of a path."""
+        return val.replace("/", "%2F") if isinstance(val, str) else str(val)
+
+    def get_url(self, context: Context | None) -> str:
+        """Return the URL of the endpoint, placeholders filled in; the context goes first."""
+        url = f"{self.url_base}{self.path or ''}"
+        for name, value in {**self.config, **(context or {})}.items():
+            if (placeholder := f"{{{name}}}") in url:
+                url = url.replace(placeholder, self._url_encode(value))
+        return url
+
+    @property
+    def http_headers(self) -> dict[str, Any]:
+        """Headers of every request; those of the authenticator are added."""
+        return dict(self._http_headers)
+
+    @property
+    def http_method(self) -> str:
+        """Method of every request, GET unless given."""
+        if self._http_method:
+            return self._http_method
+        if hasattr(self, "rest_method"):
+            warnings.warn(
+                "`rest_method` is an older name: use `http_method`.",
+                SingerSDKDeprecationWarning,
+                stacklevel=2,
+            )
+            return cast("str", self.rest_method)
+        return "GET"
+
+    @http_method.setter
+    def http_method(self, value: str) -> None:
+        self._http_method = value
+
+    @cached_property
+    def user_agent(self) -> str:
+        """What the requests say of who sends them: the setting ``user_agent``, else the SDK."""
+        return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
+
+    @property
+    def authenticator(self) -> _Auth:
+        """What authenticates a request: a callable from request to request."""
+        return SimpleAuthenticator()
+
+    @property
+    def requests_session(self) -> requests.Session:
+        """The session, one per stream, that keeps connections alive."""
+        if not self._requests_session:
+            self._requests_session = requests.Session()
+        return self._requests_session
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for a connection, and for each piece of an answer."""
+        return DEFAULT_REQUEST_TIMEOUT
+
+    def get_url_params(
+        self,
+        context: Context | None,  # noqa: ARG002 - for overrides
+        next_page_token: _TToken | None,  # noqa: ARG002
+    ) -> dict[str, Any] | str:
+        """Return the query parameters of a page: None leaves one out, a list repeats it."""
+        return {}
+
+    def prepare_request_payload(
+        self, context: Context | None, next_page_token: _TToken | None
+    ) -> JSONPayload:
+        """Return the body of the request for a page, None for none."""
+
+    def get_http_request(self, *, page: PageContext) -> HTTPRequest:
+        """Return the request for a page; override and change what `super` gives."""
+        context, token = page.stream_context, page.next_page_token
+        return HTTPRequest(
+            url=self.get_url(context),
+            method=self.http_method,
+            headers=self.http_headers,
+            params=cast("dict[str, Any]", self.get_url_params(context, token)),
+            data=self.prepare_request_payload(context, token),
+        )
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        """Return a request, authenticated, of the arguments that `requests.Request` takes."""
+        self.requests_session.auth = attached(self.authenticator, self)
+        request = requests.Request(*args, **kwargs)
+        return prepared(self.requests_session, request, user_agent=self.user_agent)
+
+    def prepare_request(
+        self, context: Context | None, next_page_token: _TToken | None
+    ) -> requests.PreparedRequest:
+        """Return the request for a page, ready to be sent (older: see `get_http_request`)."""
+        params = self.get_url_params(context, next_page_token)
+        data = self.prepare_request_payload(context, next_page_token)
+        return self._built(self.http_method, self.get_url(context), params, self.http_headers, data)
+
+    def _prepare_request(
+        self, *, context: Context | None, page: BaseAPIPaginator[Any]
+    ) -> requests.PreparedRequest:
+        """Return what `get_http_request` says, ready to be sent."""
+        asked = self.get_http_request(
+            page=PageContext(stream_context=context, next_page_token=page.current_value)
+        )
+        return self._built(
+            asked.method, asked.url, asked.encode_params(), asked.headers, asked.data
+        )
+
+    def _built(
+        self, method: str, url: str, params: Any, headers: dict[str, Any], data: Any
+    ) -> requests.PreparedRequest:
+        body = body_arguments(data, as_json=self.payload_as_json)
+        headers = {**body.pop("headers", {}), **headers}
+        return self.build_prepared_request(
+            method=method, url=url, params=params, headers=headers, **body
+        )
+
+    # Sending
+
+    def _request(
+        self, prepared_request: requests.PreparedRequest, context: Context | None
+    ) -> requests.Response:
+        """Send a request once and check the answer.
+
+        A token that the server refuses is renewed, and the request sent a second time.
+        """
+        authenticator = attached(self.authenticator, self)
+        response = self._send(prepared_request, context, authenticator)
+        refused = response.status_code == HTTPStatus.UNAUTHORIZED
+        refused = refused and response.status_code not in self.tolerated_http_errors
+        if refused and renewed(authenticator, response):
+            self.log("The access token was refused and renewed; the request is sent again.")
+            response = self._send(prepared_request, context, authenticator)
+        self.validate_response(response)
+        if response.status_code < HTTPStatus.BAD_REQUEST:
+            self._check_body(response)
+        return response
+
+    def _send(
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: _Auth
+    ) -> requests.Response:
+        """Wait for the budgets, authenticate, send, and measure."""
+        self._pace()
+        request = authenticator(request)
+        response = send(
+            self.requests_session,
+            request,
+            timeout=self.timeout,
+            allow_redirects=self.allow_redirects,
+            secrets=self._secrets,
+        )
+        tags = (
+            {"url": url_without_secrets(request.path_url)}
+            if self._LOG_REQUEST_METRIC_URLS
+            else None
+        )
+        self._write_request_duration_log(self.path or "", response, context, tags)
+        return response
+
+    def _pace(self) -> None:
+        """Wait until the tap's and the stream's rate limits let one more request pass."""
+        if shared := getattr(self._tap, "rate_limit", None):
+            shared_budget(self._tap).take(shared)
+        if self.rate_limit is not None:
+            self._budget.take(self.rate_limit)
+
+    def _secrets(self) -> Secrets:
+        """What no message shows."""
+        return secrets_of(self.config, getattr(self._tap, "config_jsonschema", None))
+
+    def validate_response(self, response: requests.Response) -> None:
+        """Raise an error for a status that is one; override to see errors in bodies.
+
+        Raises:
+            RetriableAPIError: from 500 on, and for `extra_retry_statuses`.
+            FatalAPIError: from 400 on, unless one of `tolerated_http_errors`.
+        """
+        status = response.status_code
+        if status in self.tolerated_http_errors:
+            return
+        if status in self.extra_retry_statuses or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise RetriableAPIError(self.response_error_message(response), response)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise FatalAPIError(self.response_error_message(response))
+
+    def response_error_message(self, response: requests.Response) -> str:
+        """Return the message for a status that is an error: without secrets, the body if short."""
+        secrets = self._secrets() | sent_secrets(response.request)
+        path = secrets.hide(urlsplit(response.url).path or self.path or "")
+        return error_words(response, path=path, excerpt=body_excerpt(response, secrets))
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Raise an error for a body that is not what it should be, while it can be asked again."""
+
+    # Records
+
+    def request_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of all pages of a context."""
+        walk = self.get_new_paginator() or SinglePagePaginator()
+        prepare = self._preparer(context, walk)
+        tries = Tries(self._request)
+        decorated = self.request_decorator(tries)
+        sent: list[requests.PreparedRequest] = []
+
+        with self.get_http_request_counter() as counter:
+            counter.with_context(context)
+
+            def fetch() -> requests.Response:
+                tries.count = 0
+                sent[:] = [prepare()]
+                response = decorated(sent[0], context)
+                counter.increment()
+                self.update_sync_costs(sent[0], response, context)
+                return response
+
+            try:
+                yield from records_of(walk, fetch, self._parsed, self._log_stopped)
+            except NAMED_ERRORS as error:
+                request = sent[0] if sent else None
+                hidden = self._secrets() | sent_secrets(request)
+                name_error(error, self.name, request, tries.count, hidden)
+                raise
+
+    def _preparer(
+        self, context: Context | None, walk: BaseAPIPaginator[Any]
+    ) -> Callable[[], requests.PreparedRequest]:
+        """Return what prepares the next request: the author's `prepare_request`, else ours."""
+        if type(self).prepare_request is _HTTPStream.prepare_request:
+            return partial(self._prepare_request, context=context, page=walk)
+        warnings.warn(
+            "prepare_request is deprecated, use get_http_request instead",
+            SingerSDKDeprecationWarning,
+            stacklevel=3,
+        )
+        return lambda: self.prepare_request(context, walk.current_value)
+
+    def _parsed(self, response: requests.Response) -> Iterable[Record]:
+        """Return the records of an answer; those of a tolerated error are none."""
+        if response.status_code in self.tolerated_http_errors:
+            return ()
+        return self.parse_response(response)
+
+    def _log_stopped(self, pages: int) -> None:
+        self.log(
+            "Pagination stopped after %d pages because no records were found in the last response",
+            pages,
+        )
+
+    def get_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of a context."""
+        yield from self.request_records(context)
+
+    @abc.abstractmethod
+    def parse_response(self, response: requests.Response) -> Iterable[Record]:
+        """Yield the records of an answer."""
+
+    @abc.abstractmethod
+    def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
+        """Return a paginator for one walk through the pages, None for a single page."""
+
+
+class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
+    """A stream of an API that answers in JSON.
+
+    >>> class Users(RESTStream):
+    ...     name = "users"
+    ...     url_base = "https://api.example.com/v3"
+    ...     path = "/users"
+    ...     records_jsonpath = "$.data[*]"
+    ...     next_page_token_jsonpath = "$.next"
+    ...     schema = {"properties": {"id": {"type": "integer"}}}
+    """
+
+    next_page_token_jsonpath: str | None = None
+    """Where an answer holds the token of the next page, such as ``$.next``."""
+
+    payload_as_json: bool = True
+
+    def __init__(
+        self,
+        tap: Host,
+        name: str | None = None,
+        schema: JsonSchema | Schema | None = None,
+        path: str | None = None,
+        *,
+        http_method: str | None = None,
+    ) -> None:
+        """Make a stream of ``tap``; what is given here goes before the class's own."""
+        super().__init__(tap, name, schema, path, http_method=http_method)
+        self._compiled_jsonpath = None
+        self._next_page_token_compiled_jsonpath = None
+
+    @property
+    def records_jsonpath(self) -> str:
+        """Where an answer holds its records: the elements of the document itself."""
+        return "$[*]"
+
+    def parse_response(self, response: requests.Response) -> Iterable[Record]:
+        """Yield the records of an answer, fractions as ``Decimal``.
+
+        Raises:
+            NotJSONError: the answer is something else, such as the page of a login.
+        """
+        if not has_no_body(response):
+            document = document_of(response, self._secrets)
+            yield from extract_jsonpath(self.records_jsonpath, input=document)
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Read the JSON here, where a body that was cut off is asked for again.
+
+        A class that parses answers itself may read anything: of its answers only JSON that
+        plainly stops short is refused.
+        """
+        if type(self).parse_response is not RESTStream.parse_response:
+            look_for_a_cut(response)
+        elif isinstance(response, Answer) and not has_no_body(response):
+            self._check_document(response.read(self._secrets))
+
+    def _check_document(self, document: Any) -> None:
+        """Raise an error for a document that says there was one."""
+
+    def get_new_paginator(self) -> BaseAPIPaginator[Any] | None:
+        """Return a paginator: by `next_page_token_jsonpath`, else by header ``X-Next-Page``."""
+        if hasattr(self, "get_next_page_token"):
+            warnings.warn(
+                "`RESTStream.get_next_page_token` is deprecated: override `get_new_paginator`.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return LegacyStreamPaginator(self)
+        if self.next_page_token_jsonpath:
+            return JSONPathPaginator(self.next_page_token_jsonpath)
+        return SimpleHeaderPaginator("X-Next-Page")

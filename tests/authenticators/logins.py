@@ -1,0 +1,95 @@
+"""A server that gives tokens, and authenticators that ask it for them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import requests
+
+from tap_core.authenticators import OAuthAuthenticator, Patience
+from tests.http.server import Asked, Reply, Server
+
+__all__ = ["Login", "Stream", "Tap", "TokenServer", "refreshing", "sent_with"]
+
+
+class Tap:
+    """A tap, as far as authenticators know one."""
+
+    def __init__(self, config_file: Any = None) -> None:
+        self.config_file = config_file
+
+
+@dataclass
+class Stream:
+    """A stream, as far as authenticators know one."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    tap_name: str = "tap-x"
+    name: str = "users"
+    _tap: Any = None
+
+
+class TokenServer:
+    """Gives access tokens for refresh tokens, each of which is good for one time only."""
+
+    def __init__(self, server: Server, first: str = "refresh-0") -> None:
+        self.url = f"{server.url}/oauth/token"
+        self.good = first
+        self.refused: list[str] = []
+        self.given = 0
+        self.seen: list[dict[str, str]] = []
+        self._lock = threading.Lock()
+        server.answers_by(self._answer)
+
+    def _answer(self, asked: Asked) -> Reply:
+        body = dict(parse_qsl(asked.body.decode()))
+        with self._lock:
+            self.seen.append(body)
+            if body.get("refresh_token") != self.good:
+                self.refused.append(body.get("refresh_token", ""))
+                return Reply({"error": "invalid_grant"}, status=400)
+            self.given += 1
+            self.good = f"refresh-{self.given}"
+            token = {"access_token": f"access-{self.given}", "expires_in": 3600}
+            return Reply({**token, "refresh_token": self.good})
+
+
+class Login(OAuthAuthenticator):
+    """Asks with the client's name and secret; ``waits`` are what it would have slept."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.waits: list[float] = []
+        self.patience = Patience(timeout=20, sleep=self.waits.append)
+
+    @property
+    def oauth_request_body(self):
+        return {
+            "grant_type": "client_credentials",
+            "client_id": self.client_id,
+            "client_secret": self.client_secret,
+        }
+
+
+class Refresh(Login):
+    """Asks with the refresh token of the settings, as most taps do."""
+
+    @property
+    def oauth_request_body(self):
+        return {"grant_type": "refresh_token", "refresh_token": self.config["refresh_token"]}
+
+
+def refreshing(
+    server: TokenServer, *, tap: Any = None, kind: type[Login] = Refresh, **config: Any
+) -> Any:
+    """Return an authenticator of a stream with these settings."""
+    stream = Stream(config={"refresh_token": "refresh-0", **config}, _tap=tap)
+    return kind(stream=stream, auth_endpoint=server.url)
+
+
+def sent_with(authenticator: Any, url: str = "https://example.com/users") -> Any:
+    """Return a request as it would be sent."""
+    return authenticator(requests.Request("GET", url).prepare())

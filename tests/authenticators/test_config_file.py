@@ -1,0 +1,169 @@
+"""A token into a file of settings: that and nothing else, all or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.authenticators.config_file import (
+    is_refresh_token_name,
+    with_token,
+    write_refresh_token,
+)
+
+USED = {"old", 'o"l\\d'}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"refresh_token": "old"}')
+    return path
+
+
+@pytest.mark.parametrize(
+    "name, is_one",
+    [
+        ("refresh_token", True),
+        ("refreshToken", True),
+        ("oauth-refresh-token", True),
+        ("access_token", False),
+        ("token", False),
+        ("refresh", False),
+    ],
+)
+def test_which_settings_hold_a_refresh_token(name, is_one):
+    assert is_refresh_token_name(name) is is_one
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [
+        ('{ "refresh_token" :\t"old" }', '{ "refresh_token" :\t"new" }'),
+        ('\ufeff{"refresh_token":"old"}\r\n', '\ufeff{"refresh_token":"new"}\r\n'),
+        (r'{"refresh_token": "o\"l\\d"}', '{"refresh_token": "new"}'),
+        (r'{"refresh\u005ftoken": "\u006fld"}', r'{"refresh\u005ftoken": "new"}'),
+        ('{"a": {"refreshToken": "old"}}', '{"a": {"refreshToken": "new"}}'),
+        ('{"refresh_token": "older"}', None),
+        ('{"other": "old", "list": ["refresh_token", "old"]}', None),
+        ('{"refresh_token": ["old"]}', None),
+        (r'{"a": "\"refresh_token\": \"old\""}', None),
+        ("[1.10, 1e5, 12345678901234567890]", None),
+    ],
+)
+def test_only_the_token_changes(before, after):
+    assert with_token(before, USED, "new") == (after or before)
+
+
+NAMES = st.sampled_from(["refresh_token", "refreshToken", "a"]) | st.text(max_size=5)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(sorted(USED)) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+)
+
+
+def expected(value, name=""):
+    if isinstance(value, dict):
+        return {key: expected(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expected(item) for item in value]
+    is_used = isinstance(value, str) and value in USED
+    return 'n"ew' if is_used and is_refresh_token_name(name) else value
+
+
+@given(st.dictionaries(NAMES, VALUES), st.sampled_from([None, 2]), st.booleans())
+def test_any_document_stays_what_it_is(document, indent, ascii_only):
+    text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
+    assert json.loads(with_token(text, USED, 'n"ew')) == expected(document)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_permissions_stay(file, mode):
+    file.chmod(mode)
+    assert write_refresh_token(file, USED, "new") is None
+    assert file.read_text() == '{"refresh_token": "new"}'
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_link_stays_a_link(file, tmp_path):
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    assert write_refresh_token(link, USED, "new") is None
+    assert link.is_symlink()
+    assert json.loads(file.read_text()) == {"refresh_token": "new"}
+
+
+def test_the_file_is_the_old_one_until_it_is_the_new_one(file, monkeypatch):
+    seen = []
+    real = os.fsync
+
+    def look(handle):
+        seen.append(file.read_text())
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    assert write_refresh_token(file, USED, "new") is None
+    assert seen == ['{"refresh_token": "old"}', '{"refresh_token": "new"}']
+
+
+def test_a_disk_that_is_full_leaves_the_file_as_it_was(file, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    reason = write_refresh_token(file, USED, "new")
+    assert reason == f"the configuration file {file} cannot be written: No space left on device"
+    assert file.read_text() == '{"refresh_token": "old"}'
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_folder_that_cannot_be_flushed_is_no_fault(file, monkeypatch):
+    real = os.open
+
+    def refuse(path, flags, *more, **named):
+        if flags == os.O_RDONLY:
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert write_refresh_token(file, USED, "new") is None
+    assert file.read_text() == '{"refresh_token": "new"}'
+
+
+def test_a_file_that_is_read_only_is_left(file, monkeypatch):
+    file.chmod(0o400)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # the superuser may all
+    assert write_refresh_token(file, USED, "new") == f"the configuration file {file} is read-only"
+    assert file.read_text() == '{"refresh_token": "old"}'
+
+
+def test_what_is_no_file_is_left(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert write_refresh_token(pipe, USED, "new") == (
+        f"the configuration file {pipe} is not a regular file"
+    )
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'{"refresh\ntoken": "old"}'])
+def test_a_file_that_was_broken_meanwhile_is_left(file, content):
+    file.write_bytes(content)
+    assert write_refresh_token(file, USED, "new") == (
+        f"the configuration file {file} is no longer JSON text in UTF-8"
+    )
+    assert file.read_bytes() == content
+
+
+def test_a_copy_of_meltanos_is_written_and_said_to_be_one(tmp_path):
+    file = tmp_path / ".meltano" / "run" / "tap-x" / "tap.config.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"refresh_token": "old"}')
+    reason = write_refresh_token(file, USED, "new") or ""
+    assert reason.endswith("is a copy that Meltano makes for each run")
+    assert json.loads(file.read_text()) == {"refresh_token": "new"}

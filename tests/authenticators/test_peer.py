@@ -1,0 +1,71 @@
+"""Headers, parameters and bodies of every class are those of singer_sdk itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.authenticators.peer_logins import ANSWERS, FIXED, FOR_STREAM, SHOWN, outcomes
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+SCRIPT = Path(__file__).with_name("peer_logins.py")
+OURS_ALONE = {"attach", "patience"}
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+@pytest.fixture(scope="module")
+def ours() -> dict[str, Any]:
+    return dict(json.loads(json.dumps(outcomes("tap_core"))))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory) -> dict[str, Any]:
+    done = subprocess.run(
+        [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path_factory.mktemp("peer"),
+    )
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("title", FIXED)
+def test_every_request_is_authenticated_the_same(ours, theirs, title):
+    assert ours["fixed"][title] == theirs["fixed"][title]
+
+
+@pytest.mark.parametrize("name", FOR_STREAM)
+def test_create_for_stream_gives_the_same(ours, theirs, name):
+    assert ours["for stream"][name] == theirs["for stream"][name]
+
+
+@pytest.mark.parametrize("default", [None, 30])
+@pytest.mark.parametrize("title", ANSWERS)
+def test_every_token_is_asked_for_and_kept_the_same(ours, theirs, title, default):
+    assert ours["oauth"][f"{title}, {default}"] == theirs["oauth"][f"{title}, {default}"]
+
+
+@pytest.mark.parametrize("what", ["jwt", "refused", "warned"])
+def test_claims_refusals_and_warnings_are_the_same(ours, theirs, what):
+    assert ours[what] == theirs[what]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_class_has_the_same_members(ours, theirs, name):
+    mine = {key: value for key, value in ours["shape"][name].items() if key not in OURS_ALONE}
+    assert mine == theirs["shape"][name]
+
+
+def test_every_public_class_of_singer_sdk_is_here(ours, theirs):
+    assert theirs["public"] == sorted(SHOWN)
+    assert set(ours["public"]) - set(theirs["public"]) == {"AccessTokenError", "Patience"}

@@ -1,0 +1,186 @@
+"""A real HTTP server on loopback that answers as told and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["Asked", "Reply", "Server", "page", "serving"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer: ``body`` as bytes, text or a JSON value.
+
+    ``keep`` sends so many bytes of the body only: with the length of the whole, unless
+    ``length`` is False, then nothing tells that there should be more. ``reset`` drops the
+    connection hard after that.
+    """
+
+    body: Any = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    keep: int | None = None
+    length: bool = True
+    reset: bool = False
+    chunked: bool = False
+    silent: bool = False
+
+    @property
+    def bytes(self) -> bytes:
+        if isinstance(self.body, bytes):
+            return self.body
+        return (self.body if isinstance(self.body, str) else json.dumps(self.body)).encode()
+
+
+def page(*records: Any, **more: Any) -> Reply:
+    """Return a page of an API: an object with ``data``."""
+    return Reply({"data": list(records), **more})
+
+
+class Server:
+    """Answers with the replies of a script in turn, then with the last one for ever.
+
+    A script may also be a function of the request.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked: list[Asked] = []
+        self.closing = threading.Event()
+        self._script: list[Reply] | Callable[[Asked], Reply] = []
+
+    def answers(self, *replies: Reply) -> None:
+        self._script = list(replies)
+
+    def answers_by(self, script: Callable[[Asked], Reply]) -> None:
+        self._script = script
+
+    def reply(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        if callable(self._script):
+            return self._script(asked)
+        return self._script.pop(0) if len(self._script) > 1 else self._script[0]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 65_536  # head and body leave together
+    told: Server
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        parts = urlsplit(self.path)
+        asked = Asked(
+            method=self.command,
+            path=parts.path,
+            query=parse_qs(parts.query, keep_blank_values=True),
+            headers=dict(self.headers.items()),
+            body=self.rfile.read(length),
+        )
+        reply = self.told.reply(asked)
+        if reply.silent:
+            self.told.closing.wait(20)
+            self.close_connection = True
+            return
+        self._send(reply)
+
+    def __getattr__(self, name: str) -> Any:
+        """Answer every method alike."""
+        if name.startswith("do_"):
+            return self._answer
+        raise AttributeError(name)
+
+    def _send(self, reply: Reply) -> None:
+        body = reply.bytes
+        self.send_response(reply.status)
+        headers = {"Content-Type": "application/json", **reply.headers}
+        if reply.chunked:
+            headers["Transfer-Encoding"] = "chunked"
+        elif reply.length and reply.status != 204:
+            headers.setdefault("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            if value:
+                self.send_header(name, value)
+        self.end_headers()
+        sent = body if reply.keep is None else body[: reply.keep]
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(sent), sent) if reply.chunked else sent)
+        if reply.keep is not None or not reply.length or reply.reset:
+            self.wfile.flush()
+            self.close_connection = True
+            if reply.reset:
+                linger = struct.pack("ii", 1, 0)
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                self.connection.close()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        except OSError:
+            return
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def shutdown_request(self, request: Any) -> None:
+        try:
+            super().shutdown_request(request)
+        except OSError:
+            return
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: connections are dropped on purpose."""
+
+
+@contextmanager
+def serving(wrap: Callable[[socket.socket], socket.socket] | None = None) -> Iterator[Server]:
+    """Serve on a free port; ``wrap`` puts TLS around the listening socket."""
+    handler = type("Handler", (_Handler,), {})
+    with _Listener(("127.0.0.1", 0), handler) as listener:
+        scheme = "http"
+        if wrap is not None:
+            listener.socket = wrap(listener.socket)
+            scheme = "https"
+        server = Server(f"{scheme}://127.0.0.1:{listener.server_address[1]}")
+        handler.told = server  # type: ignore[attr-defined]
+        thread = threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.closing.set()
+            listener.shutdown()
+            thread.join()

@@ -1,0 +1,257 @@
+"""Bodies: read once with all digits; what is no JSON says what it is."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.answer import (
+    Answer,
+    NotJSONError,
+    TruncatedBodyError,
+    document_of,
+    has_no_body,
+    look_for_a_cut,
+)
+from tap_core.http.words import Secrets
+from tests.http.server import Reply, page
+
+LOGIN = "<html><title>Sign in</title><script>var token='s3cr3t-9';</script>Welcome</html>"
+
+
+def response(body: bytes, kind: str = "application/json", status: int = 200) -> requests.Response:
+    made = requests.Response()
+    made.status_code = status
+    made._content = body
+    made.headers["Content-Type"] = kind
+    made.headers["Content-Length"] = str(len(body))
+    made.encoding = requests.utils.get_encoding_from_headers(made.headers)
+    return made
+
+
+def test_numbers_keep_their_digits(source):
+    source.server.answers(
+        Reply(b'{"data": [{"id": 123456789012345678901234567890, "price": 0.10, "big": 1e400}]}')
+    )
+    [record] = source.records()
+    assert record["id"] == 123456789012345678901234567890
+    assert str(record["price"]) == "0.10"
+    assert record["big"] == Decimal("1E400")
+
+
+def test_a_body_is_decoded_once(source, monkeypatch):
+    decoded = []
+    read = Answer.read
+
+    def counting(self, secrets):
+        decoded.append(self.url)
+        return read(self, secrets)
+
+    monkeypatch.setattr(Answer, "read", counting)
+    monkeypatch.setattr(
+        "tap_core.http.answer.json.loads", lambda *_, **__: pytest.fail("decoded again")
+    )
+    source.server.answers(page({"id": 1}))
+    assert source.records(next_page_token_jsonpath=None) == [{"id": 1}]
+    assert len(decoded) == 1
+
+
+@pytest.mark.parametrize(
+    "body, kind, read",
+    [
+        (b'{"data": [{"id": NaN}]}', "application/json", "nan"),
+        (b'{"data": [{"id": "\\ud800"}]}', "application/json", "\ud800"),
+        ('{"data": [{"id": "é"}]}'.encode("utf-16"), "application/json", "é"),
+        ('\ufeff{"data": [{"id": "é"}]}'.encode(), "application/json", "é"),
+        ('{"data": [{"id": "é"}]}'.encode("latin-1"), "application/json; charset=iso-8859-1", "é"),
+        ('{"data": [{"id": "é"}]}'.encode("latin-1"), "text/plain", "é"),
+        ('{"data": [{"id": "é"}]}'.encode(), "text/plain", "é"),
+        ('{"data": [{"id": "é"}]}'.encode(), "text/html", "é"),
+        ('{"data": [{"id": "é"}]}'.encode(), "", "é"),
+        ('{"data": [{"id": "é", "x": NaN}]}'.encode(), "text/plain", "é"),
+        ('{"data": [{"id": "é"}]}'.encode("latin-1"), "application/json", "�"),
+    ],
+)
+def test_json_is_read_however_it_is_written(source, body, kind, read):
+    source.server.answers(Reply(body, headers={"Content-Type": kind}))
+    [record] = source.records()
+    assert str(record["id"]) == read
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    ),
+    st.sampled_from(["application/json", "text/plain", "application/json; charset=utf-8", ""]),
+)
+def test_json_reads_as_with_requests(value, kind):
+    plain = response(json.dumps(value).encode(), kind)
+    answer = Answer.of(plain)
+    assert isinstance(answer, Answer)
+    for settings in ({}, {"parse_float": Decimal}, {"parse_int": str}):
+        assert repr(answer.json(**settings)) == repr(plain.json(**settings))
+
+
+def test_a_document_is_handed_out_once():
+    answer = Answer.of(response(b'{"a": [1.5]}'))
+    first = answer.read(Secrets)
+    assert answer.read(Secrets) is first
+    assert document_of(answer) is first
+    second = document_of(answer)
+    assert second == first == {"a": [Decimal("1.5")]}
+    assert second is not first
+    assert answer.json() is not answer.json()
+
+
+def test_responses_of_other_libraries_stay_what_they_are():
+    class Cached(requests.Response):
+        pass
+
+    cached = Cached()
+    assert Answer.of(cached) is cached
+    cached._content = b"[1]"
+    assert document_of(cached) == [1]
+
+
+def test_a_hook_of_the_author_reads_the_body_again(source):
+    def next_token(self, response, previous_token):
+        found = response.json()
+        assert found["ratio"] == 0.5
+        assert type(found["ratio"]) is float
+        return found.get("then")
+
+    def post(self, response):
+        for row in super(type(self), self).parse_response(response):
+            yield row
+            row.clear()
+
+    source.server.answers(page({"id": 1}, then="b", ratio=0.5), page({"id": 2}, ratio=0.5))
+    with pytest.warns(DeprecationWarning, match="get_next_page_token"):
+        assert len(source.records(get_next_page_token=next_token, parse_response=post)) == 2
+    assert source.server.asked[1].query == {"page": ["b"]}
+
+
+def test_the_token_is_read_from_the_body_as_it_came(source):
+    def stream_records():
+        for record in source.stream(next_page_token_jsonpath="$.data[-1].id").get_records(None):
+            yield record.pop("id")
+
+    source.server.answers(page({"id": 1}, {"id": 2}), page())
+    assert list(stream_records()) == [1, 2]
+    assert source.server.asked[1].query == {"page": ["2"]}
+
+
+# What is no JSON
+
+
+def test_html_is_an_error_that_is_not_tried_again(source):
+    source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html; charset=utf-8"}))
+    with pytest.raises(NotJSONError) as caught:
+        source.records()
+    assert len(source.server.asked) == 1
+    assert isinstance(caught.value, FatalAPIError)
+    assert isinstance(caught.value, requests.exceptions.JSONDecodeError)
+    message = str(caught.value)
+    assert message.startswith("The answer is not JSON but text/html, 80 bytes, status 200")
+    assert "it begins: Sign in Welcome" in message
+    assert "[stream 'users', GET http://127.0.0.1" in message
+    assert "s3cr3t" not in message
+
+
+def test_a_redirect_to_a_login_page_says_so(source):
+    def script(asked):
+        if asked.path == "/login":
+            return Reply(LOGIN, headers={"Content-Type": "text/html"})
+        return Reply("", 302, {"Location": "/login?return_token=s3cr3t-1&next=/users"})
+
+    source.server.answers_by(script)
+    with pytest.raises(NotJSONError) as caught:
+        source.records()
+    message = str(caught.value)
+    assert "after a redirect to http://127.0.0.1" in message
+    assert "/login?return_token=***&next=/users: is the login still valid?" in message
+    assert "s3cr3t" not in message
+
+
+def test_a_redirect_that_is_not_followed_says_so(source):
+    source.server.answers(Reply("", 302, {"Location": "https://u:p4ss@other.example/x"}))
+    with pytest.raises(NotJSONError, match=r"a redirect to https://other.example/x that is not"):
+        source.records(allow_redirects=False)
+
+
+@pytest.mark.parametrize("body", [b'{"data": [', b'{"data": [{"id": 1}', b'{"data": [1.', b'{"a'])
+def test_a_body_that_stops_short_is_asked_for_again_and_named(source, body):
+    source.server.answers(Reply(body))
+    with pytest.raises(TruncatedBodyError, match=f"cut off.*{len(body)} bytes.*try 5") as caught:
+        source.records()
+    assert isinstance(caught.value, RetriableAPIError)
+    assert caught.value.response.status_code == 200
+    assert len(source.server.asked) == 5
+
+
+@pytest.mark.parametrize(
+    "body", [b"[1] [2]", b'{"a" 1}', b"plain", b"fail", b"[" * 100_000 + b"]" * 100_000]
+)
+def test_other_texts_are_errors_at_once(source, body):
+    source.server.answers(Reply(body))
+    with pytest.raises(NotJSONError):
+        source.records()
+    assert len(source.server.asked) == 1
+
+
+def test_an_empty_body_is_an_error_unless_the_status_says_there_is_none(source):
+    source.server.answers(Reply(b""))
+    with pytest.raises(NotJSONError, match="0 bytes"):
+        source.records()
+    assert len(source.server.asked) == 1
+    source.server.answers(Reply(b"", 204))
+    assert source.records() == []
+    assert not has_no_body(response(b"x", status=204))
+
+
+def test_authors_who_parse_themselves_may_read_anything(source):
+    def lines(self, response):
+        return [{"line": line} for line in response.text.splitlines()]
+
+    source.server.answers(Reply("a\nb", headers={"Content-Type": "text/html"}))
+    assert len(source.records(parse_response=lines, next_page_token_jsonpath=None)) == 2
+    source.server.answers(Reply('{"a": 1}\n{"b": 2'), Reply('{"a": 1}\n{"b": 2}'))
+    assert len(source.records(parse_response=lines, next_page_token_jsonpath=None)) == 2
+
+
+def test_authors_who_parse_themselves_are_told_where_it_failed(source):
+    def own(self, response):
+        yield from response.json()["data"]
+
+    source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html"}))
+    with pytest.raises(requests.exceptions.JSONDecodeError, match=r"stream 'users', GET http"):
+        source.records(parse_response=own)
+    source.server.answers(Reply({"data": [{"id": 1}]}, keep=15, length=False), page({"id": 2}))
+    assert source.records(parse_response=own) == [{"id": 2}]
+
+
+def test_a_cut_is_looked_for_in_json_only():
+    look_for_a_cut(response(b'{"a": 1', "text/csv"))
+    look_for_a_cut(response(b'{"a": 1}'))
+    look_for_a_cut(response(b"[1] x"))
+    with pytest.raises(TruncatedBodyError):
+        look_for_a_cut(response(b'{"a": 1'))
+
+
+def test_an_author_catches_what_requests_would_raise(source):
+    def own(self, response):
+        try:
+            yield from super(type(self), self).parse_response(response)
+        except requests.exceptions.JSONDecodeError:
+            yield {"id": 0}
+
+    source.server.answers(Reply("not json"))
+    assert source.records(parse_response=own, next_page_token_jsonpath=None) == [{"id": 0}]

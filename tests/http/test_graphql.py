@@ -1,0 +1,89 @@
+"""A GraphQL stream: a query in, records out, errors told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.streams import GraphQLStream
+from tests.http.server import Reply
+
+
+class Cities(GraphQLStream):
+    name = "cities"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    query = """
+        cities(first: 2) {
+            id
+        }
+    """
+
+    @property
+    def url_base(self):
+        return self.config["url"] + "/graphql"
+
+    def get_url_params(self, context, next_page_token):
+        return {"after": next_page_token, "first": 2}
+
+
+def answer(cities, **more):
+    return Reply({"data": {"cities": cities}, **more})
+
+
+def test_a_query_is_wrapped_and_sent_with_its_variables(source):
+    source.server.answers(answer([{"id": 1}, {"id": 2}]))
+    assert source.records(Cities) == [{"id": 1}, {"id": 2}]
+    [asked] = source.server.asked
+    assert (asked.method, asked.path) == ("POST", "/graphql")
+    assert asked.json == {
+        "query": "query { cities(first: 2) { id } }",
+        "variables": {"after": None, "first": 2},
+    }
+
+
+def test_a_whole_query_is_sent_as_it_is(source):
+    stream = source.stream(Cities, query="\n  query X {\n  cities { id } }")
+    assert stream.prepare_request_payload(None, None)["query"] == "query X { cities { id } }"
+
+
+def test_a_comment_does_not_swallow_the_rest(source):
+    stream = source.stream(Cities, query="query {\n  # all of them\n  cities { id }\n}")
+    sent = stream.prepare_request_payload(None, None)["query"]
+    assert sent == "query {\n# all of them\ncities { id }\n}"
+
+
+def test_a_stream_without_a_query_says_so(source):
+    with pytest.raises(NotImplementedError, match="`query` is not defined"):
+        source.records(Cities, query=GraphQLStream.query)
+    with pytest.raises(ValueError, match="`query` property not set"):
+        source.records(Cities, query=None)
+
+
+@pytest.mark.parametrize(
+    "errors, said",
+    [
+        (
+            [{"message": "no such field"}, {"message": "bad s3cr3t-1"}],
+            "no such field; bad \\*\\*\\*",
+        ),
+        (["plain"], "plain"),
+        ("text", "text"),
+        ([{"message": "x" * 900}], "x{500} "),
+    ],
+)
+def test_errors_without_data_are_an_error(source, errors, said):
+    source.server.answers(Reply({"errors": errors, "data": None}))
+    with pytest.raises(FatalAPIError, match=rf"^The query failed: {said}.*\[stream 'cities', POST"):
+        source.records(Cities, config={"password": "s3cr3t-1"})
+    assert len(source.server.asked) == 1
+
+
+def test_errors_beside_data_are_warned_of(source, caplog):
+    source.server.answers(answer([{"id": 1}], errors=[{"message": "one is missing"}]))
+    assert source.records(Cities) == [{"id": 1}]
+    assert "data and errors: one is missing" in caplog.text
+
+
+def test_a_document_that_is_no_object_has_no_errors(source):
+    source.server.answers(Reply([1]))
+    assert source.records(Cities, records_jsonpath="$[*]") == [1]

@@ -1,0 +1,216 @@
+"""The same REST tap on the real singer_sdk: the same requests, records and last state."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.streams.graphql import GraphQLStream
+from tap_core.streams.rest import RESTStream, _HTTPStream
+from tests.http.server import Asked, Reply, serving
+from tests.peers import missing_reason, peer_python
+from tests.sync.syncing import of, parsed
+
+PEER = peer_python("singer_sdk")
+ROOT = Path(__file__).resolve().parents[2]
+TAP = Path(__file__).with_name("peer_tap.py")
+SDKS = ("tap_core", "singer_sdk")
+STATE = {
+    "bookmarks": {
+        "events": {"replication_key": "id", "replication_key_value": 2},
+        "issues": {
+            "partitions": [
+                {
+                    "context": {"project_id": 1, "slug": "p/1"},
+                    "replication_key": "updated_at",
+                    "replication_key_value": "2024-01-01T00:00:00+00:00",
+                }
+            ]
+        },
+    }
+}
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+def api(asked: Asked) -> Reply:
+    """Answer as the API does."""
+    name = asked.path.strip("/").split("/")[-1]
+    return ANSWERS.get(name, parts)(asked)
+
+
+def projects(asked: Asked) -> Reply:
+    if "token" in asked.query:
+        return Reply(b'{"data": [{"id": 3, "name": null, "cost": 0.10}], "meta": {}}')
+    return Reply(
+        '{"data": [{"id": 1, "name": "é", "cost": 12345678901234567890.5},'
+        ' {"id": 2, "name": "b", "cost": 1}], "meta": {"next": "n/2"}}'
+    )
+
+
+def issues(asked: Asked) -> Reply:
+    number = int(asked.query["page"][0])
+    rows = [
+        {"id": 10 * number + n, "updated_at": f"2024-01-0{4 - n}T0{number}:00:00Z", "state": n}
+        for n in range(2)
+    ]
+    return Reply({"data": [] if "p%2F3" in asked.path else rows, "meta": {"more": number < 3}})
+
+
+def search(asked: Asked) -> Reply:
+    offset = json.loads(asked.body)["offset"]
+    return Reply([{"id": offset + n} for n in range(2 if offset < 4 else 1)])
+
+
+def form(asked: Asked) -> Reply:
+    offset = 0 if b"offset=0" in asked.body else 2
+    return Reply([{"id": offset + n} for n in range(2 - offset)])
+
+
+def posted(asked: Asked) -> Reply:
+    return search(asked) if asked.body.startswith(b"{") else form(asked)
+
+
+def events(asked: Asked) -> Reply:
+    if "cursor" in asked.query:
+        return Reply(b'{"data": [{"id": 5, "big": 123456789012345678901234567890}]}')
+    if len(asked.query) == 1:
+        return Reply("", 500)
+    return Reply({"data": [{"id": 3}, {"id": 4}]}, headers={"X-Next-Page": "c 2"})
+
+
+def parts(asked: Asked) -> Reply:
+    return Reply({"data": [{"id": len(asked.path)}], "meta": {"next": ""}})
+
+
+def legacy(asked: Asked) -> Reply:
+    return Reply({"data": [{"id": 1}], "meta": {"next": None if "token" in asked.query else 7}})
+
+
+def graphql(asked: Asked) -> Reply:
+    return Reply({"data": {"cities": [{"id": 1, "rate": 0.5}, {"id": 2, "rate": None}]}})
+
+
+ANSWERS = {
+    "projects": projects,
+    "issues": issues,
+    "search": posted,
+    "events": events,
+    "legacy": legacy,
+    "graphql": graphql,
+}
+
+
+class Side:
+    """What one SDK asked and wrote."""
+
+    def __init__(self, asked: list[Asked], output: bytes) -> None:
+        self.asked = asked
+        self.messages = parsed(output)
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory) -> dict[str, Side]:
+    folder = tmp_path_factory.mktemp("sides")
+    with serving() as server:
+        server.answers_by(api)
+        files = {
+            "config": {"url": server.url, "org": "a/b", "token": "t0k", "start_date": "2023-05-06"},
+            "state": STATE,
+        }
+        for name, document in files.items():
+            (folder / f"{name}.json").write_text(json.dumps(document))
+        return {sdk: run(sdk, folder, server) for sdk in SDKS}
+
+
+def run(sdk: str, folder: Path, server: Any) -> Side:
+    del server.asked[:]
+    tap = folder / f"{sdk}_tap.py"
+    tap.write_text(TAP.read_text().replace("tap_core", sdk))
+    python, path = sys.executable, f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    if sdk != "tap_core":
+        python, path = str(PEER), ""
+    done = subprocess.run(
+        [python, "-W", "ignore", tap.name, "--config", "config.json", "--state", "state.json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return Side(list(server.asked), done.stdout)
+
+
+def test_the_same_requests_in_the_same_order(sides):
+    def told(asked: Asked) -> tuple[Any, ...]:
+        headers = {name: value for name, value in asked.headers.items() if name != "User-Agent"}
+        return asked.method, asked.path, asked.query, headers, asked.body
+
+    ours, theirs = ([told(asked) for asked in sides[sdk].asked] for sdk in SDKS)
+    assert ours == theirs
+    assert len(ours) > 20
+
+
+def test_the_same_records_in_the_same_order(sides):
+    def records(side: Side) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for message in of(side.messages, "RECORD"):
+            found.setdefault(message["stream"], []).append(message["record"])
+        return found
+
+    ours, theirs = (records(sides[sdk]) for sdk in SDKS)
+    assert ours == theirs
+    assert len(ours) == 8
+    assert ours["projects"][0]["cost"] == Decimal("12345678901234567890.5")
+    assert ours["events"][-1]["big"] == 123456789012345678901234567890
+
+
+def test_the_same_last_state(sides):
+    ours, theirs = (of(sides[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
+    assert ours == theirs
+
+
+# Names
+
+_SIGNATURES = """
+import inspect, json, sys
+from singer_sdk.streams.graphql import GraphQLStream
+from singer_sdk.streams.rest import RESTStream, _HTTPStream
+found = {}
+for kind in (_HTTPStream, RESTStream, GraphQLStream):
+    members = {}
+    for name, member in vars(kind).items():
+        member = getattr(member, "__func__", member)
+        if not name.startswith("__") or name == "__init__":
+            known = inspect.isfunction(member)
+            members[name] = list(inspect.signature(member).parameters) if known else None
+    found[kind.__name__] = members
+print(json.dumps(found))
+"""
+
+
+def test_every_name_of_the_peers_http_classes_is_here():
+    done = subprocess.run([str(PEER), "-c", _SIGNATURES], capture_output=True, check=True)
+    theirs = json.loads(done.stdout)
+    wrong = []
+    for kind in (_HTTPStream, RESTStream, GraphQLStream):
+        for name, parameters in theirs[kind.__name__].items():
+            if name not in dir(kind):
+                wrong.append(f"{kind.__name__}.{name} is missing")
+            elif parameters is not None:
+                member = inspect.getattr_static(kind, name)
+                member = getattr(member, "__func__", member)
+                if list(inspect.signature(member).parameters) != parameters:
+                    wrong.append(f"{kind.__name__}.{name}: {inspect.signature(member)}")
+    assert wrong == []

@@ -1,0 +1,267 @@
+"""What is sent: URL, query, headers, body, and who may change it."""
+
+from __future__ import annotations
+
+import logging
+from decimal import Decimal
+
+import pytest
+import requests
+
+from tap_core import metrics
+from tap_core.exceptions import FatalAPIError, SingerSDKDeprecationWarning
+from tap_core.http.request import HTTPRequest, PageContext
+from tap_core.streams.rest import RESTStream, _HTTPStream
+from tests.http.server import Reply, page
+
+ONE = {"id": 1}
+
+
+@pytest.fixture
+def one_page(source):
+    source.server.answers(page(ONE))
+    return source
+
+
+def asked_by(source, **members):
+    assert source.records(**members) == [ONE]
+    return source.server.asked[-1]
+
+
+def test_placeholders_are_filled_from_settings_and_context(one_page):
+    stream = one_page.stream(path="/{org}/x/{id}", config={"org": "a/b", "id": 1})
+    assert stream.get_url({"id": 7, "more": 1}).removeprefix(one_page.server.url) == "/a%2Fb/x/7"
+    assert one_page.stream(path=None).get_url(None) == one_page.server.url
+
+
+def test_path_name_and_method_can_be_given_to_the_constructor(one_page):
+    stream = one_page.stream()
+    made = type(stream)(stream._tap, "other", {"properties": {}}, "/other", http_method="PUT")
+    assert (made.name, made.path, made.http_method) == ("other", "/other", "PUT")
+    made.http_method = "POST"
+    assert made.http_method == "POST"
+    assert list(made.get_records(None)) == [ONE]
+    assert one_page.server.asked[0].method == "POST"
+
+
+def test_the_older_name_of_the_method_still_works(one_page):
+    with pytest.warns(SingerSDKDeprecationWarning, match="http_method"):
+        assert asked_by(one_page, rest_method="PUT").method == "PUT"
+
+
+def test_none_leaves_a_parameter_out_and_a_list_repeats_it(one_page):
+    params = {
+        "a": None,
+        "b": [1, None, 2],
+        "c": ("x",),
+        "d": "é &",
+        "e": True,
+        "f": Decimal("1.50"),
+    }
+    asked = asked_by(one_page, get_url_params=lambda self, context, token: params)
+    assert asked.query == {"b": ["1", "2"], "c": ["x"], "d": ["é &"], "e": ["True"], "f": ["1.50"]}
+    assert asked_by(one_page, get_url_params=lambda self, context, token: None).query == {}
+
+
+def test_a_query_given_as_text_is_sent_as_it_is(one_page):
+    with pytest.warns(SingerSDKDeprecationWarning, match="safe_query_chars"):
+        asked = asked_by(one_page, get_url_params=lambda self, context, token: "a=(1)&a=2")
+    assert asked.query == {"a": ["(1)", "2"]}
+
+
+def test_characters_may_be_left_unquoted():
+    request = HTTPRequest("https://h", params={"a": "(b,c)"}, safe_query_chars="(,")
+    assert request.encode_params() == "a=(b,c%29"
+    assert HTTPRequest("https://h") == HTTPRequest("https://h", "GET", {}, {}, None, "")
+
+
+def test_an_author_changes_the_request_of_a_page(one_page):
+    def mine(self, *, page):
+        request = super(type(self), self).get_http_request(page=page)
+        request.params["token"] = f"{page.stream_context}-{page.next_page_token}"
+        request.headers["X-Mine"] = "1"
+        return request
+
+    asked = asked_by(one_page, get_http_request=mine)
+    assert asked.query == {"token": ["None-None"]}
+    assert asked.headers["X-Mine"] == "1"
+    assert PageContext({"a": 1}, 2) == PageContext(stream_context={"a": 1}, next_page_token=2)
+
+
+def test_the_older_way_to_prepare_a_request_is_honoured(one_page):
+    def mine(self, context, next_page_token):
+        request = super(type(self), self).prepare_request(context, next_page_token)
+        request.headers["X-Mine"] = "older"
+        return request
+
+    with pytest.warns(SingerSDKDeprecationWarning, match="prepare_request is deprecated"):
+        asked = asked_by(one_page, prepare_request=mine, payload_as_json=False)
+    assert asked.headers["X-Mine"] == "older"
+
+
+@pytest.mark.parametrize(
+    "data, as_json, sent, kind",
+    [
+        ({"a": [1, "é"]}, True, b'{"a": [1, "\\u00e9"]}', "application/json"),
+        ({"a": [{"b": Decimal("1.50")}]}, True, b'{"a":[{"b":1.50}]}', "application/json"),
+        ([(1, Decimal(2))], True, b"[[1,2]]", "application/json"),
+        ({"a": "x y"}, False, b"a=x+y", "application/x-www-form-urlencoded"),
+        (b"raw", False, b"raw", None),
+        (None, True, b"", None),
+        ({}, True, b"{}", "application/json"),
+    ],
+)
+def test_bodies(one_page, data, as_json, sent, kind):
+    asked = asked_by(
+        one_page,
+        http_method="POST",
+        payload_as_json=as_json,
+        prepare_request_payload=lambda self, context, token: data,
+    )
+    assert (asked.body, asked.headers.get("Content-Type")) == (sent, kind)
+
+
+def test_authors_say_the_type_of_a_body_with_decimals(one_page):
+    asked = asked_by(
+        one_page,
+        http_method="POST",
+        http_headers={"Content-Type": "application/vnd.x+json"},
+        prepare_request_payload=lambda self, context, token: {"a": Decimal(1)},
+    )
+    assert asked.headers["Content-Type"] == "application/vnd.x+json"
+
+
+def test_requests_say_who_sends_them(one_page):
+    assert asked_by(one_page).headers["User-Agent"].startswith("tap-core/")
+    mine = asked_by(one_page, config={"user_agent": "mine/1"})
+    assert mine.headers["User-Agent"] == "mine/1"
+    headers = {"user-agent": "theirs/2"}
+    assert asked_by(one_page, http_headers=headers).headers["user-agent"] == "theirs/2"
+    assert headers == {"user-agent": "theirs/2"}
+
+
+def test_a_stream_has_one_session_of_its_own(one_page):
+    stream, other = one_page.stream(), one_page.stream()
+    assert stream.requests_session is stream.requests_session
+    assert stream.requests_session is not other.requests_session
+    stream._requests_session = None
+    assert isinstance(stream.requests_session, requests.Session)
+
+
+def test_an_authenticator_is_applied_before_each_try(one_page):
+    seen = []
+
+    def authenticator(request):
+        seen.append(request.headers.get("X-Auth"))
+        request.headers["X-Auth"] = str(len(seen))
+        return request
+
+    one_page.server.answers(Reply("", 500), page(ONE))
+    asked_by(one_page, authenticator=property(lambda self: authenticator))
+    assert seen == [None, "1", "2"]
+    assert [asked.headers["X-Auth"] for asked in one_page.server.asked] == ["2", "3"]
+
+
+# What is counted
+
+
+def test_costs_are_summed(one_page, caplog):
+    caplog.set_level(logging.INFO)
+    one_page.server.answers(page(ONE, next="b"), page(ONE))
+    stream = one_page.stream(calculate_sync_cost=lambda self, request, response, context: {"x": 2})
+    list(stream.get_records(None))
+    assert stream._sync_costs == {"x": 4}
+    stream.log_sync_costs()
+    assert "{'x': 4}" in caplog.text
+    assert one_page.stream().calculate_sync_cost(None, None, None) == {}
+
+
+def measured(caplog, metric):
+    points = [one.args[0] for one in caplog.records if one.msg == "METRIC: %s"]
+    return [point for point in points if point.metric is metric]
+
+
+def test_requests_are_counted_and_timed(one_page, caplog):
+    caplog.set_level(logging.INFO)
+    one_page.server.answers(Reply("", 500), page(ONE))
+    stream = one_page.stream(_LOG_REQUEST_METRIC_URLS=True)
+    list(stream.get_records({"org": 1}))
+    [count] = measured(caplog, metrics.Metric.HTTP_REQUEST_COUNT)
+    assert count.value == 1
+    assert count.tags["context"] == {"org": 1}
+    failed, succeeded = measured(caplog, metrics.Metric.HTTP_REQUEST_DURATION)
+    assert failed.tags == {
+        "stream": "users",
+        "endpoint": "/users",
+        "http_status_code": 500,
+        "status": "failed",
+        "url": "/users",
+        "context": {"org": 1},
+    }
+    assert succeeded.tags["status"] == "succeeded"
+    assert succeeded.value > 0
+
+
+def test_measuring_can_be_turned_off(one_page, caplog):
+    caplog.set_level(logging.INFO)
+    asked_by(one_page, _LOG_REQUEST_METRICS=False)
+    assert not measured(caplog, metrics.Metric.HTTP_REQUEST_DURATION)
+
+
+# Streams of other formats
+
+
+class Lines(_HTTPStream):
+    """Reads lines of text."""
+
+    name = "lines"
+    path = "/lines"
+    schema = {"type": "object", "properties": {"line": {"type": "string"}}}
+    url_base = ""
+
+    def parse_response(self, response):
+        for line in response.text.splitlines():
+            yield {"line": line}
+
+    def get_new_paginator(self):
+        return None
+
+
+def test_a_stream_reads_what_is_no_json(source):
+    source.server.answers(Reply("a\nb", headers={"Content-Type": "text/csv"}))
+    records = source.records(Lines, url_base=source.server.url)
+    assert records == [{"line": "a"}, {"line": "b"}]
+    assert Lines.payload_as_json is False
+    assert RESTStream.payload_as_json is True
+
+
+def test_an_error_of_another_kind_is_named_too(source):
+    class Odd(requests.exceptions.RequestException):
+        pass
+
+    def odd(self, response):
+        raise Odd(404, "x")
+
+    source.server.answers(page(ONE))
+    with pytest.raises(Odd, match=r"404.*\[stream 'lines', GET http.*, try 1\]"):
+        source.records(Lines, url_base=source.server.url, validate_response=odd)
+
+
+def test_an_error_that_an_author_makes_of_other_things_is_named(source):
+    source.server.answers(page(ONE))
+
+    def odd(self, response):
+        raise FatalAPIError({"code": 7})
+
+    with pytest.raises(FatalAPIError, match=r"^\{'code': 7\} \[stream 'lines'"):
+        source.records(Lines, url_base=source.server.url, validate_response=odd)
+    with pytest.raises(requests.exceptions.ConnectionError, match=r"url: / .*stream 'lines', GET"):
+        source.records(Lines, url_base="http://127.0.0.1:9", path="", backoff_max_tries=lambda _: 1)
+
+
+def test_an_error_before_the_first_request_is_named(source):
+    def odd(self, *, page):
+        raise requests.exceptions.InvalidURL
+
+    with pytest.raises(requests.exceptions.InvalidURL, match=r"\[stream 'users'\]"):
+        source.records(get_http_request=odd)

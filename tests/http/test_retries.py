@@ -1,0 +1,228 @@
+"""What is tried again, after which wait, and when a stream gives up."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from types import SimpleNamespace
+
+import pytest
+import requests
+
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.retry import RETRY_AFTER_LIMIT, is_hopeless, retry_after
+from tests.http.server import Reply, page
+
+BUSY = Reply({"error": "busy"}, 503)
+ONE = {"id": 1}
+
+
+def failure(**headers):
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return RetriableAPIError("no", SimpleNamespace(headers=headers))
+
+
+def test_server_errors_are_tried_again_after_growing_waits_with_jitter(source):
+    source.server.answers(*[BUSY] * 4, page(ONE))
+    stream = source.stream()
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [2.25, 4.25, 8.25, 16.25]
+
+
+def test_the_fifth_failure_counts_and_says_so(source):
+    source.server.answers(BUSY)
+    stream = source.stream()
+    with pytest.raises(RetriableAPIError, match=r"^503 Server Error: Service Unavailable for path"):
+        list(stream.get_records(None))
+    assert len(source.server.asked) == 5
+
+
+def test_a_server_that_says_when_is_asked_just_then(source):
+    source.server.answers(
+        Reply("", 429, {"Retry-After": "7"}),
+        Reply("", 503, {"Retry-After": "11"}),
+        BUSY,
+        page(ONE),
+    )
+    stream = source.stream()
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [7, 11, 2.25]
+
+
+def test_a_429_that_says_nothing_is_tried_again_as_usual(source):
+    source.server.answers(Reply("", 429), page(ONE))
+    stream = source.stream()
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [2.25]
+
+
+def test_an_author_may_ignore_what_servers_say(source):
+    source.server.answers(Reply("", 429, {"Retry-After": "7"}), page(ONE))
+    stream = source.stream(honour_retry_after=False)
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [2.25]
+
+
+def test_an_author_reads_the_wait_from_the_failure(source):
+    def seconds(error):
+        return int(error.response.headers["X-Wait"])
+
+    source.server.answers(Reply("", 429, {"X-Wait": "30"}), page(ONE))
+    stream = source.stream(
+        backoff_wait_generator=lambda self: self.backoff_runtime(value=seconds),
+        backoff_jitter=lambda self, value: value,
+    )
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [30]
+
+
+def test_a_wait_generator_that_ends_ends_the_tries(source):
+    def twice(self):
+        yield None
+        yield 1
+        yield 2
+
+    source.server.answers(BUSY)
+    with pytest.raises(RetriableAPIError):
+        source.records(backoff_wait_generator=twice)
+    assert len(source.server.asked) == 3
+
+
+def test_an_author_says_how_often(source):
+    source.server.answers(BUSY)
+    with pytest.raises(RetriableAPIError):
+        source.records(backoff_max_tries=lambda self: 2)
+    assert len(source.server.asked) == 2
+
+
+def test_the_jitter_of_the_sdk_is_less_than_a_second(source):
+    stream = source.stream()
+    assert 3 <= super(type(stream).__base__, stream).backoff_jitter(3) < 4
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_other_client_errors_are_fatal_at_once(source, status):
+    source.server.answers(Reply("", status))
+    with pytest.raises(FatalAPIError, match=f"^{status} Client Error"):
+        source.records()
+    assert len(source.server.asked) == 1
+
+
+def test_an_author_names_more_statuses_to_try_again(source):
+    source.server.answers(Reply("", 403), page(ONE))
+    assert source.records(extra_retry_statuses=[403]) == [ONE]
+
+
+def test_tolerated_errors_have_no_records(source, caplog):
+    source.server.answers(Reply("nothing here", 404))
+    caplog.set_level(logging.INFO)
+    assert source.records(tolerated_http_errors=[404, 503]) == []
+    assert "Pagination stopped after 0 pages" in caplog.text
+    source.server.answers(Reply("", 503))
+    assert source.records(tolerated_http_errors=[404, 503]) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Reply({"data": [ONE]}, keep=9),
+        Reply({"data": [ONE]}, keep=9, reset=True),
+        Reply({"data": [ONE]}, keep=9, chunked=True),
+        Reply({"data": [ONE]}, keep=9, length=False),
+        Reply({"data": [ONE]}, keep=0, length=False),
+        Reply(b"\x1f\x8bnot gzip", headers={"Content-Encoding": "gzip"}),
+    ],
+    ids=["too short", "reset", "no last chunk", "no length", "nothing", "not compressed"],
+)
+def test_a_connection_that_drops_within_the_body_is_tried_again(source, broken):
+    source.server.answers(broken, page(ONE))
+    assert source.records() == [ONE]
+    assert len(source.server.asked) == 2
+
+
+def test_a_server_that_never_answers_runs_into_the_timeout(source):
+    source.server.answers(Reply(silent=True), page(ONE))
+    stream = source.stream(timeout=0.05)
+    assert list(stream.get_records(None)) == [ONE]
+    assert len(source.server.asked) == 2
+
+
+@pytest.mark.parametrize("own", [None, 0])
+def test_there_is_always_a_timeout(source, own):
+    class Session(requests.Session):
+        timeouts = []
+
+        def send(self, request, **settings):
+            self.timeouts.append(settings["timeout"])
+            return super().send(request, **settings)
+
+    source.server.answers(page(ONE))
+    assert source.records(requests_session=Session(), timeout=own) == [ONE]
+    assert source.records(requests_session=Session()) == [ONE]
+    assert Session.timeouts == [300, 300]
+
+
+def test_a_refused_connection_is_tried_again_and_named(source):
+    with pytest.raises(
+        requests.exceptions.ConnectionError, match=r"stream 'users', GET http.*try 5"
+    ):
+        source.records(url_base="http://127.0.0.1:9")
+
+
+def test_a_failure_is_logged_before_the_wait(source, caplog):
+    source.server.answers(BUSY, Reply({}, keep=0), page(ONE))
+    source.records()
+    logged = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert logged[0] == (
+        "Backing off 2.25 seconds after 1 tries for URL /users, failing with status 503:"
+        " Service Unavailable"
+    )
+    assert logged[1].startswith(
+        "Backing off 4.25 seconds after 2 tries for URL /users, failing with ChunkedEncodingError"
+    )
+
+
+# Retry-After
+
+
+@pytest.mark.parametrize(
+    "text, wait",
+    [
+        ("120", 120),
+        (" 5 ", 5),
+        ("0", None),
+        ("-3", None),
+        ("1.5", None),
+        ("soon", None),
+        ("", None),
+        ("²", None),
+        ("9" * 400, RETRY_AFTER_LIMIT),
+        (str(RETRY_AFTER_LIMIT + 1).removesuffix(".0"), RETRY_AFTER_LIMIT),
+    ],
+)
+def test_seconds_to_wait(text, wait):
+    assert retry_after(failure(Retry_After=text)) == wait
+
+
+def test_a_date_to_wait_for_is_measured_from_the_servers_own_clock():
+    then = datetime(2001, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
+    dates = {"Retry_After": format_datetime(then, usegmt=True)}
+    sent = format_datetime(then - timedelta(seconds=90), usegmt=True)
+    assert retry_after(failure(**dates, Date=sent)) == 90
+    assert retry_after(failure(**dates)) is None  # long ago
+    late = format_datetime(datetime.now(timezone.utc) + timedelta(minutes=30), usegmt=True)
+    assert 1700 < retry_after(failure(Retry_After=late)) <= 1800
+    assert 1700 < retry_after(failure(Retry_After=late.replace("GMT", "-0000"))) <= 1800
+
+
+def test_a_failure_without_a_response_says_nothing():
+    assert retry_after(RetriableAPIError("no")) is None
+    assert retry_after(requests.exceptions.ConnectionError("no")) is None
+
+
+def test_a_certificate_that_is_refused_is_hopeless():
+    error = requests.exceptions.SSLError
+    assert is_hopeless(error("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert not is_hopeless(error("EOF occurred in violation of protocol"))
+    assert not is_hopeless(requests.exceptions.ConnectionError("CERTIFICATE_VERIFY_FAILED"))

@@ -1,0 +1,231 @@
+"""Nothing that is logged or raised shows a secret."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import requests
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.http import words
+from tap_core.http.words import (
+    LONGEST_EXCERPT,
+    Secrets,
+    body_excerpt,
+    hide_secrets_of_urllib3,
+    is_secret_name,
+    secrets_of,
+    sent_secrets,
+    url_without_secrets,
+)
+from tests.http.server import Reply, page
+
+MARK = "s3cr3t+V4lue/é"
+
+
+def response(body, kind="application/json"):
+    made = requests.Response()
+    made._content = body if isinstance(body, bytes) else body.encode()
+    made.headers["Content-Type"] = kind
+    made.encoding = requests.utils.get_encoding_from_headers(made.headers)
+    return made
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "Password", "client_secret", "clientSecret", "CLIENTSECRET", "api_key"),
+        *("apiKey", "apikey", "X-API-Key", "access_token", "accesstoken", "Authorization"),
+        *("key", "code", "sig", "X-Amz-Signature", "jwt", "Cookie", "Set-Cookie", "sessionid"),
+        *("private-key", "refreshToken", "auth", "Ocp-Apim-Subscription-Key", "db.pass"),
+    ],
+)
+def test_names_of_secrets(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("id", "page", "page_token", "nextToken", "next_page_token", "cursor", "author"),
+        *("primary_key", "sort_key", "passenger", "postcode", "tokenize", "keyboard", ""),
+    ],
+)
+def test_names_of_no_secrets(name):
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "url, shown",
+    [
+        ("https://u:p@h.example:8443/a/b?x=1#frag", "https://h.example:8443/a/b?x=1"),
+        ("https://h/a?api_key=s3&x=1&token=", "https://h/a?api_key=***&x=1&token=***"),
+        ("/a?page_token=abc&q=a%20b", "/a?page_token=abc&q=a%20b"),
+        (b"https://h/a?key=1", "https://h/a?key=***"),
+        ("https://[bad/x?key=1", "***"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_urls(url, shown):
+    assert url_without_secrets(url) == shown
+
+
+def test_secrets_of_settings_are_named_by_schema_or_name():
+    schema = {
+        "properties": {
+            "login": {"secret": True},
+            "other": {"writeOnly": True},
+            "nested": {"properties": {"inner": {"secret": True}}},
+        }
+    }
+    config = {
+        "login": "aaaa1",
+        "other": ["aaaa2", {"x": 33333, "y": None, "z": True}],
+        "nested": {"inner": "aaaa4", "plain": "seen1"},
+        "loose": {"client_secret": "aaaa5"},
+        "pin_token": "abc",
+        "url": "seen2",
+    }
+    found = secrets_of(config, schema).values
+    assert set(found) == {"aaaa1", "aaaa2", "33333", "aaaa4", "aaaa5"}
+    assert secrets_of(config).hide("aaaa5 aaaa1") == "*** aaaa1"
+
+
+def test_hidden_however_they_are_written():
+    secrets = secrets_of({"password": MARK})
+    for text in (MARK, "s3cr3t%2BV4lue%2F%C3%A9", "s3cr3t+V4lue/\\u00e9"):
+        assert secrets.hide(f"<{text}>") == "<***>"
+    assert Secrets().hide("via http://me:pw@proxy:1/ with Bearer abc.def") == (
+        "via http://***@proxy:1/ with Bearer ***"
+    )
+
+
+def test_what_a_request_authenticates_with_is_secret():
+    request = requests.Request(
+        "GET",
+        "https://u:pass1@h/?api_key=query1&x=seen",
+        headers={"Authorization": "Bearer token1", "X-Api-Key": b"bytes1", "X-Seen": "seen"},
+    ).prepare()
+    request.headers["Authorization"] = "Bearer token1"
+    assert set(sent_secrets(request).values) >= {"token1", "bytes1", "query1", "pass1"}
+    assert "seen" not in sent_secrets(request).values
+    assert sent_secrets(None) == Secrets()
+
+
+# Bodies
+
+
+@pytest.mark.parametrize(
+    "body, kind, shown",
+    [
+        (
+            '{"error": "no", "password": "p1", "in": [{"api_key": "k", "token": null}]}',
+            "application/json",
+            '{"error": "no", "password": "***", "in": [{"api_key": "***", "token": null}]}',
+        ),
+        ('{"m": "bad token=abc, go"}', "application/json", '{"m": "bad token=***, go"}'),
+        (
+            "error=no&client_secret=abc&x=1",
+            "application/x-www-form-urlencoded",
+            "error=no&client_secret=***&x=1",
+        ),
+        ('password: "a b c" user=x', "text/plain", 'password: "***" user=x'),
+        ('{"password": "abc', "application/json", '{"password": "***"'),
+        ("<p class='x'>Sorry <!-- token=1 --> <b>now</b></p>", "text/html", "Sorry now"),
+        ("<html><body>late</body></html>", "", "late"),
+        ("a\n  b", "text/plain", "a b"),
+        ("a\x00b", "text/plain", ""),
+        ("%PDF", "application/pdf", ""),
+        ("", "text/plain", ""),
+        ('"text"', "application/json", '"text"'),
+        ("x", "text/plain; charset=nonsense", "x"),
+        ("[" * 5000, "application/json", "[" * LONGEST_EXCERPT + "…"),
+        ("x" * (words.LONGEST_BODY + 1), "text/plain", ""),
+    ],
+)
+def test_excerpts_of_bodies(body, kind, shown):
+    assert body_excerpt(response(body, kind), Secrets()) == shown
+
+
+def test_excerpts_hide_the_secrets_of_the_settings():
+    secrets = secrets_of({"password": MARK})
+    assert body_excerpt(response(f"you said {MARK}", "text/plain; charset=utf-8"), secrets) == (
+        "you said ***"
+    )
+
+
+# In a stream
+
+
+def everything(caplog, error):
+    texts = [one.getMessage() for one in caplog.records]
+    while error is not None:
+        texts += [str(error), repr(error)]
+        error = error.__cause__ or error.__context__
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply({"error": f"unknown login {MARK}", "access_token": "s3cr3t-2"}, 400),
+        Reply(f"<p>no {MARK}</p>", 500, {"Content-Type": "text/html; charset=utf-8"}),
+        Reply(f"<p>no {MARK}</p>", 200, {"Content-Type": "text/html; charset=utf-8"}),
+        Reply('{"data": ["s3cr3t-3'),
+        Reply({}, keep=0),
+    ],
+    ids=["refused", "broken", "page", "cut off", "dropped"],
+)
+def test_failures_show_none(source, caplog, reply):
+    caplog.set_level(logging.DEBUG)
+    source.server.answers(reply)
+    with pytest.raises((FatalAPIError, Exception)) as caught:
+        source.records(
+            config={"login": MARK},
+            http_headers={"X-Auth-Token": "s3cr3t-4"},
+            get_url_params=lambda self, context, token: {"api_key": MARK, "x": 1},
+            _LOG_REQUEST_METRIC_URLS=True,
+        )
+    text = everything(caplog, caught.value)
+    assert "s3cr3t" not in text
+    assert "stream 'users', GET http://127.0.0.1" in str(caught.value)
+    assert "/users?api_key=***&x=1, try " in str(caught.value)
+    assert "/users?api_key=***&x=1" in caplog.text  # urllib3's line, or the metric
+
+
+def test_a_connection_that_fails_shows_none(source, caplog):
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(requests.exceptions.ConnectionError) as caught:
+        source.records(
+            url_base="http://me:s3cr3t-5@127.0.0.1:9",
+            get_url_params=lambda self, context, token: {"api_key": MARK},
+        )
+    assert "Max retries exceeded with url: /users?api_key=***" in str(caught.value)
+    assert "s3cr3t" not in everything(caplog, caught.value)
+
+
+def test_secrets_in_paths_are_hidden(source):
+    source.server.answers(Reply("", 404))
+    with pytest.raises(FatalAPIError) as caught:
+        source.records(config={"login": "s3cr3t-6"}, path="/u/{login}")
+    assert str(caught.value).startswith("404 Client Error: Not Found for path: /u/*** [stream")
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_urllib3_logs_urls_without_secrets(caplog):
+    caplog.set_level(logging.DEBUG)
+    hide_secrets_of_urllib3()
+    hide_secrets_of_urllib3()
+    logger = logging.getLogger("urllib3.connectionpool")
+    logger.debug('"%s %s" %s', "GET", "/a?key=s3cr3t", 200)
+    logger.debug("plain %(x)s", {"x": 1})
+    assert [one.getMessage() for one in caplog.records] == ['"GET /a?key=***" 200', "plain 1"]
+
+
+def test_a_good_answer_is_not_logged(source, caplog):
+    caplog.set_level(logging.DEBUG)
+    source.server.answers(page({"id": 1, "note": "s3cr3t-7"}))
+    source.records()
+    assert "s3cr3t" not in caplog.text

@@ -1,0 +1,331 @@
+"""Paths, documents and walks through pages, for tap_core and for singer_sdk alike.
+
+Run as a program with the name of the package, it prints as JSON what each of them gives. It
+imports neither before it is told which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import inspect
+import json
+import sys
+import warnings
+from importlib import metadata
+from urllib.parse import ParseResult
+
+EVERYDAY = [
+    "$",
+    "$[*]",
+    "$.a",
+    "$.a.b",
+    "$.a[*]",
+    "$.a.b[*]",
+    "$[*].a",
+    "$[*].a[*]",
+    "$[*].a.b",
+    "$.a[*].b[*]",
+    "$.a[0]",
+    "$.a[-1].b",
+    "$.a[1][0]",
+    "$.a[7]",
+    "$['a-b']",
+    "$['a-b'][*]",
+    '$["a b"].c',
+    "$['a'].b",
+    "$.@type",
+    "$.a.*",
+    "$.*",
+    "$.*.b",
+    "$.*[*]",
+    "$.*[0]",
+    "$.a.[*]",
+    "$.a.[0]",
+    "$.[*]",
+    "a",
+    "a.b",
+    "a[*]",
+    "a.b[*]",
+    "a[0]",
+    "*",
+    "*.b",
+    "[*]",
+    "[*].a",
+    "[0]",
+    "[0].a",
+    "['a-b']",
+    "['a'][*]",
+    "$.true",
+    "$.null",
+    "$[*][*]",
+    "$.a[*][*]",
+]
+PATHS = [
+    *EVERYDAY,
+    "$..b",
+    "$..b[*]",
+    "$.a[0:1]",
+    "$.a[:]",
+    "$[:]",
+    "$.a[0,1]",
+    "$.a,b",
+    "$['a','a-b']",
+    "$.a[?(@.b)]",
+    "$.a[?(@.b > 1)].b",
+    "$ . a [ * ]",
+    "$.a[*] ",
+    "$.0",
+    "$[a][*]",
+    "$.a.`len`",
+    "`this`",
+    "@.a",
+    "(a)[*]",
+]
+DOCUMENTS = [
+    None,
+    5,
+    "text",
+    [],
+    {},
+    [1, 2],
+    [None, [1], {"a": 1}],
+    {"a": None, "b": 1},
+    {"a": {"b": 1, "c": [1, 2]}, "a-b": [3]},
+    {"a": [{"b": 1}, {"b": [2, 3]}, {"c": 4}], "0": "zero"},
+    {"a": {"b": [{"id": 1}, {"id": 2}]}, "a b": {"c": 5}},
+    {"a": [[1, 2], [3]], "true": 1, "null": 2, "@type": "t"},
+    [{"a": {"b": 1}}, {"a": [{"b": 2}]}, {"a": "text"}],
+    {"a-b": {"x": 1}, "b": {"b": {"b": None}}},
+]
+
+
+def has_the_meaning():
+    """Tell whether the installed jsonpath-ng is of those whose meaning of paths is ours."""
+    major, minor = metadata.version("jsonpath-ng").split(".")[:2]
+    return (1, 11) <= (int(major), int(minor)) < (1, 16)
+
+
+def paths(package):
+    """Return what each path finds in each document, or the name of its error."""
+    extract = importlib.import_module(f"{package}.helpers.jsonpath").extract_jsonpath
+
+    def outcome(path, document):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                values = list(extract(path, copy.deepcopy(document)))
+            except Exception as error:  # noqa: BLE001  each is an outcome
+                return type(error).__name__
+        return [values, bool(caught)]
+
+    return {path: [outcome(path, document) for document in DOCUMENTS] for path in PATHS}
+
+
+# Walks through pages
+
+
+def page(body, **headers):
+    """Make a response as requests makes it from what came over the wire."""
+    import requests
+
+    response = requests.Response()
+    response.status_code = 200
+    response._content = json.dumps(body).encode()
+    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return response
+
+
+def made(room):
+    """Return the paginators to walk with, by name, each made anew by a call."""
+
+    class Links(room.BaseHATEOASPaginator):
+        def get_next_url(self, response):
+            return response.json().get("next")
+
+    class Numbers(room.PageNumberPaginator):
+        def has_more(self, response):
+            return bool(response.json().get("more"))
+
+    class OldNumbers(room.BasePageNumberPaginator):
+        def has_more(self, response):
+            return response.json()["more"]
+
+    class Offsets(room.OffsetPaginator):
+        def has_more(self, response):
+            return self._value + self._page_size < response.json()["total"]
+
+    class OldOffsets(room.BaseOffsetPaginator):
+        pass
+
+    class Patient(room.PageNumberPaginator):
+        def continue_if_empty(self, response):
+            return self.count < 3
+
+    class Stuck(room.PageNumberPaginator):
+        def get_next(self, response):
+            return response.json().get("to")
+
+    class Stream:
+        def get_next_page_token(self, response, previous_token):
+            step = response.json().get("step")
+            return None if step is None else {"n": (previous_token or {"n": 0})["n"] + step}
+
+    return {
+        "single": room.SinglePagePaginator,
+        "links": Links,
+        "header link": room.HeaderLinkPaginator,
+        "jsonpath": lambda: room.JSONPathPaginator("$.next"),
+        "deep jsonpath": lambda: room.JSONPathPaginator("$.links[?(@.rel == 'next')].href"),
+        "jsonpath of many": lambda: room.JSONPathPaginator("$.tokens[*]"),
+        "header": lambda: room.SimpleHeaderPaginator("X-Next-Page"),
+        "numbers": lambda: Numbers(1),
+        "old numbers": lambda: OldNumbers(start_value=0),
+        "endless numbers": lambda: room.PageNumberPaginator(-2),
+        "offsets": lambda: Offsets(0, 50),
+        "old offsets": lambda: OldOffsets(start_value=10, page_size=5),
+        "plain offsets": lambda: room.OffsetPaginator(0, page_size=0),
+        "patient": lambda: Patient(1),
+        "stuck": lambda: Stuck(1),
+        "legacy": lambda: room.LegacyStreamPaginator(Stream()),
+        "old name": lambda: room.BasePageNumberPaginator(3),
+        "old name of offsets": lambda: room.BaseOffsetPaginator(3, 4),
+        "too many": lambda: room.SinglePagePaginator(5),
+        "no start": room.PageNumberPaginator,
+        "no page size": lambda: room.OffsetPaginator(0),
+        "abstract": lambda: room.BaseAPIPaginator(0),
+        "abstract links": room.BaseHATEOASPaginator,
+    }
+
+
+RECORD = [{"id": 1}]
+LINK = '<https://api.test/x?page=2&k=s>; rel="next", <https://api.test/x?page=9>; rel="last"'
+
+WALKS = {
+    "one page": [page({"data": RECORD})],
+    "tokens": [page({"data": RECORD, "next": token}) for token in ("p2", "p3", None)],
+    "missing token": [page({"data": RECORD, "next": "p2"}), page({"data": RECORD})],
+    "empty token": [page({"data": RECORD, "next": "p2"}), page({"data": RECORD, "next": ""})],
+    "number tokens": [page({"data": RECORD, "next": token}) for token in (2, 3, 0, 4)],
+    "loop": [page({"data": RECORD, "next": "same"})] * 3,
+    "loop of two": [page({"data": RECORD, "next": f"t{n % 2}"}) for n in range(4)],
+    "list as token": [page({"data": RECORD, "next": [1], "tokens": ["t1", "t2"]})] * 2,
+    "an empty page": [
+        page({"data": RECORD, "next": "p2", "more": True, "step": 1}),
+        page({"data": [], "next": "p3", "more": True, "step": 1}),
+        page({"data": RECORD, "next": "p4", "more": True, "step": 1}),
+    ],
+    "only empty pages": [page({"data": [], "next": f"p{n}"}) for n in range(5)],
+    "urls": [
+        page({"data": RECORD, "next": "https://api.test/x?page=2"}),
+        page({"data": RECORD, "next": "/x?page=3"}),
+        page({"data": RECORD, "next": None}),
+    ],
+    "url loop": [page({"data": RECORD, "next": "https://api.test/x?key=secret"})] * 3,
+    "broken url": [page({"data": RECORD, "next": "https://[broken"})],
+    "header": [page({"data": RECORD}, x_next_page=n) for n in ("2", "3", "")],
+    "header loop": [page({"data": RECORD}, X_NEXT_PAGE="2")] * 3,
+    "link": [page({"data": RECORD}, link=LINK), page({"data": RECORD}, link="<x>; rel=prev")],
+    "link loop": [page({"data": RECORD}, link=LINK)] * 2,
+    "more": [page({"data": RECORD, "more": more}) for more in (True, True, False, True)],
+    "total": [page({"data": RECORD, "total": 120, "more": 1}) for _ in range(4)],
+    "deep": [
+        page({"data": RECORD, "links": [{"rel": "self", "href": "a"}, {"rel": "next", "href": h}]})
+        for h in ("b", "c")
+    ],
+    "to": [page({"data": RECORD, "to": to}) for to in (2, 2.5, True, "5", "5")],
+    "back to the start": [page({"data": RECORD, "to": 1, "step": 0})] * 2,
+    "steps": [page({"data": RECORD, "step": step}) for step in (1, 2, None)],
+    "array": [page([{"id": 1}])],
+    "no json": [page(RECORD)],
+}
+WALKS["no json"][0]._content = b"<html>"
+
+
+def plain(token):
+    """Return a token as JSON holds it."""
+    return ["link", token.geturl()] if isinstance(token, ParseResult) else token
+
+
+def walk(make, pages):
+    """Walk as a REST stream does; return all that can be seen on the way, and how it ended."""
+    seen = []
+    try:
+        paginator = make()
+        for response in pages:
+            shown = str(paginator), repr(paginator), paginator.count, paginator.finished
+            seen.append([plain(paginator.current_value), *shown])
+            body = json.loads(response.content) if response.content[:1] != b"<" else {}
+            records = body.get("data", [1]) if isinstance(body, dict) else body
+            if not records and not paginator.continue_if_empty(response):
+                return [seen, "empty page"]
+            paginator.advance(response)
+            if paginator.finished:
+                return [seen, "finished", paginator.count, plain(paginator.current_value)]
+    except Exception as error:  # noqa: BLE001  each is an outcome
+        loop = str(error).startswith("Loop detected in pagination. ")
+        return [seen, type(error).__name__, loop]
+    return [seen, "more to come"]
+
+
+def walks(package):
+    """Return how each paginator walks through each list of pages."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        room = importlib.import_module(f"{package}.pagination")
+        return {
+            name: {title: walk(make, pages) for title, pages in WALKS.items()}
+            for name, make in made(room).items()
+        }
+
+
+def shape(package):
+    """Return what a plugin can reach: names, constructors, members, warnings of old names."""
+    room = importlib.import_module(f"{package}.pagination")
+    classes = {
+        name: thing
+        for name, thing in vars(room).items()
+        if isinstance(thing, type) and thing.__module__ == room.__name__
+    }
+
+    def words(function):
+        return [
+            (p.name, p.kind.name, p.default is p.empty)
+            for p in inspect.signature(function).parameters.values()
+        ]
+
+    return {
+        name: {
+            "init": words(thing.__init__),
+            "bases": [base.__name__ for base in thing.__mro__ if base.__name__ != "object"],
+            "abstract": sorted(getattr(thing, "__abstractmethods__", ())),
+            "variables": [str(p) for p in getattr(thing, "__parameters__", ())],
+            "members": {
+                member: words(value) if inspect.isfunction(value) else type(value).__name__
+                for member, value in vars(thing).items()
+                if not member.startswith("_")
+            },
+            "made": warned(thing, *((1, 1) if "Offset" in name else (1,))),
+            "derived": warned(type, "Derived", (thing,), {}),
+        }
+        for name, thing in classes.items()
+    }
+
+
+def warned(deed, *arguments):
+    """Return the categories of the warnings that a deed gives, whatever else comes of it."""
+    with warnings.catch_warnings(record=True) as caught, contextlib.suppress(TypeError):
+        warnings.simplefilter("always")
+        deed(*arguments)
+    return [warning.category.__name__ for warning in caught]
+
+
+def outcomes(package):
+    """Return everything as plain JSON."""
+    found = {"paths": paths(package), "walks": walks(package), "shape": shape(package)}
+    return json.loads(json.dumps(found))
+
+
+if __name__ == "__main__":
+    print(json.dumps(outcomes(sys.argv[1])))
