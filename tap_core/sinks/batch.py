@@ -1,0 +1,39 @@
+"""`BatchSink`: records are gathered and written together.
+
+Rules of the room: singer_sdk's names and signatures; a batch is open from its first
+record until it is drained.
+"""
+
+from __future__ import annotations
+
+import abc
+from datetime import datetime, timezone
+from typing import Any
+from uuid import uuid4
+
+from tap_core.sinks.core import Sink
+from tap_core.types import Record
+
+__all__ = ["BatchSink"]
+
+
+class BatchSink(Sink):
+    """Override `process_batch`: ``context["records"]`` holds the records of a batch."""
+
+    def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
+        if self._pending_batch is None:
+            context = {"batch_id": str(uuid4()), "batch_start_time": datetime.now(timezone.utc)}
+            self.start_batch(context)
+            self._pending_batch = context
+        return self._pending_batch
+
+    def start_batch(self, context: dict[str, Any]) -> None:
+        """Prepare a batch; ``context`` has ``batch_id`` and ``batch_start_time``."""
+
+    def process_record(self, record: Record, context: dict[str, Any]) -> None:
+        """Keep a record for its batch."""
+        context.setdefault("records", []).append(record)
+
+    @abc.abstractmethod
+    def process_batch(self, context: dict[str, Any]) -> None:
+        """Write a batch; when it returns, the records are safe."""

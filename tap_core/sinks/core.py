@@ -1,0 +1,356 @@
+"""`Sink`: what a target does with the records of one stream.
+
+Rules of the room: public members, signatures and hooks are singer_sdk's (version 0.54), so
+that authors move by changing an import. What a record goes through is decided once per
+sink, by `lane`; a hook that nobody overrides costs nothing. A sink knows its target only
+as a place of settings and logs.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, final
+
+from tap_core import metrics
+from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
+from tap_core.sinks.dates import date_fields, read_dates_with_care
+from tap_core.sinks.files import BaseBatchFileEncoding, BatchConfig, records_of
+from tap_core.sinks.metadata import (
+    add_metadata,
+    add_metadata_columns,
+    remove_metadata,
+    remove_metadata_columns,
+)
+from tap_core.sinks.validation import BaseJSONSchemaValidator as BaseJSONSchemaValidator
+from tap_core.sinks.validation import JSONSchemaValidator as JSONSchemaValidator
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.values import DatetimeErrorTreatmentEnum as DatetimeErrorTreatmentEnum
+
+__all__ = [
+    "BaseJSONSchemaValidator",
+    "DatetimeErrorTreatmentEnum",
+    "JSONSchemaValidator",
+    "Sink",
+    "SinkOwner",
+]
+
+
+class SinkOwner(Protocol):
+    """A target, as far as its sinks know it."""
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The log of the target."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings."""
+
+    @property
+    def initialized_at(self) -> int:
+        """When it was made, in milliseconds since 1970."""
+
+
+class Sink(abc.ABC):
+    """The base of `BatchSink` and `RecordSink`; subclass one of these.
+
+    One sink stands for one stream with one schema: where the schema changes, the old sink
+    is drained and cleaned up, and a new one made and set up.
+    """
+
+    logger: logging.Logger
+
+    MAX_SIZE_DEFAULT = 10000
+    """The most records of a batch, where neither settings nor author say another number."""
+
+    MAX_BYTES: ClassVar[int | None] = None
+    """The most bytes of a batch, as its records came in JSON; no limit unless set."""
+
+    validate_field_string_format = False
+    """Whether the formats of texts (``date-time``, ``email``, …) are validated."""
+
+    fail_on_record_validation_exception: bool = True
+    """Whether a record that does not fit its schema ends the run, or is only logged."""
+
+    def __init__(
+        self,
+        target: SinkOwner,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None,
+    ) -> None:
+        """Take a stream's schema; the ``_sdc_`` columns are added to it or removed in place.
+
+        Raises:
+            InvalidJSONSchema: the schema is none.
+        """
+        self.logger = target.logger.getChild(stream_name)
+        self.sync_started_at = target.initialized_at
+        self._config = dict(target.config)
+        self._pending_batch: dict[str, Any] | None = None
+        self.stream_name = stream_name
+        self.original_schema = copy.deepcopy(schema)
+        self.schema = schema
+        if self.include_sdc_metadata_properties:
+            self._add_sdc_metadata_to_schema()
+        else:
+            self._remove_sdc_metadata_from_schema()
+        self.records_to_drain: Any = []
+        self._context_draining: dict[str, Any] | None = None
+        self.latest_state: dict[str, Any] | None = None
+        self._draining_state: dict[str, Any] | None = None
+        self.drained_state: dict[str, Any] | None = None
+        self._key_properties: Sequence[str] = key_properties or []
+        self._total_records_written = 0
+        self._total_dupe_records_merged = 0
+        self._total_records_read = 0
+        self._batch_records_read = 0
+        self._batch_bytes_read = 0
+        self._batch_dupe_records_merged = 0
+        self._batch_size_rows: int | None = target.config.get("batch_size_rows")
+        self._warned_missing_fields: set[str] = set()
+        self._validator: BaseJSONSchemaValidator | None = self.get_validator()
+        self._record_counter = self.get_sink_record_counter()
+        self._batch_timer = self.get_batch_processing_timer()
+
+    # Settings
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings of the target, read only."""
+        return MappingProxyType(self._config)
+
+    @property
+    def batch_config(self) -> BatchConfig | None:
+        """Where batch files are and what they hold, if the settings say it."""
+        given = self.config.get("batch_config")
+        return BatchConfig.from_dict(given) if given else None
+
+    @property
+    def include_sdc_metadata_properties(self) -> bool:
+        """Whether rows get the ``_sdc_`` columns."""
+        return bool(self.config.get("add_record_metadata", False))
+
+    @property
+    def process_activate_version_messages(self) -> bool:
+        """Whether ACTIVATE_VERSION has an effect."""
+        return bool(self.config.get("process_activate_version_messages", True))
+
+    @property
+    def datetime_error_treatment(self) -> DatetimeErrorTreatmentEnum:
+        """What becomes of a date or time that cannot be read."""
+        return DatetimeErrorTreatmentEnum.ERROR
+
+    @property
+    def key_properties(self) -> Sequence[str]:
+        """The properties that identify a record; override it to name them as the target does."""
+        return self._key_properties
+
+    @cached_property
+    def validate_schema(self) -> bool:
+        """Whether records are checked against the schema."""
+        return bool(self.config.get("validate_records", True))
+
+    def get_validator(self) -> BaseJSONSchemaValidator | None:
+        """Make what checks the records; None checks nothing."""
+        if not self.validate_schema:
+            return None
+        return JSONSchemaValidator(self.schema, validate_formats=self.validate_field_string_format)
+
+    # Size
+
+    @property
+    def current_size(self) -> int:
+        """How many records wait to be drained; where it is 0 there is nothing to drain."""
+        return self._batch_records_read
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to drain."""
+        limit = self.MAX_BYTES
+        if limit is not None and self._batch_bytes_read >= limit:
+            return True
+        return self.current_size >= self.max_size
+
+    @property
+    def batch_size_rows(self) -> int | None:
+        """The setting ``batch_size_rows``."""
+        return self._batch_size_rows
+
+    @property
+    def max_size(self) -> int:
+        """The most records of a batch."""
+        rows = self.batch_size_rows
+        return self.MAX_SIZE_DEFAULT if rows is None else rows
+
+    # Counting
+
+    @property
+    def record_counter_metric(self) -> metrics.Counter:
+        """What counts the records."""
+        return self._record_counter
+
+    @property
+    def batch_processing_timer(self) -> metrics.Timer:
+        """What times the batches."""
+        return self._batch_timer
+
+    def get_sink_record_counter(self) -> metrics.Counter:
+        """Make what counts the records."""
+        return metrics.record_counter(self.stream_name)
+
+    def get_batch_processing_timer(self) -> metrics.Timer:
+        """Make what times the batches."""
+        tags: dict[str, Any] = {metrics.Tag.STREAM: self.stream_name}
+        return metrics.Timer(metrics.Metric.BATCH_PROCESSING_TIME, tags)
+
+    @final
+    def tally_record_read(self, count: int = 1) -> None:
+        """Count records that came in; the SDK does it."""
+        self._total_records_read += count
+        self._batch_records_read += count
+
+    @final
+    def tally_record_written(self, count: int = 1) -> None:
+        """Count records that were written; the SDK does it after a batch or a record."""
+        self._total_records_written += count
+
+    @final
+    def tally_duplicate_merged(self, count: int = 1) -> None:
+        """Count records that were merged into others; for authors to call."""
+        self._total_dupe_records_merged += count
+        self._batch_dupe_records_merged += count
+
+    # What happens to a record before it is processed
+
+    def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook
+        return {}
+
+    def _add_sdc_metadata_to_record(
+        self, record: Record, message: dict[str, Any], context: dict[str, Any]
+    ) -> None:
+        add_metadata(record, message, context.get("batch_start_time"), self.sync_started_at)
+
+    def _add_sdc_metadata_to_schema(self) -> None:
+        add_metadata_columns(self.schema)
+
+    def _remove_sdc_metadata_from_schema(self) -> None:
+        remove_metadata_columns(self.schema)
+
+    def _remove_sdc_metadata_from_record(self, record: Record) -> None:
+        remove_metadata(record)
+
+    def _validate_and_parse(self, record: Record) -> Record:
+        """Check a record and replace texts by dates, in place.
+
+        Raises:
+            InvalidRecord: it does not fit, and that is to end the run.
+        """
+        if self._validator is not None:
+            try:
+                self._validator.validate(record)
+            except InvalidRecord as error:
+                self._refuse(error)
+        self._parse_timestamps_in_record(
+            record=record, schema=self.schema, treatment=self.datetime_error_treatment
+        )
+        return record
+
+    def _refuse(self, error: InvalidRecord) -> None:
+        """Log a record that does not fit, and raise the error unless it is tolerated."""
+        self.logger.error("Record validation failed", exc_info=error)
+        if self.fail_on_record_validation_exception:
+            raise error
+
+    def _parse_timestamps_in_record(
+        self, record: Record, schema: JsonSchema, treatment: DatetimeErrorTreatmentEnum
+    ) -> None:
+        self._warn_of_strangers(record, schema)
+        read_dates_with_care(record, date_fields(schema), treatment, self.logger)
+
+    def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
+        """Name, once, each field that the schema does not have."""
+        if schema.get("additionalProperties", False):
+            return
+        for name in record.keys() - schema["properties"].keys() - self._warned_missing_fields:
+            if record[name] is not None:
+                self.logger.warning("No schema for record field '%s'", name)
+                self._warned_missing_fields.add(name)
+
+    def _singer_validate_message(self, record: Record) -> None:
+        """Check that a record has its keys.
+
+        Raises:
+            MissingKeyPropertiesError: it has not.
+        """
+        if any(name not in record for name in self._key_properties):
+            raise MissingKeyPropertiesError(
+                f"Record is missing one or more key_properties. Key Properties:"
+                f" {self._key_properties}, Record Keys: {list(record)}"
+            )
+
+    def _after_process_record(self, context: dict[str, Any]) -> None:
+        self.logger.debug("Processed record: %s", context)
+
+    # What authors override
+
+    def preprocess_record(self, record: Record, context: dict[str, Any]) -> Record:  # noqa: ARG002
+        """Return the record as it is to be processed."""
+        return record
+
+    @abc.abstractmethod
+    def process_record(self, record: Record, context: dict[str, Any]) -> None:
+        """Write a record, or keep it in ``context`` for its batch."""
+
+    @abc.abstractmethod
+    def process_batch(self, context: dict[str, Any]) -> None:
+        """Write what was kept; when it returns, the records are safe."""
+        raise NotImplementedError("No handling exists for process_batch().")
+
+    def start_drain(self) -> dict[str, Any]:
+        """Take the open batch out, and return its context."""
+        self._context_draining = self._pending_batch or {}
+        self._pending_batch = None
+        return self._context_draining
+
+    def mark_drained(self) -> None:
+        """Note that the batch is written."""
+        self.drained_state = self._draining_state
+        self._draining_state = None
+        self._context_draining = None
+        if self._batch_records_read:
+            self.tally_record_written(self._batch_records_read - self._batch_dupe_records_merged)
+        self._batch_records_read = 0
+        self._batch_bytes_read = 0
+        self._batch_dupe_records_merged = 0
+
+    def activate_version(self, new_version: int) -> None:  # noqa: ARG002  a hook
+        """Let only the rows of a version count; everything before it is drained."""
+        self.logger.warning(
+            "ACTIVATE_VERSION message received but not implemented by this target. Ignoring."
+        )
+
+    def setup(self) -> None:
+        """Prepare; called once, after the sink is made."""
+        self.logger.debug("Setting up %s", self.stream_name)
+
+    def clean_up(self) -> None:
+        """Put away what `setup` prepared; called once, after the last drain."""
+        self.logger.debug("Cleaning up %s", self.stream_name)
+        self.record_counter_metric.exit()
+
+    def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
+        """Process files of records, each as one batch whose context holds ``records``.
+
+        Raises:
+            NotImplementedError: files of this kind, or at this place, cannot be read.
+        """
+        for path in files:
+            records = records_of(path, encoding, self.batch_config)
+            self.record_counter_metric.increment(len(records))
+            self.process_batch({"records": records})

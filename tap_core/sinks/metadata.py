@@ -1,0 +1,70 @@
+"""The columns that a target adds to each row: ``_sdc_extracted_at`` and its like.
+
+Rules of the room: names, types and meaning are singer_sdk's ("Record metadata" in the
+documentation of the Meltano SDK), because dashboards and transformations read them. All
+functions change what they are given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, Final
+
+from tap_core.types import JsonSchema, Record
+
+__all__ = [
+    "METADATA_COLUMNS",
+    "add_metadata",
+    "add_metadata_columns",
+    "remove_metadata",
+    "remove_metadata_columns",
+]
+
+_INSTANTS: Final = (
+    "_sdc_extracted_at",
+    "_sdc_received_at",
+    "_sdc_batched_at",
+    "_sdc_deleted_at",
+)
+_NUMBERS: Final = ("_sdc_sequence", "_sdc_table_version", "_sdc_sync_started_at")
+
+METADATA_COLUMNS: Final = (*_INSTANTS, *_NUMBERS)
+"""All of them, in the order in which they are added."""
+
+
+def add_metadata_columns(schema: JsonSchema) -> None:
+    """Add the columns to a schema."""
+    for name in _INSTANTS:
+        schema["properties"][name] = {"type": ["null", "string"], "format": "date-time"}
+    for name in _NUMBERS:
+        schema["properties"][name] = {"type": ["null", "integer"]}
+
+
+def remove_metadata_columns(schema: JsonSchema) -> None:
+    """Remove the columns from a schema, if a tap sent them."""
+    remove_metadata(schema["properties"])
+
+
+def add_metadata(
+    record: Record,
+    message: Mapping[str, Any],
+    batch_start: datetime | None,
+    sync_started_at: int,
+) -> None:
+    """Fill the columns of a record from its message; ``sync_started_at`` is in milliseconds."""
+    now = datetime.now(timezone.utc)
+    record["_sdc_extracted_at"] = message.get("time_extracted")
+    record["_sdc_received_at"] = now.isoformat()
+    record["_sdc_batched_at"] = (batch_start or now).isoformat()
+    record["_sdc_deleted_at"] = record.get("_sdc_deleted_at")
+    record["_sdc_sequence"] = round(time.time() * 1000)
+    record["_sdc_table_version"] = message.get("version")
+    record["_sdc_sync_started_at"] = sync_started_at
+
+
+def remove_metadata(record: Record) -> None:
+    """Remove the columns from a record, if a tap sent them."""
+    for name in METADATA_COLUMNS:
+        record.pop(name, None)

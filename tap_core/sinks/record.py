@@ -1,0 +1,36 @@
+"""`RecordSink`: each record is written by itself.
+
+Rules of the room: singer_sdk's names and signatures. A record is safe when
+`process_record` returns, so nothing ever waits to be drained.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, final
+
+from tap_core.sinks.core import Sink
+from tap_core.types import Record
+
+__all__ = ["RecordSink"]
+
+
+class RecordSink(Sink):
+    """Override `process_record`."""
+
+    current_size = 0
+
+    def _after_process_record(self, context: dict[str, Any]) -> None:  # noqa: ARG002  a hook
+        self.tally_record_written()
+
+    @final
+    def process_batch(self, context: dict[str, Any]) -> None:
+        """Do nothing: there are no batches."""
+
+    @final
+    def start_batch(self, context: dict[str, Any]) -> None:
+        """Do nothing: there are no batches."""
+
+    @abc.abstractmethod
+    def process_record(self, record: Record, context: dict[str, Any]) -> None:
+        """Write a record; when it returns, the record is safe."""

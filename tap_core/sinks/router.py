@@ -1,0 +1,99 @@
+"""Where the records of a stream go: through its stream maps, or straight into its sink.
+
+Rules of the room: decided once per schema. Without maps and flattening there is no mapper
+at all, and a route costs nothing.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tap_core.sinks.drainer import Drainer
+from tap_core.types import JsonSchema, Record
+
+if TYPE_CHECKING:
+    from tap_core.mapper.plugin import PluginMapper
+
+__all__ = ["Route", "Router"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where records of a stream go: a sink's name, and what is done to them before."""
+
+    alias: str
+    transform: Callable[[Record], Record | None] | None = None
+
+
+class Router(Drainer, abc.ABC):
+    """What a target is beside reading: stream maps before its sinks."""
+
+    _mapper_is_due = False
+    """Whether the mapper, which nothing has needed so far, is made when it is asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._routes: dict[str, tuple[Route, ...]] = {}
+        self._raw_schemas: dict[str, tuple[JsonSchema, Sequence[str] | None]] = {}
+
+    def setup_mapper(self) -> None:
+        """Make the mapper; without maps and flattening not before somebody asks for it."""
+        if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
+            super().setup_mapper()
+        else:
+            self._mapper_is_due = True
+
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps.
+
+        Raises:
+            MapperNotInitialized: `setup_mapper` was not called.
+        """
+        if self._mapper is None and self._mapper_is_due:
+            super().setup_mapper()
+            for name, (schema, keys) in self._raw_schemas.items():
+                super().mapper.register_raw_stream_schema(name, copy.deepcopy(schema), keys)
+        return super().mapper
+
+    @mapper.setter
+    def mapper(self, mapper: PluginMapper) -> None:
+        self._mapper = mapper
+
+    def _register(self, name: str, schema: JsonSchema, keys: Sequence[str] | None) -> None:
+        """Make the routes of a stream, and the sinks at their ends."""
+        self._raw_schemas[name] = (copy.deepcopy(schema), keys)
+        if self._mapper is None and self._mapper_is_due:
+            self._routes[name] = (Route(name),)
+            self.get_sink(name, schema=schema, key_properties=keys)
+            return
+        self.mapper.register_raw_stream_schema(name, schema, keys)
+        maps = self.mapper.stream_maps[name]
+        self._routes[name] = tuple(Route(each.stream_alias, _transform(each)) for each in maps)
+        for each in maps:
+            self.get_sink(
+                each.stream_alias,
+                schema=each.transformed_schema,
+                key_properties=each.transformed_key_properties,
+            )
+
+    def _routes_of(self, stream_name: str) -> tuple[Route, ...]:
+        routes = self._routes.get(stream_name)
+        if routes is None:
+            self._assert_sink_exists(stream_name)
+            return (Route(stream_name),)
+        return routes
+
+
+def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:
+    """Return what a map does to records; None where it leaves them as they are."""
+    from tap_core.mapper.maps import SameRecordTransform
+
+    if type(stream_map) is SameRecordTransform and not stream_map.flattening_enabled:
+        return None
+    transform: Callable[[Record], Record | None] = stream_map.transform
+    return transform

@@ -1,0 +1,119 @@
+"""Whether a record fits its schema: jsonschema's verdicts, mostly without jsonschema.
+
+Rules of the room: `compiled` says what certainly fits; whatever it is not sure of goes to
+jsonschema's Draft 2020-12 validator, whose message is the one that is raised. jsonschema
+is imported only then.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
+from tap_core.sinks.compiled import compile_check
+from tap_core.sinks.wellformed import surely_a_schema
+from tap_core.types import JsonSchema, Record
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, FormatChecker
+
+__all__ = ["BaseJSONSchemaValidator", "JSONSchemaValidator"]
+
+
+class BaseJSONSchemaValidator(abc.ABC):
+    """A validator for the records of one stream; authors may bring their own."""
+
+    def __init__(self, schema: JsonSchema) -> None:
+        self.schema = schema
+
+    @abc.abstractmethod
+    def validate(self, record: Record) -> None:
+        """Check a record.
+
+        Raises:
+            InvalidRecord: it does not fit.
+        """
+
+
+class JSONSchemaValidator(BaseJSONSchemaValidator):
+    """Validates as jsonschema does.
+
+    Formats are checked with ``validate_formats``, by ``format_checker`` or else by all
+    that jsonschema finds installed. The schema is compiled for the first record, so a
+    sink may change it while it is set up, and not later.
+
+    Raises:
+        InvalidJSONSchema: the schema is none.
+    """
+
+    def __init__(
+        self,
+        schema: JsonSchema,
+        *,
+        validate_formats: bool = False,
+        format_checker: FormatChecker | None = None,
+    ) -> None:
+        super().__init__(schema)
+        self._validate_formats = validate_formats
+        self._format_checker = format_checker
+        if not surely_a_schema(schema):
+            self._check_schema()
+
+    @cached_property
+    def validator(self) -> Draft202012Validator:
+        """The jsonschema validator."""
+        from jsonschema import Draft202012Validator
+
+        return Draft202012Validator(self.schema, format_checker=self._checker())
+
+    @cached_property
+    def is_sure_of(self) -> Callable[[Any], bool]:
+        """The schema as a function: True where a value certainly fits; it may raise."""
+        if not self._validate_formats:
+            return compile_check(self.schema)
+        checker = self._checker()
+        return compile_check(self.schema, formats=checker.checkers, conforms=checker.conforms)
+
+    def validate(self, record: Record) -> None:
+        """Check a record.
+
+        Raises:
+            InvalidRecord: it does not fit; the message is jsonschema's.
+        """
+        try:
+            if self.is_sure_of(record):
+                return
+        except Exception:  # noqa: BLE001, S110  an odd value: jsonschema knows what to say
+            pass
+        self.ask(record)
+
+    def ask(self, record: Record) -> None:
+        """Let jsonschema decide.
+
+        Raises:
+            InvalidRecord: the record does not fit.
+        """
+        from jsonschema import ValidationError
+
+        try:
+            self.validator.validate(record)
+        except ValidationError as error:
+            raise InvalidRecord(error.message, record) from error
+
+    def _checker(self) -> FormatChecker:
+        from jsonschema import Draft202012Validator, FormatChecker
+
+        if not self._validate_formats:
+            return FormatChecker(formats=())
+        return self._format_checker or Draft202012Validator.FORMAT_CHECKER
+
+    def _check_schema(self) -> None:
+        from jsonschema import SchemaError
+
+        try:
+            self.validator.check_schema(self.schema)
+        except SchemaError as error:
+            raise InvalidJSONSchema(f"Schema Validation Error: {error}") from error

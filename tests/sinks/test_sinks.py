@@ -1,0 +1,220 @@
+"""A sink's hooks: each of them is called where an author overrides it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+from datetime import date, datetime, time, timezone
+from decimal import InvalidOperation
+
+import pytest
+
+from tap_core import BatchSink, Target
+from tap_core.exceptions import InvalidRecord
+from tap_core.sinks.dates import _old_datetime, _old_time
+from tap_core.sinks.files import BaseBatchFileEncoding, BatchConfig, StorageTarget, records_of
+from tap_core.sinks.validation import BaseJSONSchemaValidator
+
+PROPERTIES = {
+    "id": {"type": "integer"},
+    "at": {"type": ["string", "null"], "format": "date-time"},
+}
+
+
+class Keeping(BatchSink):
+    """Keeps what it gets in its target."""
+
+    def process_batch(self, context):
+        self.kept.extend(context["records"])
+
+    def __init__(self, target, *args, **kwargs):
+        super().__init__(target, *args, **kwargs)
+        self.kept = target.kept
+
+
+class KeepingTarget(Target):
+    name = "target-keeping"
+
+    def __init__(self, **given):
+        self.kept = []
+        super().__init__(**given)
+
+
+def kept(*records, schema=None, config=None, **members):
+    """Let a sink with these members take records; return the target and what it kept."""
+    sink = type("Own", (Keeping,), members)
+    target = type("Own", (KeepingTarget,), {"default_sink_class": sink})(config=config or {})
+    schema = schema or {"properties": PROPERTIES}
+    lines = [{"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": ["id"]}]
+    lines += [{"type": "RECORD", "stream": "a", "record": record} for record in records]
+    target.listen(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)))
+    [found] = target._sinks_active.values()
+    return found, target.kept
+
+
+def test_an_author_may_parse_and_validate(caplog):
+    def validate_and_parse(self, record):
+        record["mine"] = True
+        return super(Keeping, self)._validate_and_parse(record)
+
+    _, rows = kept(
+        {"id": 1, "at": "2024-01-01T00:00:00Z", "z": 1, "_sdc_sequence": 1},
+        _validate_and_parse=validate_and_parse,
+    )
+    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    assert rows == [{"id": 1, "at": at, "z": 1, "mine": True}]
+    assert "No schema for record field 'z'" in caplog.text
+
+
+def test_an_author_of_a_parser_gets_the_errors_of_validation_too(caplog):
+    def validate_and_parse(self, record):
+        return super(Keeping, self)._validate_and_parse(record)
+
+    hook = {"_validate_and_parse": validate_and_parse}
+    with pytest.raises(InvalidRecord, match="'x' is not of type 'integer'"):
+        kept({"id": "x"}, **hook)
+    _, rows = kept({"id": "x"}, fail_on_record_validation_exception=False, **hook)
+    assert rows == [{"id": "x"}]
+    assert "Record validation failed" in caplog.text
+    _, rows = kept({"id": "x"}, get_validator=lambda _self: None, **hook)
+    assert rows == [{"id": "x"}]
+
+
+def test_an_author_may_read_dates():
+    def parse(self, record, schema, treatment):
+        record["at"] = [record["at"], sorted(schema), treatment.value]
+
+    _, rows = kept({"id": 1, "at": "x"}, _parse_timestamps_in_record=parse)
+    assert rows == [{"id": 1, "at": ["x", ["properties"], "error"]}]
+
+
+def test_an_author_may_keep_what_a_tap_says_of_its_rows():
+    _, rows = kept({"id": 1, "_sdc_sequence": 3}, _remove_sdc_metadata_from_record=lambda *_: None)
+    assert rows == [{"id": 1, "_sdc_sequence": 3}]
+
+
+def test_an_author_may_add_columns():
+    def add(self, record, message, context):
+        record["message"] = sorted(message)
+        record["batch"] = sorted(context)
+
+    _, [row] = kept(
+        {"id": 1}, config={"add_record_metadata": True}, _add_sdc_metadata_to_record=add
+    )
+    assert row["message"] == ["record", "stream", "type"]
+    assert {"batch_id", "batch_start_time"} <= set(row["batch"])
+
+
+def test_an_author_may_bring_a_validator():
+    class Even(BaseJSONSchemaValidator):
+        def validate(self, record):
+            if record["id"] % 2:
+                raise InvalidRecord("odd", record)
+
+    def validator(self):
+        return Even(self.schema)
+
+    _, rows = kept({"id": 2}, get_validator=validator)
+    assert rows == [{"id": 2}]
+    with pytest.raises(InvalidRecord, match="odd"):
+        kept({"id": 1}, get_validator=validator)
+
+
+def test_an_author_may_do_without_validation():
+    _, rows = kept({"id": "x"}, get_validator=lambda _self: None)
+    assert rows == [{"id": "x"}]
+
+
+def test_an_author_may_check_keys():
+    _, rows = kept({"at": None}, _singer_validate_message=lambda _self, _record: None)
+    assert rows == [{"at": None}]
+
+
+def test_an_odd_value_is_left_to_jsonschema():
+    class Angry(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            raise RuntimeError("no hash")
+
+    def context_of(self, record):
+        record["id"] = Angry("x")
+        return super(Keeping, self)._get_context(record)
+
+    properties = {"id": {"enum": ["x"]}}
+    _, rows = kept({"id": "x"}, schema={"properties": properties}, _get_context=context_of)
+    assert rows == [{"id": "x"}]
+
+
+def test_a_number_that_cannot_be_divided_ends_the_run_as_jsonschema_does():
+    schema = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
+    with pytest.raises(InvalidOperation):
+        kept({"id": 10**60}, schema=schema)
+
+
+def test_what_is_counted():
+    def process_batch(self, context):
+        self.tally_duplicate_merged()
+
+    sink, _ = kept({"id": 1}, {"id": 2}, {"id": 1}, max_size=2, process_batch=process_batch)
+    assert sink._total_records_read == 3
+    assert sink._total_records_written == 1
+    assert sink._total_dupe_records_merged == 2
+
+
+def test_strangers_are_welcome_where_the_schema_says_so(caplog):
+    schema = {"properties": PROPERTIES, "additionalProperties": True}
+    with caplog.at_level(logging.WARNING):
+        _, rows = kept({"id": 1, "z": 1}, schema=schema)
+    assert rows == [{"id": 1, "z": 1}]
+    assert "No schema" not in caplog.text
+
+
+def test_dates_are_read_in_the_record_s_order_where_one_is_none():
+    two = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
+    with pytest.raises(ValueError, match="'day'"):
+        kept({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})
+
+
+def test_python_3_10_reads_what_later_ones_read():
+    assert _old_datetime("2024-01-31T12:00:00.5Z") == datetime(
+        2024, 1, 31, 12, microsecond=500_000, tzinfo=timezone.utc
+    )
+    assert _old_datetime("2024-01-31T12:00:00.123456789+00:00").microsecond == 123_456
+    assert _old_time("12:30:00.25") == time(12, 30, microsecond=250_000)
+    assert isinstance(_old_datetime("2024-01-31"), date)
+
+
+# Batch files
+
+
+def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
+    given = {
+        "encoding": {"format": "jsonl", "compression": "gzip"},
+        "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
+    }
+    with gzip.open(tmp_path / "one file.gz", "wb") as out:
+        out.write(b'{"id":1}\n')
+    config = BatchConfig.from_dict(given)
+    assert config.asdict()["storage"] == {"root": tmp_path.as_uri(), "prefix": "p", "params": {}}
+    assert config.storage.asdict() == StorageTarget(tmp_path.as_uri(), "p").asdict()
+    assert records_of("/elsewhere/one file.gz", config.encoding, config) == [{"id": 1}]
+    sink, _ = kept(config={"batch_config": given})
+    assert sink.batch_config == config
+    assert kept()[0].batch_config is None
+
+
+@pytest.mark.parametrize(
+    "address, encoding, message",
+    [
+        ("/a", {"format": "parquet"}, "Unsupported batch encoding format: parquet"),
+        ("/a", {"format": "jsonl", "compression": "zstd"}, "compression: zstd"),
+        ("s3://bucket/a", {"format": "jsonl"}, "local paths only, not 's3://bucket/a'"),
+        ("file://host/a", {"format": "jsonl"}, "local paths only"),
+    ],
+)
+def test_other_files_are_refused(address, encoding, message):
+    with pytest.raises(NotImplementedError, match=message):
+        records_of(address, BaseBatchFileEncoding.from_dict(encoding))

@@ -1,0 +1,156 @@
+"""jsonschema's verdicts, without asking it about every record."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, FormatChecker, SchemaError, ValidationError
+
+from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
+from tap_core.sinks.compiled import compile_check
+from tap_core.sinks.validation import JSONSchemaValidator
+from tap_core.sinks.wellformed import surely_a_schema
+from tests.sinks.schemas import any_documents, records, schemas, values
+
+FORMATS = Draft202012Validator.FORMAT_CHECKER
+MANY = settings(max_examples=250, deadline=None)
+
+
+def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
+    """Return the message of jsonschema itself, or None where a value fits."""
+    try:
+        Draft202012Validator(schema, format_checker=checker).validate(value)
+    except ValidationError as error:
+        return error.message
+    except Exception as error:  # noqa: BLE001  whatever it is, ours raises it too
+        return f"raised {type(error).__name__}"
+    return None
+
+
+def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
+    try:
+        validator.validate(value)
+    except InvalidRecord as error:
+        return error.error_message
+    except Exception as error:  # noqa: BLE001  as above
+        return f"raised {type(error).__name__}"
+    return None
+
+
+@MANY
+@given(schemas, values, st.sampled_from([None, FORMATS]))
+@example({"items": {"type": "integer"}}, [True], None)
+@example({"items": {"enum": [1]}}, [True], None)
+@example({"const": False}, 0, None)
+@example({"type": "number", "multipleOf": 0.1}, Decimal("0.5"), None)
+@example({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 1, None)
+@example({"type": "array", "uniqueItems": True}, [1, True], None)
+@example({"items": False}, [], None)
+@example({"multipleOf": Decimal("0.01")}, 10**60, None)
+def test_the_verdicts_are_those_of_jsonschema(schema, value, checker):
+    ours = JSONSchemaValidator(schema, validate_formats=checker is not None)
+    assert our_verdict(ours, value) == verdict(schema, value, checker)
+
+
+@MANY
+@given(st.dictionaries(st.sampled_from(["a", "b", "c d"]), schemas, max_size=3), records)
+def test_the_verdicts_on_records_are_those_of_jsonschema(properties, record):
+    schema = {"type": "object", "properties": properties}
+    assert our_verdict(JSONSchemaValidator(schema), record) == verdict(schema, record, None)
+
+
+@MANY
+@given(any_documents)
+@example({"type": "string", "pattern": "("})
+@example({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"})
+@example({"$schema": "http://json-schema.org/draft-07/schema#"})
+@example({"required": ["a", "a"]})
+def test_a_document_that_is_surely_a_schema_is_one(document):
+    if surely_a_schema(document):
+        Draft202012Validator.check_schema(document)
+
+
+SURE: list[tuple[Any, Any]] = [
+    ({"type": ["string", "null"]}, None),
+    ({"properties": {"a": {"type": "integer"}}}, {"a": 5, "b": object()}),
+    ({"properties": {"a": {"type": "number", "minimum": 0}}}, {"a": Decimal("0.5")}),
+    ({"properties": {"a": {"type": "string", "format": "date"}}}, {"a": "no date"}),
+    ({"properties": {"a": {"type": "string", "maxLength": 3}}, "required": ["a"]}, {"a": "abc"}),
+    ({"properties": {"a": {}}, "required": ["a", "b"]}, {"a": 1, "b": 2}),
+    ({"properties": {"a": {"enum": ["x", 1, None]}}}, {"a": 1}),
+    ({"const": "x"}, "x"),
+    ({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "null"}}}}, [{}]),
+    ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, ["a", "b"]),
+    ({"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}, {"z": "a"}),
+    ({"type": "object", "additionalProperties": False, "properties": {"a": {}}}, {"a": 1}),
+    ({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]}, [1, 2]),
+    ({"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "null"}]}, "abc"),
+    ({"allOf": [{"type": "integer"}, {"multipleOf": 3}]}, 9),
+]
+
+
+@pytest.mark.parametrize("schema, value", SURE)
+def test_everyday_schemas_need_no_second_opinion(schema, value):
+    assert surely_a_schema(schema)
+    assert compile_check(schema)(value)
+
+
+def test_a_schema_without_end_is_left_to_jsonschema():
+    schema: dict[str, Any] = {}
+    for _ in range(3000):
+        schema = {"type": "array", "items": schema}
+    assert not compile_check(schema)([])
+    assert not surely_a_schema(schema)
+
+
+def test_nested_schemas_are_compiled_in_linear_time():
+    schema: dict[str, Any] = {"type": "string", "maxLength": 3}
+    for _ in range(60):
+        inner = {"anyOf": [schema, {"type": "null"}]}
+        schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}}}
+    assert compile_check(schema)({"a": [{"a": [None, {}]}, None]})
+
+
+def test_formats_are_checked_only_where_that_is_asked_for():
+    schema = {"properties": {"a": {"type": "string", "format": "ipv4"}}}
+    JSONSchemaValidator(schema).validate({"a": "no address"})
+    strict = JSONSchemaValidator(schema, validate_formats=True)
+    strict.validate({"a": "127.0.0.1"})
+    with pytest.raises(InvalidRecord, match="'no address' is not a 'ipv4'"):
+        strict.validate({"a": "no address"})
+
+
+def test_an_author_may_bring_a_format_checker():
+    checker = FormatChecker(formats=())
+    checker.checks("even")(lambda value: len(value) % 2 == 0)
+    schema = {"properties": {"a": {"format": "even"}}}
+    validator = JSONSchemaValidator(schema, validate_formats=True, format_checker=checker)
+    validator.validate({"a": "ab"})
+    with pytest.raises(InvalidRecord, match="is not a 'even'"):
+        validator.validate({"a": "abc"})
+
+
+@pytest.mark.parametrize(
+    "schema", [{"type": "text"}, {"properties": {"a": {"minLength": -1}}}, {"required": "a"}]
+)
+def test_what_is_no_schema_is_refused(schema):
+    with pytest.raises(InvalidJSONSchema, match="Schema Validation Error"):
+        JSONSchemaValidator(schema)
+    with pytest.raises(SchemaError):
+        Draft202012Validator.check_schema(schema)
+
+
+def test_everyday_records_are_validated_without_importing_jsonschema():
+    program = """
+import sys
+from tap_core.sinks.validation import JSONSchemaValidator
+JSONSchemaValidator({"properties": {"a": {"type": "integer"}}}).validate({"a": 1})
+assert "jsonschema" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,75 @@
+"""A state leaves when everything before it is safe, and not a moment sooner or later."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.sinks.watermark import Watermark
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("record"), st.sampled_from("abc")),
+        st.tuples(st.just("drain"), st.sampled_from("abc")),
+        st.just(("state", "")),
+        st.just(("take", "")),
+    ),
+    max_size=60,
+)
+
+
+class Model:
+    """The rule itself, slowly: every record and every state is kept."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str]] = []
+        self.taken = 0
+
+    def take(self) -> bytes | None:
+        covered = 0
+        number = 0
+        for kind, _ in self.log:
+            if kind == "record":
+                break
+            if kind == "state":
+                number += 1
+                covered = number
+        if covered <= self.taken:
+            return None
+        self.taken = covered
+        return b"%d" % covered
+
+
+@given(STEPS)
+def test_a_state_leaves_when_everything_before_it_is_safe(steps):
+    watermark: Watermark[str] = Watermark()
+    model = Model()
+    states = 0
+    for kind, holder in steps:
+        if kind == "record":
+            watermark.began(holder)
+            model.log.append((kind, holder))
+        elif kind == "drain":
+            watermark.settled(holder)
+            model.log = [each for each in model.log if each != ("record", holder)]
+        elif kind == "state":
+            states += 1
+            watermark.arrived(b"%d" % states)
+            model.log.append((kind, ""))
+        else:
+            assert watermark.take() == model.take()
+            assert len(watermark._waiting) <= len(watermark.holders) + 1
+
+
+def test_a_megabyte_of_state_is_not_kept_for_each_of_many():
+    watermark: Watermark[str] = Watermark()
+    watermark.began("a")
+    for number in range(1000):
+        watermark.began("b")
+        watermark.arrived(b"%d" % number)
+        watermark.settled("b")
+        assert watermark.take() is None
+    assert len(watermark._waiting) == 1
+    watermark.settled("a")
+    assert watermark.take() == b"999"
+    assert not watermark.is_waiting

@@ -1,0 +1,537 @@
+"""`Target` in this process: sinks, drains, states, limits and hooks."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import threading
+from decimal import Decimal
+
+import pytest
+
+from tap_core import BatchSink, RecordSink, Sink, Target
+from tap_core.exceptions import (
+    InvalidInputLine,
+    MapperNotInitialized,
+    MissingKeyPropertiesError,
+    RecordsWithoutSchemaException,
+)
+from tests.target_base.messages import ID, NAME, activate, batch, record, schema, state
+
+
+class Noting:
+    """Notes what happens, in its target's order."""
+
+    def __init__(self, target, **given):
+        super().__init__(target=target, **given)
+        self.notes = target.notes
+        self.notes.append(("made", self.stream_name))
+
+    def setup(self):
+        super().setup()
+        self.notes.append(("setup", self.stream_name))
+
+    def activate_version(self, new_version):
+        self.notes.append(("version", new_version))
+        super().activate_version(new_version)
+
+    def clean_up(self):
+        super().clean_up()
+        self.notes.append(("clean", self.stream_name))
+
+
+class NotingSink(Noting, BatchSink):
+    def process_batch(self, context):
+        self.notes.append(("batch", self.stream_name, [r["id"] for r in context["records"]]))
+
+
+class NotingRecordSink(Noting, RecordSink):
+    def process_record(self, record, context):
+        self.notes.append(("record", self.stream_name, record["id"]))
+
+
+class NotingTarget(Target):
+    name = "target-noting"
+    default_sink_class = NotingSink
+
+    def __init__(self, **given):
+        self.notes = []
+        super().__init__(**given)
+
+    def _write_state_message(self, state):
+        self.notes.append(("state", state))
+
+
+def target(kind=NotingTarget, **config):
+    return kind(config=config)
+
+
+def fed(*lines, kind=NotingTarget, **config):
+    """Let a target listen to some lines, and return what it noted."""
+    found = target(kind, **config)
+    assert found.listen(io.StringIO("".join(lines))) == 0
+    return found.notes
+
+
+def made(sink_class, **members):
+    return type("Made", (NotingTarget,), {"default_sink_class": sink_class, **members})
+
+
+def rows(*numbers, stream="a"):
+    return [record(stream, id=n, name="x") for n in numbers]
+
+
+def without_setup(notes):
+    return [note for note in notes if note[0] not in {"made", "setup", "clean"}]
+
+
+# States
+
+
+def test_a_state_leaves_with_the_drain_that_covers_it():
+    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), batch_size_rows=2)
+    assert without_setup(notes) == [
+        ("batch", "a", [1, 2]),
+        ("state", 1),
+        ("state", 2),
+        ("batch", "a", [3]),
+    ]
+
+
+def test_a_state_waits_for_the_records_of_every_stream():
+    lines = [schema(), schema("b"), *rows(1, stream="b"), state(1), *rows(1, 2), state(2)]
+    assert without_setup(fed(*lines, batch_size_rows=2)) == [
+        ("batch", "a", [1, 2]),
+        ("batch", "b", [1]),
+        ("state", 2),
+    ]
+
+
+def test_single_records_let_each_state_leave_at_once():
+    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), kind=made(NotingRecordSink))
+    assert without_setup(notes) == [
+        ("record", "a", 1),
+        ("state", 1),
+        ("record", "a", 2),
+        ("state", 2),
+    ]
+
+
+def test_states_that_are_equal_or_empty_are_not_repeated():
+    assert fed(state({"a": 1}), state({"a": 1}), state({}), state(None)) == [("state", {"a": 1})]
+
+
+def test_a_state_leaves_as_it_came(capsysbinary):
+    class Plain(Target):
+        name = "target-plain"
+        default_sink_class = NotingSink
+
+    plain = Plain(config={})
+    plain.listen(io.BytesIO(b'{"type":"STATE","value":{"b" : 0.10,"a":"\xc3\xa4"}}\n'))
+    assert capsysbinary.readouterr().out == b'{"b" : 0.10,"a":"\xc3\xa4"}\n'
+    assert plain._latest_state == {"b": Decimal("0.10"), "a": "ä"}
+    plain._write_state_message({"n": Decimal("0.10")})
+    assert capsysbinary.readouterr().out == b'{"n":0.10}\n'
+
+
+def test_a_state_goes_to_whatever_stands_for_standard_output(monkeypatch):
+    class Plain(Target):
+        name = "target-plain"
+
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert Plain(config={})._latest_state is None
+    Plain(config={}).listen(io.StringIO(state(5)))
+    assert out.getvalue() == "5\n"
+
+
+def test_a_drain_that_fails_releases_what_others_have_covered():
+    class Failing(NotingSink):
+        def process_batch(self, context):
+            if self.stream_name == "bad":
+                raise RuntimeError("no room")
+            super().process_batch(context)
+
+    failing = target(made(Failing))
+    lines = [schema(), schema("bad"), *rows(1), state(1), *rows(2, stream="bad"), state(2)]
+    with pytest.raises(RuntimeError, match="no room"):
+        failing.listen(io.StringIO("".join(lines)))
+    assert without_setup(failing.notes) == [("batch", "a", [1]), ("state", 1)]
+
+
+# Sinks and schemas
+
+
+def test_a_sink_is_drained_and_put_away_before_its_successor_is_made():
+    assert fed(schema(), *rows(1), schema("a", id=ID), *rows(2)) == [
+        ("made", "a"),
+        ("setup", "a"),
+        ("batch", "a", [1]),
+        ("clean", "a"),
+        ("made", "a"),
+        ("setup", "a"),
+        ("batch", "a", [2]),
+        ("clean", "a"),
+    ]
+
+
+def test_a_repeated_schema_changes_nothing():
+    assert without_setup(fed(schema(), *rows(1), schema(), *rows(2))) == [("batch", "a", [1, 2])]
+
+
+def test_sinks_are_drained_side_by_side():
+    together = threading.Barrier(3, timeout=30)
+
+    class Meeting(NotingSink):
+        def process_batch(self, context):
+            together.wait()
+            super().process_batch(context)
+
+    lines = [each for name in "abc" for each in (schema(name), *rows(1, stream=name))]
+    assert len(without_setup(fed(*lines, state(1), kind=made(Meeting)))) == 4
+
+
+def test_parallelism_may_be_set():
+    one = target()
+    assert one.max_parallelism == 8
+    one.max_parallelism = 2
+    assert one.max_parallelism == 2
+
+
+def test_a_target_without_a_sink_class_says_so():
+    class Bare(Target):
+        name = "target-bare"
+
+    with pytest.raises(ValueError, match="No sink class defined for 'a'"):
+        Bare(config={}).listen(io.StringIO(schema()))
+
+
+def test_a_sink_that_cannot_be_set_up_ends_the_run(caplog):
+    class Broken(NotingSink):
+        def setup(self):
+            raise OSError("no connection")
+
+    with pytest.raises(OSError, match="no connection"):
+        fed(schema(), kind=made(Broken))
+    assert "Error initializing the sink of 'a'" in caplog.text
+
+
+def test_a_record_without_a_schema_ends_the_run():
+    with pytest.raises(RecordsWithoutSchemaException, match="stream 'a' was encountered before"):
+        fed(*rows(1))
+    with pytest.raises(RecordsWithoutSchemaException):
+        fed(activate("a", 1))
+
+
+def test_a_schema_without_properties_is_refused():
+    with pytest.raises(InvalidInputLine, match="missing required properties"):
+        fed('{"type":"SCHEMA","stream":"a","schema":{}}\n')
+
+
+# Limits
+
+
+def test_a_batch_ends_by_its_bytes():
+    class Small(NotingSink):
+        MAX_BYTES = 57  # three records, with spaces or without
+
+    small = made(Small)
+    assert without_setup(fed(schema(), *rows(1, 2, 3, 4), kind=small)) == [
+        ("batch", "a", [1, 2, 3]),
+        ("batch", "a", [4]),
+    ]
+    hooked = type("Hooked", (small,), {"_process_record_message": passed_on})
+    assert fed(schema(), *rows(1, 2, 3, 4), kind=hooked)[-3:-1] == [
+        ("batch", "a", [1, 2, 3]),
+        ("batch", "a", [4]),
+    ]
+
+
+def passed_on(self, message_dict):
+    Target._process_record_message(self, message_dict)
+
+
+@pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}])
+def test_a_batch_ends_by_its_age(hook):
+    old = made(NotingSink, _MAX_RECORD_AGE_IN_MINUTES=0.0, **hook)
+    assert without_setup(fed(schema(), *rows(1, 2), state(2), kind=old)) == [
+        ("batch", "a", [1]),
+        ("batch", "a", [2]),
+        ("state", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"max_size": 2},
+        {"max_size": property(lambda self: 2)},
+        {"MAX_SIZE_DEFAULT": 2},
+        {"batch_size_rows": 2},
+        {"is_full": property(lambda self: self.current_size == 2)},
+        {"current_size": property(lambda self: self._batch_records_read * 5000)},
+    ],
+    ids=lambda members: next(iter(members)),
+)
+def test_authors_say_when_a_batch_is_full(members):
+    kind = type("Own", (NotingSink,), members)
+    assert without_setup(fed(schema(), *rows(1, 2, 3), kind=made(kind))) == [
+        ("batch", "a", [1, 2]),
+        ("batch", "a", [3]),
+    ]
+
+
+# Versions and files
+
+
+def test_a_version_is_activated_when_what_came_before_is_drained():
+    lines = [schema(), record(id=1, v=7), state(1), activate("a", 7)]
+    notes = fed(*lines, add_record_metadata=True)
+    assert without_setup(notes) == [("batch", "a", [1]), ("state", 1), ("version", 7)]
+
+
+def test_files_come_after_the_records_before_them(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id":2}\n')
+    lines = [schema(), *rows(1), batch("a", str(path), format="jsonl"), state(1), *rows(3)]
+    assert without_setup(fed(*lines)) == [
+        ("batch", "a", [1]),
+        ("batch", "a", [2]),
+        ("state", 1),
+        ("batch", "a", [3]),
+    ]
+
+
+# Hooks and readers
+
+
+def test_messages_go_through_the_hooks_of_an_author():
+    seen = []
+
+    class Hooked(NotingTarget):
+        def _process_schema_message(self, message_dict):
+            seen.append(message_dict)
+            super()._process_schema_message(message_dict)
+
+        def _process_record_message(self, message_dict):
+            seen.append(message_dict)
+            super()._process_record_message(message_dict)
+
+        def _process_state_message(self, message_dict):
+            seen.append(message_dict)
+            super()._process_state_message(message_dict)
+
+    bookmarked = json.dumps({**json.loads(schema()), "bookmark_properties": ["id"]}) + "\n"
+    lines = [bookmarked, schema(), record(id=1, extracted="2024-01-01", v=2), state({"n": 0.5})]
+    notes = fed(*lines, kind=Hooked)
+    assert without_setup(notes) == [("batch", "a", [1]), ("state", {"n": Decimal("0.5")})]
+    assert [each["type"] for each in seen] == ["SCHEMA", "SCHEMA", "RECORD", "STATE"]
+    assert seen[0]["bookmark_properties"] == ["id"]
+    assert seen[2] == {
+        "type": "RECORD",
+        "stream": "a",
+        "record": {"id": 1},
+        "version": 2,
+        "time_extracted": "2024-01-01",
+    }
+
+
+def test_an_author_may_bring_a_reader():
+    class Reader:
+        def process_lines(self, file_input, callbacks):
+            for text in file_input:
+                message = json.loads(text)
+                callbacks[message["type"]](message)
+            return {}
+
+    given = NotingTarget(config={}, message_reader=Reader())
+    given.listen([schema(), *rows(1), state(1)])
+    assert without_setup(given.notes) == [("batch", "a", [1]), ("state", 1)]
+
+    class OfClass(NotingTarget):
+        message_reader_class = Reader
+
+    assert isinstance(OfClass(config={}).message_reader, Reader)
+
+
+def test_a_reader_is_ended_by_a_signal():
+    class Reader:
+        def process_lines(self, file_input, callbacks):
+            callbacks["SCHEMA"](json.loads(schema()))
+            given._handle_termination(15, None)
+            callbacks["STATE"](json.loads(state(1)))
+            raise AssertionError("read on")
+
+    given = NotingTarget(config={}, message_reader=Reader())
+    assert given.listen() == 0
+    assert given.notes == [("made", "a"), ("setup", "a"), ("state", 1), ("clean", "a")]
+
+
+def test_without_listening_a_signal_ends_at_once():
+    with pytest.raises(SystemExit):
+        target()._handle_termination(15, None)
+
+
+def test_standard_input_is_read_unless_there_is_another(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(state(1).encode())))
+    found = target()
+    assert found.process_lines() == {"STATE": 1}
+    assert found.notes == [("state", 1)]
+
+
+def test_a_sink_that_drains_itself_loses_nothing():
+    class Impatient(NotingSink):
+        def process_record(self, record, context):
+            if record["id"] == 2:
+                self.target.drain_all()
+                context = self._get_context(record)
+            super().process_record(record, context)
+
+        def __init__(self, target, **given):
+            super().__init__(target, **given)
+            self.target = target
+
+    # The record in hand was counted when the batch was drained, and then kept.
+    notes = fed(schema(), *rows(1), state(1), *rows(2, 3), state(3), kind=made(Impatient))
+    drained = [each for note in notes if note[0] == "batch" for each in note[2]]
+    assert drained == [1, 2, 3]
+    assert notes.index(("state", 1)) < notes.index(("state", 3))
+
+
+def stopping_at(number, **members):
+    """Make a target that gets a signal while it processes this record."""
+
+    class Stopping(NotingSink):
+        max_size = 2
+
+        def __init__(self, target, **given):
+            super().__init__(target, **given)
+            self.target = target
+
+        def process_record(self, record, context):
+            super().process_record(record, context)
+            if record["id"] == number:
+                self.target._handle_termination(15, None)
+
+    return made(Stopping, **members)
+
+
+def chosen(self, stream_name, **given):
+    return Target.get_sink(self, stream_name, **given)
+
+
+@pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}, {"get_sink": chosen}])
+def test_after_a_signal_no_record_is_taken_and_nothing_is_drained(hook):
+    kind = stopping_at(4, **hook)
+    notes = fed(schema(), *rows(1, 2), state(2), *rows(3, 4, 5), state(5), kind=kind)
+    assert without_setup(notes) == [("batch", "a", [1, 2]), ("state", 2)]
+    assert notes[-1] == ("clean", "a")
+
+
+@pytest.mark.parametrize(
+    "last", [schema("a", id=ID), activate("a", 1), batch("a", "/nowhere", format="jsonl")]
+)
+def test_a_message_that_would_drain_does_nothing_after_a_signal(last):
+    class Stopping(NotingTarget):
+        def drain_now(self):
+            self._handle_termination(15, None)
+
+        def get_sink(self, stream_name, **given):
+            if self._sinks_active:
+                self.drain_now()
+            return super().get_sink(stream_name, **given)
+
+    class Direct(Stopping):
+        def _process_record_message(self, message_dict):
+            sink = self._sinks_active["a"]
+            self._lane_of(sink).take(message_dict["record"], None, None)
+            self._watermark.began(sink)
+
+    notes = fed(schema(), *rows(1), state(1), last, kind=Direct)
+    assert without_setup(notes) == []
+    assert notes.count(("clean", "a")) == notes.count(("made", "a"))
+
+
+# Stream maps
+
+
+def test_the_mapper_is_made_when_it_is_asked_for():
+    found = target()
+    found.listen(io.StringIO(schema()))
+    [only] = found.mapper.stream_maps["a"]
+    assert only.raw_schema["properties"] == {"id": ID, "name": NAME}
+    assert found.mapper.stream_maps is found.mapper.stream_maps
+    with pytest.raises(MapperNotInitialized):
+        _ = NotingTarget(config={}, setup_mapper=False).mapper
+
+
+def test_a_mapper_that_an_author_sets_is_used():
+    from tap_core.mapper import PluginMapper
+
+    maps = {"a": {"__alias__": "b", "id": "id * 10"}, "c": {"__source__": "a", "id": "id"}}
+    found = target()
+    found.mapper = PluginMapper(plugin_config={"stream_maps": maps}, logger=found.logger)
+    lines = [schema(), schema("d"), *rows(1), *rows(2, stream="d"), state(1)]
+    found.listen(io.StringIO("".join(lines)))
+    drains = sorted(note for note in found.notes if note[0] == "batch")
+    assert drains == [("batch", "b", [10]), ("batch", "c", [1]), ("batch", "d", [2])]
+    assert ("state", 1) in found.notes
+
+
+def test_records_that_a_map_drops_are_gone():
+    from tap_core.mapper import PluginMapper
+
+    found = target()
+    config = {"stream_maps": {"a": {"__filter__": "id > 1"}, "b": None}}
+    found.mapper = PluginMapper(plugin_config=config, logger=found.logger)
+    lines = [schema(), schema("b"), *rows(1, 2), *rows(3, stream="b")]
+    found.listen(io.StringIO("".join(lines)))
+    assert [note for note in found.notes if note[0] == "batch"] == [("batch", "a", [2])]
+
+
+# Weight and log
+
+
+def test_settings_and_capabilities_are_those_of_targets():
+    settings = NotingTarget._full_schema()["properties"]
+    assert {"add_record_metadata", "batch_size_rows", "load_method", "validate_records"} <= set(
+        settings
+    )
+
+
+def test_debug_logs_name_each_record(caplog):
+    with caplog.at_level(logging.DEBUG):
+        fed(schema(), *rows(1))
+    assert "Processed record" in caplog.text
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(MissingKeyPropertiesError, match=r"Key Properties: \['id'\]"):
+        fed(schema(), record(name="x"))
+
+
+def test_a_tap_does_not_import_what_targets_need():
+    program = """
+import sys
+from tap_core import Tap
+assert not [name for name in sys.modules if name.startswith("tap_core.sinks")]
+assert "tap_core.target_base" not in sys.modules
+from tap_core import BatchSink, RecordSink, Sink, Target
+assert "jsonschema" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_sink_of_neither_kind_must_say_how_it_drains():
+    class Half(Sink):
+        def process_record(self, record, context):
+            pass
+
+        def process_batch(self, context):
+            super().process_batch(context)
+
+    with pytest.raises(NotImplementedError, match="process_batch"):
+        fed(schema(), *rows(1), kind=made(Half, notes=[]))

@@ -1,0 +1,76 @@
+"""Public names and signatures of the peer's targets and sinks are all here."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+from importlib import import_module
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+CLASSES = [
+    "target_base.Target",
+    "sinks.Sink",
+    "sinks.BatchSink",
+    "sinks.RecordSink",
+    "sinks.core.JSONSchemaValidator",
+    "sinks.core.BaseJSONSchemaValidator",
+    "sinks.core.DatetimeErrorTreatmentEnum",
+]
+NOT_HERE = {
+    # The command line is the door's: these are callbacks of click and its entry.
+    "cb_config",
+    "cb_version",
+    "invoke",
+    "instantiate_processor",
+    # Helpers of versions that PluginBase does otherwise.
+    "_get_package_version",
+    "_get_supported_python_versions",
+    "_abc_impl",
+}
+WIDER = {"listen", "process_lines"}
+"""They take binary files, which the peer's do not."""
+
+PROGRAM = """
+import importlib, inspect, json, sys
+found = {}
+for path in sys.argv[1:]:
+    module, _, name = path.rpartition(".")
+    kind = getattr(importlib.import_module("singer_sdk." + module), name)
+    found[path] = {
+        each: list(inspect.signature(inspect.getattr_static(kind, each)).parameters)
+        if inspect.isfunction(inspect.getattr_static(kind, each)) else None
+        for each in dir(kind) if not each.startswith("__") or each == "__init__"
+    }
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    done = subprocess.run(
+        [str(PEER), "-W", "ignore", "-c", PROGRAM, *CLASSES], capture_output=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("path", CLASSES)
+def test_every_name_of_the_peer_is_here(theirs, path):
+    module, _, name = path.rpartition(".")
+    ours = getattr(import_module(f"tap_core.{module}"), name)
+    assert theirs[path].keys() - NOT_HERE <= set(dir(ours))
+    for member, parameters in theirs[path].items():
+        if parameters is None or member in NOT_HERE | WIDER:
+            continue
+        found = list(inspect.signature(getattr(ours, member)).parameters)
+        assert found == parameters, member
