@@ -2,9 +2,51 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tap_core import streams
 from tap_core.plugin_base import PluginBase
 from tap_core.streams import Stream
 from tap_core.tap_base import Tap
 
-__all__ = ["PluginBase", "Stream", "Tap", "streams"]
+if TYPE_CHECKING:
+    from tap_core.schema.source import OpenAPISchema, SchemaDirectory, SchemaSource, StreamSchema
+    from tap_core.sinks import BatchSink, RecordSink, Sink
+    from tap_core.streams import GraphQLStream, RESTStream
+    from tap_core.target_base import Target
+
+__all__ = [
+    "BatchSink",
+    "GraphQLStream",
+    "OpenAPISchema",
+    "PluginBase",
+    "RESTStream",
+    "RecordSink",
+    "SchemaDirectory",
+    "SchemaSource",
+    "Sink",
+    "Stream",
+    "StreamSchema",
+    "Tap",
+    "Target",
+    "streams",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs an HTTP client or reads schemas, for those who ask."""
+    if name in {"GraphQLStream", "RESTStream"}:
+        return getattr(streams, name)
+    if name in {"OpenAPISchema", "SchemaDirectory", "SchemaSource", "StreamSchema"}:
+        from tap_core.schema import source
+
+        return getattr(source, name)
+    if name in {"BatchSink", "RecordSink", "Sink"}:
+        from tap_core import sinks
+
+        return getattr(sinks, name)
+    if name == "Target":
+        from tap_core.target_base import Target
+
+        return Target
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

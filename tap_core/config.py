@@ -56,10 +56,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ConfigInput:
-    """What ``--config`` gave: the files merged, and whether the environment was asked for."""
+    """What ``--config`` gave: the files merged, and whether the environment was asked for.
+
+    ``file`` is the one file that all of it came from, None where it came from elsewhere too.
+    """
 
     config: dict[str, Any] = field(default_factory=dict)
     parse_env: bool = False
+    file: Path | None = None
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
@@ -69,7 +73,8 @@ class ConfigInput:
             ConfigFileError: one or more of them cannot be read; it names each.
         """
         files = [path for path in args if path != ENV]
-        return cls(config=read_config_files(files), parse_env=len(files) < len(args))
+        only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
+        return cls(read_config_files(files), parse_env=len(files) < len(args), file=only)
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:

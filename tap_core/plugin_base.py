@@ -16,9 +16,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tap_core import about, metrics
 from tap_core.capabilities import (
@@ -27,7 +27,7 @@ from tap_core.capabilities import (
     STREAM_MAPS_CONFIG,
     CapabilitiesEnum,
     PluginCapabilities,
-    unbuilt_in_use,
+    Unbuilt,
 )
 from tap_core.classproperty import classproperty
 from tap_core.config import (
@@ -40,9 +40,16 @@ from tap_core.config import (
     read_environment,
 )
 from tap_core.config_validation import config_faults, unknown_settings
-from tap_core.exceptions import ConfigValidationError, SingerSDKDeprecationWarning
+from tap_core.exceptions import (
+    ConfigValidationError,
+    MapperNotInitialized,
+    SingerSDKDeprecationWarning,
+)
 from tap_core.logging import plugin_log_level, setup_console_logging
 from tap_core.types import JsonSchema
+
+if TYPE_CHECKING:
+    from tap_core.mapper.plugin import PluginMapper
 
 __all__ = ["SDK_PACKAGE_NAME", "Command", "EntryPoint", "PluginBase", "plugin_cli"]
 
@@ -50,6 +57,9 @@ SDK_PACKAGE_NAME = "tap-core-sdk"
 """The distribution whose version is the SDK's."""
 
 _NO_VERSION = "[could not be detected]"
+
+_MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
+"""What a mapper brings."""
 
 
 class Command(Protocol):
@@ -120,6 +130,12 @@ class PluginBase(abc.ABC):
         PluginCapabilities.STRUCTURED_LOGGING,
     ]
 
+    _mapper: PluginMapper | None = None
+
+    config_file: Path | None = None
+    """The one file that all settings came from: a refresh token that the server replaced is
+    written back into it. None for settings of other origins."""
+
     cli = plugin_cli()
     """The console script, ``tap_x.tap:TapX.cli``."""
 
@@ -180,8 +196,14 @@ class PluginBase(abc.ABC):
     @classmethod
     def _built_capabilities(cls) -> list[CapabilitiesEnum]:
         """What the plugin lists and the SDK has: only that is advertised."""
-        missing = {unbuilt.capability for unbuilt in NOT_BUILT}
+        missing = {unbuilt.capability for unbuilt in cls._not_built()}
         return [capability for capability in cls.capabilities if capability not in missing]
+
+    @classmethod
+    def _not_built(cls) -> list[Unbuilt]:
+        """What plugins of this kind do not have: who makes no mapper has no stream maps."""
+        maps = cls.setup_mapper is not PluginBase.setup_mapper
+        return [unbuilt for unbuilt in NOT_BUILT if not maps or unbuilt.capability not in _MAPPED]
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
@@ -212,7 +234,7 @@ class PluginBase(abc.ABC):
 
     def _faults_beyond_schema(self) -> list[str]:
         """Return a sentence for each fault that no JSON Schema can tell."""
-        in_use = unbuilt_in_use(self._config)
+        in_use = [unbuilt for unbuilt in self._not_built() if self._config.get(unbuilt.setting)]
         for unbuilt in in_use:
             if not unbuilt.fatal:
                 self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
@@ -253,8 +275,31 @@ class PluginBase(abc.ABC):
         """The state, for plugins that have one."""
         raise NotImplementedError
 
-    def setup_mapper(self) -> None:  # noqa: B027  a hook, not a duty
-        """Prepare stream maps; nothing to prepare until they exist."""
+    def setup_mapper(self) -> None:
+        """Make the mapper of the settings' stream maps and flattening.
+
+        Raises:
+            StreamMapConfigError: the maps are not valid.
+            ConfigValidationError: flattening is on and no depth is given.
+        """
+        from tap_core.mapper.plugin import PluginMapper
+
+        self._mapper = PluginMapper(plugin_config=self._config, logger=self.logger)
+
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps.
+
+        Raises:
+            MapperNotInitialized: `setup_mapper` was not called.
+        """
+        if self._mapper is None:
+            raise MapperNotInitialized
+        return self._mapper
+
+    @mapper.setter
+    def mapper(self, mapper: PluginMapper) -> None:
+        self._mapper = mapper
 
     @classmethod
     def get_plugin_version(cls) -> str:

@@ -31,7 +31,7 @@ from tap_core.records.conform import jsonable
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
-from tap_core.sync.plan import member_of
+from tap_core.sync.plan import is_overridden, member_of
 from tap_core.sync.run import Outlet, Run
 from tap_core.types import TapState
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import PurePath
     from types import FrameType
 
+    from tap_core.mapper.plugin import PluginMapper
     from tap_core.protocols.singer.messages import Message
     from tap_core.streams.core import Stream
 
@@ -56,9 +57,14 @@ class Tap(PluginBase):
         TapCapabilities.STATE,
         TapCapabilities.DISCOVER,
         TapCapabilities.ACTIVATE_VERSION,
+        PluginCapabilities.STREAM_MAPS,
+        PluginCapabilities.FLATTENING,
         PluginCapabilities.ABOUT,
         PluginCapabilities.STRUCTURED_LOGGING,
     ]
+
+    _mapper_is_due = False
+    """Whether the mapper, which nothing has needed so far, is made when it is asked for."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
 
@@ -73,13 +79,14 @@ class Tap(PluginBase):
         setup_mapper: bool = True,
         message_writer: Any | None = None,
     ) -> None:
-        """Take settings, catalog and state; streams are discovered here.
+        """Take settings, catalog and state; with stream maps streams are discovered here.
 
         ``message_writer`` is any object with ``write_message(message)``; without it
         messages go to standard output.
 
         Raises:
             ConfigValidationError: the settings do not fit; every fault at once.
+            StreamMapConfigError, MapExpressionError: a stream map is wrong.
         """
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
@@ -177,6 +184,50 @@ class Tap(PluginBase):
         text = self.catalog_json_text
         print(text)  # noqa: T201 - the protocol's output
         return text
+
+    # Stream maps
+
+    def setup_mapper(self) -> None:
+        """Make the maps of all streams of the catalog.
+
+        Without any setting that asks for maps this waits until somebody wants them.
+        """
+        config = self._config
+        asked = config.get("stream_maps") or config.get("flattening_enabled")
+        if asked or is_overridden(self, "catalog"):
+            self._make_mapper()
+        else:
+            self._mapper_is_due = True
+
+    def _make_mapper(self) -> None:
+        self._mapper_is_due = False
+        super().setup_mapper()
+        self.mapper.register_raw_streams_from_catalog(self.catalog)
+
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps.
+
+        Raises:
+            MapperNotInitialized: `setup_mapper` was not called.
+        """
+        if self._mapper is None and self._mapper_is_due:
+            self._make_mapper()
+        return super().mapper
+
+    @mapper.setter
+    def mapper(self, mapper: PluginMapper) -> None:
+        self._mapper = mapper
+
+    @property
+    def has_mapper(self) -> bool:
+        """Whether there are stream maps that may change anything."""
+        return self._mapper is not None
+
+    @property
+    def has_own_catalog(self) -> bool:
+        """Whether the schemas to send are those of a catalog of the author's own."""
+        return self.has_mapper and is_overridden(self, "catalog")
 
     # State
 
@@ -326,7 +377,7 @@ class Tap(PluginBase):
         return tap_command(cls)
 
 
-Tap._HOOKS = {"write_message": member_of(Tap, "write_message")}
+Tap._HOOKS = {name: member_of(Tap, name) for name in ("catalog", "write_message")}
 
 
 class StateWriter:

@@ -27,21 +27,27 @@ FLOORS: dict[str, int] = {
     "tap_core.classproperty": 1,  # a property of a class
     "tap_core.clock": 1,  # instants to and from text
     "tap_core.documents": 1,  # JSON documents whose numbers survive
+    "tap_core.jsonpath": 1,  # values of a JSON document by path
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
-    "tap_core.schema": 2,  # references, normal form
+    "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
     "tap_core.catalog": 2,  # streams, metadata, selection
     "tap_core.config": 2,  # files and variables to settings
     "tap_core.config_validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
     "tap_core.logging": 2,
+    "tap_core.http": 2,  # requests, answers, retries, budgets, words without secrets
+    "tap_core.pagination": 2,  # from one page to the token of the next
     # Pure functions of schema and state -------------------------------------------------
     "tap_core.records": 3,  # schema -> function of a record
     "tap_core.state": 3,  # the state document and its rules
     "tap_core.capabilities": 3,
+    "tap_core.authenticators": 3,  # keys, tokens and passwords onto requests
     # What a plugin is, whatever it does -------------------------------------------------
     "tap_core.about": 4,
     "tap_core.plugin_base": 4,
+    "tap_core.mapper": 4,  # stream maps, compiled once
+    "tap_core.sinks": 4,  # what a target does with the records of a stream
     # Running and speaking ---------------------------------------------------------------
     "tap_core.sync": 5,  # plan, engine, children: a job to events
     "tap_core.protocols": 5,  # events to and from a wire; a door per protocol
@@ -49,9 +55,11 @@ FLOORS: dict[str, int] = {
     "tap_core.streams": 6,
     # The only rooms that know all -------------------------------------------------------
     "tap_core.tap_base": 7,
+    "tap_core.target_base": 7,
     "tap_core": 7,
     "tap_core.alias": 7,  # singer_sdk's import paths, for plugins that run as they are
     "tap_core.command": 8,  # `tap-core run`
+    "tap_core.testing": 8,  # the tests that every tap should pass; never imported by a tap
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
@@ -146,7 +154,12 @@ HEAVY: dict[str, Home] = {
         why="command lines are the doors' business, and doors are imported when called",
     ),
     "jsonschema": Home(
-        ("tap_core.config_validation", "tap_core.typing.validators", "tap_core.schema"),
+        (
+            "tap_core.config_validation",
+            "tap_core.typing.validators",
+            "tap_core.schema",
+            "tap_core.sinks.validation",
+        ),
         lazily=True,
         why="slow to import, and needed only when there is something to check",
     ),
@@ -154,6 +167,11 @@ HEAVY: dict[str, Home] = {
         ("tap_core.schema.references",),
         lazily=True,
         why="comes with jsonschema, and is as slow",
+    ),
+    "jsonpath_ng": Home(
+        ("tap_core.jsonpath",),
+        lazily=True,
+        why="slow to import and to run, and everyday paths do without",
     ),
     "pendulum": Home(
         ("tap_core.state.order",),
@@ -166,10 +184,18 @@ HEAVY: dict[str, Home] = {
         why="needed only when variables are asked for",
     ),
     "requests": Home(
-        ("tap_core.http", "tap_core.streams.rest", "tap_core.authenticators"),
+        (
+            "tap_core.http",
+            "tap_core.streams.rest",
+            "tap_core.authenticators",
+            "tap_core.pagination",
+        ),
         lazily=False,
         why="a tap that reads files pays for no HTTP client",
     ),
+    "faker": Home(("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"),
+    "cryptography": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
+    "jwt": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
     "backoff": Home(("tap_core.http",), lazily=False, why="retries are HTTP's business"),
     "sqlalchemy": Home(
         ("tap_core.sql", "tap_core.typing.sql"), lazily=False, why="an extra: only SQL taps have it"
@@ -177,7 +203,9 @@ HEAVY: dict[str, Home] = {
     "grpc": Home(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
     "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
     "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
-    "yaml": Home(("tap_core.manifest",), lazily=False, why="an extra"),
+    "yaml": Home(
+        ("tap_core.manifest", "tap_core.schema.yaml_as_json"), lazily=False, why="an extra"
+    ),
     "pytest": Home(("tap_core.testing",), lazily=False, why="an extra"),
 }
 """Library to its home; ``lazily`` means inside functions only (imports that only a type

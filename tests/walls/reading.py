@@ -195,8 +195,9 @@ def _bound(node: ast.stmt, *, face: bool) -> Iterator[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name))
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        words = isinstance(node, ast.ImportFrom) and node.module == "typing"
         for alias in node.names:
-            if face or alias.asname == alias.name:
+            if (face and not words) or alias.asname == alias.name:
                 yield alias.asname or alias.name
 
 

@@ -113,9 +113,13 @@ def test_both_packages_say_that_they_are_typed() -> None:
 
 
 def is_face_statement(node: ast.stmt) -> bool:
-    """Tell whether a statement of an ``__init__`` only shows something."""
+    """Tell whether a statement of an ``__init__`` only shows something, now or when asked."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return True
+    if isinstance(node, ast.If):
+        return "TYPE_CHECKING" in ast.dump(node.test) and all(map(is_face_statement, node.body))
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "__getattr__"
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     if isinstance(node, ast.Assign):

@@ -66,6 +66,7 @@ class TapPlugin(Plugin, Protocol):
     """A tap; its class is called with these keywords."""
 
     dynamic_catalog: bool
+    config_file: Path | None
 
     def __init__(
         self,
@@ -288,6 +289,7 @@ def _discover(tap_class: type[TapPlugin], config: Sequence[str]) -> None:
         validate_config=tap_class.dynamic_catalog,
         setup_mapper=False,
     )
+    tap.config_file = given.file
     tap.run_discovery()
 
 
@@ -300,6 +302,7 @@ def _try_out(tap_class: type[TapPlugin], config: Sequence[str], test: str, catal
         parse_env_config=given.parse_env,
         validate_config=True,
     )
+    tap.config_file = given.file
     if test == "schema":
         tap.write_schemas()
     else:
@@ -317,6 +320,7 @@ def _sync(tap_class: type[TapPlugin], config: Sequence[str], catalog: str, state
         parse_env_config=given.parse_env,
         validate_config=True,
     )
+    tap.config_file = given.file
     for sentence in strangers(described, tap.streams) if described else ():
         _logger(tap_class).warning(sentence)
     tap.sync_all()
