@@ -63,7 +63,7 @@ class ConfigInput:
 
     config: dict[str, Any] = field(default_factory=dict)
     parse_env: bool = False
-    file: Path | None = None
+    file: Path | None = field(default=None, compare=False)
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
