@@ -1,0 +1,54 @@
+"""Tests that every tap should pass, made from its class; an author's test module imports this.
+
+Rules of the room: pytest may be imported here, and nowhere else. A tap never imports this
+room. Names of classes, tests and fixtures are singer_sdk's (version 0.54), because authors
+select tests by name and override fixtures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tap_core.testing.config import SuiteConfig
+from tap_core.testing.factory import get_tap_test_class
+from tap_core.testing.legacy import (
+    _get_tap_catalog as _get_tap_catalog,
+)
+from tap_core.testing.legacy import (
+    _select_all as _select_all,
+)
+from tap_core.testing.legacy import (
+    sync_end_to_end,
+    tap_sync_test,
+    tap_to_target_sync_test,
+    target_sync_test,
+)
+from tap_core.testing.runners import SingerTestRunner, TapTestRunner, TargetTestRunner
+
+__all__ = [
+    "SingerTestRunner",
+    "SuiteConfig",
+    "TapTestRunner",
+    "TargetTestRunner",
+    "get_tap_test_class",
+    "sync_end_to_end",
+    "tap_sync_test",
+    "tap_to_target_sync_test",
+    "target_sync_test",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Give what is deprecated, with a warning."""
+    if name == "get_standard_tap_tests":
+        import warnings
+
+        from tap_core.testing import legacy
+
+        warnings.warn(
+            "get_standard_tap_tests is deprecated: use get_tap_test_class, which tests more.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return legacy.get_standard_tap_tests
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

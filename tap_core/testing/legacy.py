@@ -1,0 +1,147 @@
+"""Functions for tests that authors write themselves, and the tests of earlier versions.
+
+Rules of the room: names and signatures are singer_sdk's (version 0.54). Everything that a
+plugin writes is kept in memory: these are for small taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+from tap_core.catalog import Catalog
+from tap_core.testing.capture import TextBuffer, captured
+
+if TYPE_CHECKING:
+    from tap_core.streams import Stream
+    from tap_core.tap_base import Tap
+    from tap_core.target_base import Target
+
+__all__ = [
+    "get_standard_tap_tests",
+    "sync_end_to_end",
+    "tap_sync_test",
+    "tap_to_target_sync_test",
+    "target_sync_test",
+]
+
+
+def get_standard_tap_tests(
+    tap_class: type[Tap], config: Mapping[str, Any] | None = None
+) -> list[Callable[[], None]]:
+    """Return six functions without arguments, each a test of the tap; none reads all records.
+
+    Deprecated: `tap_core.testing.get_tap_test_class` tests more, and each stream by its own.
+    """
+    new_tap = partial(tap_class, config=config, parse_env_config=True)
+
+    def _test_cli_prints() -> None:
+        tap = new_tap()
+        tap.print_version()
+        tap.print_about()
+        tap.print_about(output_format="json")
+
+    def _test_discovery() -> None:
+        new_tap(catalog=_get_tap_catalog(tap_class, config))
+
+    def _test_stream_connections() -> None:
+        new_tap().run_connection_test()
+
+    def _test_pkeys_in_schema() -> None:
+        _check_keys(new_tap(), "primary_key", lambda stream: stream.primary_keys or ())
+
+    def _test_state_partitioning_keys_in_schema() -> None:
+        _check_keys(
+            new_tap(),
+            "state_partitioning_key",
+            lambda stream: stream.state_partitioning_keys or (),
+        )
+
+    def _test_replication_keys_in_schema() -> None:
+        _check_keys(
+            new_tap(),
+            "replication_key",
+            lambda stream: () if stream.replication_key is None else (stream.replication_key,),
+        )
+
+    return [
+        _test_cli_prints,
+        _test_discovery,
+        _test_stream_connections,
+        _test_pkeys_in_schema,
+        _test_state_partitioning_keys_in_schema,
+        _test_replication_keys_in_schema,
+    ]
+
+
+def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
+    """Sync all streams; return what went to standard output and to standard error."""
+    return captured(tap.sync_all)
+
+
+def target_sync_test(
+    target: Target,
+    input: IO[str] | None,
+    *,
+    finalize: bool = True,
+) -> tuple[TextBuffer, TextBuffer]:
+    """Feed messages to a target; return what went to standard output and to standard error.
+
+    Without ``finalize`` the target keeps waiting for more.
+    """
+
+    def run() -> None:
+        if input is not None:
+            target.process_lines(input)
+        if finalize:
+            target.process_endofpipe()
+
+    return captured(run)
+
+
+def tap_to_target_sync_test(
+    tap: Tap, target: Target
+) -> tuple[TextBuffer, TextBuffer, TextBuffer, TextBuffer]:
+    """Sync a tap into a target; return the output and error of the tap, then of the target."""
+    tap_out, tap_err = tap_sync_test(tap)
+    target_out, target_err = target_sync_test(target, tap_out)
+    tap_out.seek(0)
+    return tap_out, tap_err, target_out, target_err
+
+
+def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
+    """Sync a tap through any number of mappers into a target."""
+    messages, _ = captured(tap.sync_all)
+    for mapper in mappers:
+        messages, _ = captured(partial(mapper.listen, messages))
+    target.listen(messages)
+
+
+def _get_tap_catalog(
+    tap_class: type[Tap], config: Mapping[str, Any] | None, *, select_all: bool = False
+) -> dict[str, Any]:
+    """Discover; return the catalog, with every stream selected if asked for."""
+    tap = tap_class(config=config, parse_env_config=True)
+    tap.run_discovery()
+    return _select_all(tap.catalog_dict) if select_all else tap.catalog_dict
+
+
+def _select_all(catalog_dict: dict[str, Any]) -> dict[str, Any]:
+    """Return the catalog with every stream selected."""
+    catalog = Catalog.from_dict(catalog_dict)
+    for entry in catalog.streams:
+        entry.metadata.root.selected = True
+    return dict(catalog.to_dict())
+
+
+def _check_keys(tap: Tap, role: str, keys_of: Callable[[Stream], Iterable[str]]) -> None:
+    """Require that every key of every stream is one of its properties."""
+    for name, stream in tap.streams.items():
+        properties = stream.schema["properties"]
+        for key in keys_of(stream):
+            if key not in properties:
+                raise AssertionError(
+                    f"Coding error in stream '{name}': {role} '{key}' is missing in schema,"
+                    f" which has {', '.join(properties) or 'no property'}."
+                )

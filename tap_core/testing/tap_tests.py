@@ -1,0 +1,452 @@
+"""The standard tests of a tap, of its streams and of their properties.
+
+Rules of the room: names and verdicts are singer_sdk's (version 0.54), and messages begin
+with its words; what follows names the stream, the property, the first bad value and a way
+out. What is doubtful but may be right is a warning. A verdict of ours shows no code of
+ours: pytest hides the frames that say so.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pytest
+
+from tap_core.clock import parse_instant
+from tap_core.exceptions import EmptySchemaTypeError, InvalidJSONSchema
+from tap_core.streams import Stream
+from tap_core.testing.faults import checker_of, excerpt, misfits, record_faults, sentences
+from tap_core.testing.templates import (
+    AttributeTestTemplate,
+    StreamTestTemplate,
+    TapTestTemplate,
+)
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.inspect import (
+    is_boolean_type,
+    is_date_or_datetime_type,
+    is_integer_type,
+    is_null_type,
+    is_number_type,
+    is_object_type,
+)
+
+__all__ = [
+    "AttributeIsBooleanTest",
+    "AttributeIsDateTimeTest",
+    "AttributeIsIntegerTest",
+    "AttributeIsNumberTest",
+    "AttributeIsObjectTest",
+    "AttributeNotNullTest",
+    "StreamCatalogSchemaMatchesRecordTest",
+    "StreamPrimaryKeysTest",
+    "StreamRecordMatchesStreamSchema",
+    "StreamRecordSchemaMatchesCatalogTest",
+    "StreamReturnsRecordTest",
+    "StreamSchemaIsValidTest",
+    "TapCLIPrintsTest",
+    "TapDiscoveryTest",
+    "TapStreamConnectionTest",
+    "TapValidFinalStateTest",
+]
+
+
+# Taps
+
+
+class TapCLIPrintsTest(TapTestTemplate):
+    """The tap says its version and describes itself."""
+
+    name = "cli_prints"
+
+    def test(self) -> None:
+        """Print what the command line prints."""
+        self.tap.print_version()
+        self.tap.print_about()
+        self.tap.print_about(output_format="json")
+
+
+class TapDiscoveryTest(TapTestTemplate):
+    """The tap takes back the catalog that it discovers."""
+
+    name = "discovery"
+
+    def test(self) -> None:
+        """Discover, and make a second tap with the catalog."""
+        self.tap.run_discovery()
+        others = {k: v for k, v in self.runner.default_kwargs.items() if k != "catalog"}
+        again = self.runner.singer_class(
+            config=self.runner.config, catalog=self.tap.catalog_dict, **others
+        )
+        _ = again.streams  # the catalog is applied when the streams are made
+
+
+class TapStreamConnectionTest(TapTestTemplate):
+    """One record of each stream can be read."""
+
+    name = "stream_connections"
+
+    def test(self) -> None:
+        """Sync one record of each stream."""
+        self.tap.run_connection_test()
+
+
+class TapValidFinalStateTest(TapTestTemplate):
+    """The tap writes a state, and the last one is no unfinished one."""
+
+    name = "valid_final_state"
+    message = "Final state has in-progress markers."
+
+    def test(self) -> None:
+        """Look at the last STATE."""
+        __tracebackhide__ = True
+        states = self.runner.state_messages
+        if not states:
+            raise AssertionError(
+                f"No STATE was written by '{self.tap.name}': it has no stream to sync, or it"
+                " overrides what writes states."
+            )
+        last = states[-1]
+        if "progress_markers" in last or "progress_markers" in (last.get("value") or ()):
+            raise AssertionError(f"{self.message} It is {excerpt(json.dumps(last))}")
+
+
+# Streams
+
+
+class StreamSchemaIsValidTest(StreamTestTemplate):
+    """The schema is a JSON Schema."""
+
+    name = "schema_is_valid"
+
+    def test(self) -> None:
+        """Check the schema against the schema of schemas."""
+        __tracebackhide__ = True
+        try:
+            checker_of(self.stream.schema)
+        except InvalidJSONSchema as error:
+            raise AssertionError(_of_schema(self.stream, error)) from None
+
+
+class StreamReturnsRecordTest(StreamTestTemplate):
+    """The stream has at least one record."""
+
+    name = "returns_record"
+
+    def test(self) -> None:
+        """Count the records, unless there may be none."""
+        __tracebackhide__ = True
+        name = self.stream.name
+        if self.ignore_no_records:
+            pytest.skip(f"Stream '{name}' may have no records: its SuiteConfig says so.")
+        if not self.stream_records:
+            raise AssertionError(
+                f"No records returned in stream '{name}'. To get out of it: test with settings"
+                " that find some (a start_date further back?), or allow it by"
+                f" SuiteConfig(ignore_no_records_for_streams=[{name!r}])."
+            )
+
+
+class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
+    """Each property of the schema is in a record; a warning where it is not."""
+
+    name = "transformed_catalog_schema_matches_record"
+
+    def test(self) -> None:
+        """Compare the names of properties."""
+        __tracebackhide__ = True
+        if not self.stream_records:
+            return
+        missing = _properties(self.stream).keys() - _keys_of(self.stream_records)
+        if missing:
+            warnings.warn(
+                f"Fields in transformed catalog but not in records: ({_listed(missing)})."
+                f" Stream '{self.stream.name}' gave {len(self.stream_records)} records, and"
+                " none has them: misspelled, or rare?",
+                stacklevel=2,
+            )
+
+
+class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
+    """Each property of a record is in the schema."""
+
+    name = "record_schema_matches_transformed_catalog"
+
+    def test(self) -> None:
+        """Compare the names of properties."""
+        __tracebackhide__ = True
+        unknown = _keys_of(self.stream_records) - _properties(self.stream).keys()
+        if unknown:
+            first = next(record for record in self.stream_records if unknown & record.keys())
+            name = min(unknown & first.keys())
+            raise AssertionError(
+                f"Fields in records but not in transformed catalog: ({_listed(unknown)})."
+                f" Stream '{self.stream.name}' gave {name} = {excerpt(repr(first[name]))}."
+                " To get out of it: add them to the schema, or remove them in post_process()."
+            )
+
+
+class StreamRecordMatchesStreamSchema(StreamTestTemplate):
+    """Each record fits the schema."""
+
+    name = "record_matches_stream_schema"
+
+    def test(self) -> None:
+        """Validate every record, formats included."""
+        __tracebackhide__ = True
+        faults = record_faults(self.stream_records, self.stream.schema)
+        if faults:
+            raise AssertionError(
+                f"Record does not match stream schema: stream '{self.stream.name}',"
+                f" {len(self.stream_records)} records tested.\n{sentences(faults)}"
+            )
+
+
+class StreamPrimaryKeysTest(StreamTestTemplate):
+    """Each record has all primary keys; a warning where two records have the same."""
+
+    name = "primary_keys"
+
+    def test(self) -> None:
+        """Look at the keys of every record."""
+        __tracebackhide__ = True
+        keys = list(self.stream.primary_keys or ())
+        for number, record in enumerate(self.stream_records, 1):
+            for key in keys:
+                self._require(key, record, number)
+        self._warn_of_twins(keys)
+
+    def _require(self, key: str, record: Record, number: int) -> None:
+        __tracebackhide__ = True
+        where = f"stream '{self.stream.name}', record {number}: {excerpt(json.dumps(record))}."
+        if key not in record:
+            raise AssertionError(
+                f"Record missing primary key: '{key}' of {where} To get out of it: name a"
+                " property in primary_keys that every record has, or set it in post_process()."
+            )
+        if record[key] is None:
+            raise AssertionError(
+                f"Primary keys contain some key values that are null: '{key}' of {where} To get"
+                " out of it: take another primary key, or drop such records in post_process()."
+            )
+
+    def _warn_of_twins(self, keys: list[str]) -> None:
+        if not keys:
+            return
+        idents = Counter(
+            json.dumps([record[key] for key in keys]) for record in self.stream_records
+        )
+        [(ident, most)] = idents.most_common(1) or [("", 0)]
+        if most > 1:
+            warnings.warn(
+                f"Primary keys are not unique: stream '{self.stream.name}' gave"
+                f" {len(self.stream_records)} records with {len(idents)} different keys"
+                f" ({', '.join(keys)}); {most} of them have {excerpt(ident)}. A target that"
+                " merges by key keeps one of each.",
+                stacklevel=2,
+            )
+
+
+# Properties
+
+
+class _AttributeTypeTest(AttributeTestTemplate):
+    """Every value of a property is, or can be read as, one of a type."""
+
+    complaint: ClassVar[str]
+    kind: ClassVar[str]
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Tell whether a value is right; whatever is raised means that it is not."""
+        raise NotImplementedError
+
+    def test(self) -> None:
+        """Look at every value that is not null."""
+        __tracebackhide__ = True
+        values = self.non_null_attribute_values
+        found = misfits(values, self.fits, self.complaint)
+        if found:
+            count, words = found
+            raise AssertionError(
+                f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}':"
+                f" {count} of {len(values)} values are no {self.kind}. To get out of it: declare"
+                " the type that the source sends, or convert the value in post_process()."
+            )
+
+
+class AttributeIsDateTimeTest(_AttributeTypeTest):
+    """Every value is an ISO 8601 date or date-time."""
+
+    name = "is_datetime"
+    complaint = "Unable to parse value ('{}') with datetime parser."
+    kind = "date or date-time"
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Parse it."""
+        return bool(parse_instant(value))
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test dates and date-times."""
+        return _says_its_type(property_schema) and is_date_or_datetime_type(property_schema)
+
+
+class AttributeIsBooleanTest(_AttributeTypeTest):
+    """Every value is a boolean, or the text of one."""
+
+    name = "is_boolean"
+    complaint = "Unable to cast value ('{}') to boolean type."
+    kind = "boolean"
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Compare with the two that there are."""
+        return str(value).lower() in {"true", "false"}
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what may be a boolean."""
+        return bool(is_boolean_type(property_schema))
+
+
+class AttributeIsObjectTest(_AttributeTypeTest):
+    """Every value is an object."""
+
+    name = "is_object"
+    complaint = "Unable to cast value ('{}') to dict type."
+    kind = "object"
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Look at its type."""
+        return isinstance(value, dict)
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what may be an object."""
+        return bool(is_object_type(property_schema))
+
+
+class AttributeIsIntegerTest(_AttributeTypeTest):
+    """Every value is an integer, or Python makes one of it."""
+
+    name = "is_integer"
+    complaint = "Unable to cast value ('{}') to int type."
+    kind = "integer"
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Convert it."""
+        int(value)
+        return True
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what may be an integer."""
+        return bool(is_integer_type(property_schema))
+
+
+class AttributeIsNumberTest(_AttributeTypeTest):
+    """Every value is a number; text is not."""
+
+    name = "is_numeric"
+    complaint = "Unable to cast value ('{}') to float type."
+    kind = "number"
+
+    @classmethod
+    def fits(cls, value: Any) -> bool:
+        """Look at its type."""
+        return isinstance(value, (float, int))
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what may be a number."""
+        return bool(is_number_type(property_schema))
+
+
+class AttributeNotNullTest(AttributeTestTemplate):
+    """No value is null or missing."""
+
+    name = "not_null"
+
+    def test(self) -> None:
+        """Look at every record."""
+        __tracebackhide__ = True
+        nulls = [r for r in self.stream_records if r.get(self.attribute_name) is None]
+        if nulls:
+            raise AssertionError(
+                f"Detected null values for attribute ('{self.attribute_name}'): stream"
+                f" '{self.stream.name}', {len(nulls)} of {len(self.stream_records)} records,"
+                f" first: {excerpt(json.dumps(nulls[0]))}. To get out of it: let the type be"
+                " null too (leave `required` off), or give it a value in post_process()."
+            )
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what may not be null."""
+        return _says_its_type(property_schema) and not is_null_type(property_schema)
+
+
+def _says_its_type(schema: JsonSchema) -> bool:
+    """Tell whether a schema says what its values are; one that does not allows null too."""
+    try:
+        is_date_or_datetime_type(schema)
+    except (EmptySchemaTypeError, ValueError):
+        return False
+    return True
+
+
+def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
+    cause: Any = error.__cause__  # jsonschema's own, whose text would show the whole schema
+    where = ".".join(str(part) for part in cause.absolute_path) or "(the schema)"
+    return f"Schema is not valid: stream '{stream.name}', {where}: {excerpt(cause.message)}."
+
+
+def _properties(stream: Stream) -> JsonSchema:
+    """Return the properties of what is sent: the schema behind the last stream map."""
+    found: JsonSchema = stream.stream_maps[-1].transformed_schema.get("properties", {})
+    return found
+
+
+def _keys_of(records: Iterable[Record]) -> set[str]:
+    return set().union(*(record.keys() for record in records))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))

@@ -1,0 +1,157 @@
+"""Runs pytest as an author does, in a process of its own, and tells what became of each test.
+
+Rules of the room: nothing is read off the screen but what a person should see there; names,
+outcomes and warnings come from a recorder that pytest loads. A peer's environment has no
+pytest, so it is lent ours: pytest is Python alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+__all__ = ["Run", "faulty_taps", "run_pytest"]
+
+ROOT = Path(__file__).resolve().parents[2]
+LENT = (
+    "_pytest",
+    "exceptiongroup",
+    "iniconfig",
+    "packaging",
+    "pluggy",
+    "py",
+    "pygments",
+    "pytest",
+    "tomli",
+)
+
+RECORDER = """
+import json
+
+seen = {"outcomes": {}, "warnings": [], "collected": []}
+
+
+def pytest_collection_modifyitems(items):
+    seen["collected"] = [item.nodeid for item in items]
+
+
+def pytest_collectreport(report):
+    if report.failed:
+        seen["outcomes"][report.nodeid] = "uncollected"
+
+
+def pytest_runtest_logreport(report):
+    before = seen["outcomes"].get(report.nodeid)
+    if report.when == "call":
+        seen["outcomes"][report.nodeid] = report.outcome
+    elif report.failed:
+        seen["outcomes"][report.nodeid] = "error"
+    elif report.skipped:
+        seen["outcomes"][report.nodeid] = "skipped"
+
+
+def pytest_warning_recorded(warning_message, nodeid):
+    kind = warning_message.category.__name__
+    seen["warnings"].append([nodeid, kind, str(warning_message.message)])
+
+
+def pytest_sessionfinish(session):
+    with open("recorded.json", "w") as out:
+        json.dump(seen, out)
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a run: node ids without their file, in the order of collection."""
+
+    collected: list[str]
+    outcomes: dict[str, str]
+    warnings: list[tuple[str, str, str]]
+    said: str
+
+    def of(self, cls: str) -> dict[str, str]:
+        """The outcomes of one class by the test's name."""
+        return {
+            name.removeprefix(f"{cls}::"): outcome
+            for name, outcome in self.outcomes.items()
+            if name.startswith(f"{cls}::")
+        }
+
+    def bad(self, cls: str) -> dict[str, str]:
+        """The tests of one class that did not pass."""
+        return {name: outcome for name, outcome in self.of(cls).items() if outcome != "passed"}
+
+    def warned(self, cls: str) -> list[tuple[str, str]]:
+        """The tests of one class that warned, with what they said."""
+        return [
+            (name.removeprefix(f"{cls}::"), text)
+            for name, kind, text in self.warnings
+            if name.startswith(f"{cls}::") and kind == "UserWarning"
+        ]
+
+
+def faulty_taps(sdk: str = "tap_core") -> str:
+    """Return the test module of `faulty_taps`, with the import lines of an SDK."""
+    source = (Path(__file__).parent / "faulty_taps.py").read_text("utf-8")
+    return source.replace("tap_core", sdk)
+
+
+def run_pytest(
+    folder: Path, source: str, *arguments: str, python: Path | str = sys.executable
+) -> Run:
+    """Run pytest on a test module; the folder is the author's project."""
+    (folder / "recorder.py").write_text(RECORDER)
+    (folder / "test_core.py").write_text(source)
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-p", "recorder", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env=_environment(folder, python),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    recorded = folder / "recorded.json"
+    assert recorded.exists(), done.stdout + done.stderr
+    seen = json.loads(recorded.read_text())
+    return Run(
+        collected=[_short(name) for name in seen["collected"]],
+        outcomes={_short(name): outcome for name, outcome in seen["outcomes"].items()},
+        warnings=[(_short(name), kind, text) for name, kind, text in seen["warnings"]],
+        said=done.stdout + done.stderr,
+    )
+
+
+def _short(name: str) -> str:
+    return name.partition("::")[2] or name
+
+
+def _environment(folder: Path, python: Path | str) -> dict[str, str]:
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST_", "PYTHON"))}
+    paths = [folder]
+    if str(python) == sys.executable:
+        paths.append(ROOT)
+    else:
+        paths.append(_lend_pytest(folder / "lent"))
+    return {**keep, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _lend_pytest(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    for real in _lent():
+        if not (folder / real.name).exists():
+            (folder / real.name).symlink_to(real)
+    return folder
+
+
+def _lent() -> list[Path]:
+    """Return what pytest is made of, and what says which version pluggy is."""
+    origins = [Path(s.origin) for name in LENT if (s := find_spec(name)) and s.origin]
+    parts = [each.parent if each.name == "__init__.py" else each for each in origins]
+    return [*parts, *parts[0].parent.glob("pluggy-*.dist-info")]

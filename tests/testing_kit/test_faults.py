@@ -1,0 +1,110 @@
+"""Faults are found where jsonschema finds them, each kind once, told in few words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tap_core.exceptions import InvalidJSONSchema
+from tap_core.testing.faults import (
+    Fault,
+    checker_of,
+    excerpt,
+    misfits,
+    record_faults,
+    sentences,
+)
+
+KINDS = ["string", "integer", "number", "boolean", "object", "array", "null"]
+SCHEMAS = st.fixed_dictionaries(
+    {"type": st.lists(st.sampled_from(KINDS), min_size=1, unique=True)},
+    optional={
+        "format": st.sampled_from(["date-time", "date", "ipv4", "email"]),
+        "maxLength": st.integers(0, 3),
+        "minimum": st.integers(-1, 1),
+    },
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(-3, 3)
+    | st.sampled_from(["", "a", "2024-01-01", "1.2.3.4", "2024-01-01T00:00:00Z"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("k"), inner, max_size=1),
+    max_leaves=3,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from("ab"), SCHEMAS),
+    st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=4),
+    st.lists(st.sampled_from("abc"), unique=True),
+)
+def test_what_is_found_is_what_jsonschema_finds(properties, records, required) -> None:
+    schema = {"type": "object", "properties": properties, "required": required}
+    validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    errors = [list(validator.iter_errors(record)) for record in records]
+    faults = record_faults(records, schema)
+    assert sum(fault.count for fault in faults) == sum(map(len, errors))
+    wrong = [number for number, found in enumerate(errors, 1) if found]
+    assert min((fault.record for fault in faults), default=None) == min(wrong, default=None)
+
+
+def test_equal_schemas_share_a_checker_that_is_made_once() -> None:
+    first = {"properties": {"shared": {"type": "integer"}, "other": {"enum": [1]}}}
+    again = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
+    assert checker_of(first) is checker_of(again)
+    assert checker_of(first) is not checker_of({"properties": {"shared": {"type": "string"}}})
+
+
+def test_a_record_that_fits_never_reaches_jsonschema() -> None:
+    schema = {"properties": {"quick": {"type": ["integer", "null"]}}}
+    assert record_faults([{"quick": 1}, {"quick": None}] * 10, schema) == []
+    checker = checker_of(schema)
+    assert checker.is_sure_of({"quick": 1})
+    assert not checker.is_sure_of({"quick": "x"})
+
+
+def test_a_schema_that_is_none_is_refused_but_used_as_far_as_it_goes() -> None:
+    schema = {"properties": {"x": {"type": "integer", "minLength": "long"}}}
+    with pytest.raises(InvalidJSONSchema):
+        checker_of(schema)
+    [fault] = record_faults([{"x": 1}, {"x": 1.5}], schema)
+    assert str(fault) == "x: 1.5 is not of type 'integer' [record 2]"
+
+
+def test_a_fault_says_where_what_and_how_often() -> None:
+    one = Fault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
+    assert str(one) == "a.b[]: 'x' is not of type 'integer' [record 3]"
+    many = Fault("", "required", "'x' is a required property", 3, 4)
+    assert str(many) == "(the record): 'x' is a required property [4 times, first in record 3]"
+
+
+def test_each_rule_has_a_way_out() -> None:
+    assert "convert the value" in Fault("x", "type", "", 1, 1).remedy
+    assert "loosen the schema" in Fault("x", "dependentRequired", "", 1, 1).remedy
+
+
+def test_ten_faults_are_told_and_the_rest_counted() -> None:
+    faults = [Fault(f"x{n}", "type", "wrong", 1, 1) for n in range(13)]
+    told = sentences(faults).splitlines()
+    assert len(told) == 21
+    assert told[-1] == "  and 3 more"
+    assert "more" not in sentences(faults[:10])
+
+
+def test_long_values_are_cut_in_their_middle() -> None:
+    text = "a" * 500 + " is not of type 'integer'"
+    cut = excerpt(text)
+    assert len(cut) < 200
+    assert cut.startswith("aaa")
+    assert cut.endswith("is not of type 'integer'")
+    assert excerpt("short") == "short"
+
+
+def test_misfits_are_counted_and_the_first_is_told() -> None:
+    assert misfits([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (2, "no: x")
+    assert misfits([1, 2], lambda value: True, "no: {}") is None
+    assert misfits([], lambda value: False, "no: {}") is None

@@ -1,0 +1,299 @@
+"""What pytest makes of taps without and with faults: names, outcomes, and what is said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.testing_kit.running import Run, run_pytest
+
+MATCHES = "test_tap_stream_record_matches_stream_schema[things]"
+STREAM_TESTS = [
+    "transformed_catalog_schema_matches_record",
+    "record_matches_stream_schema",
+    "record_schema_matches_transformed_catalog",
+    "returns_record",
+    "schema_is_valid",
+    "primary_keys",
+]
+
+
+def of_attribute(test: str, name: str) -> str:
+    return f"test_tap_stream_attribute_{test}[things.{name}]"
+
+
+def of_stream(test: str) -> str:
+    return f"test_tap_stream_{test}[things]"
+
+
+def said_of(run: Run, test: str) -> str:
+    """Return what pytest shows of one failure."""
+    title = rf"_+ (?:ERROR at setup of )?{re.escape(test.replace('::', '.'))} _+"
+    found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.said, re.DOTALL)
+    assert found, test
+    return found[1]
+
+
+def test_a_good_tap_has_all_tests_and_passes_them(run: Run) -> None:
+    outcomes = run.of("TestGood")
+    assert list(outcomes) == [
+        "test_tap_cli_prints",
+        "test_tap_discovery",
+        "test_tap_stream_connections",
+        "test_tap_valid_final_state",
+        *(of_stream(name) for name in STREAM_TESTS),
+        of_attribute("is_boolean", "on"),
+        of_attribute("is_datetime", "at"),
+        of_attribute("is_datetime", "day"),
+        of_attribute("is_integer", "id"),
+        of_attribute("is_numeric", "ratio"),
+        of_attribute("is_object", "address"),
+        of_attribute("not_null", "id"),
+    ]
+    assert set(outcomes.values()) == {"passed"}
+    assert run.warned("TestGood") == []
+
+
+@pytest.mark.parametrize("cls", ["TestFamily", "TestMapped", "TestNoKey"])
+def test_a_tap_without_a_fault_passes(run: Run, cls: str) -> None:
+    assert run.of(cls)
+    assert run.bad(cls) == {}
+    assert run.warned(cls) == []
+
+
+def test_a_group_of_tests_can_be_left_out(run: Run) -> None:
+    assert len(run.of("TestTapAlone")) == 4
+
+
+def test_a_mapped_stream_is_tested_as_it_is_sent(run: Run) -> None:
+    names = run.of("TestMapped")
+    assert of_attribute("is_integer", "twice") in names
+    assert not [name for name in names if "things.note" in name]
+
+
+def test_each_stream_of_a_family_is_tested(run: Run) -> None:
+    names = run.of("TestFamily")
+    for stream in ("children", "parents", "slices"):
+        assert f"test_tap_stream_returns_record[{stream}]" in names
+
+
+def test_a_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
+    assert run.bad("TestEmpty") == {of_stream("returns_record"): "failed"}
+    said = said_of(run, f"TestEmpty::{of_stream('returns_record')}")
+    assert "ignore_no_records_for_streams=['things']" in said
+    warned = dict(run.warned("TestEmpty"))
+    assert "stream 'things' gave 0" in warned[of_attribute("is_datetime", "day")]
+    assert len(warned) == 6
+
+
+@pytest.mark.parametrize("cls", ["TestEmptyAllowed", "TestEmptyAllowedByName"])
+def test_a_stream_may_be_allowed_to_be_empty(run: Run, cls: str) -> None:
+    assert run.bad(cls) == {of_stream("returns_record"): "skipped"}
+    assert run.warned(cls) == []
+
+
+def test_a_property_that_is_null_throughout_is_warned_of(run: Run) -> None:
+    assert run.bad("TestAllNull") == {}
+    [(test, text)] = run.warned("TestAllNull")
+    assert test == of_attribute("is_datetime", "at")
+    assert "gave 1, none with a value of 'at'" in text
+
+
+def test_a_property_that_never_comes_is_warned_of(run: Run) -> None:
+    [(test, text)] = run.warned("TestNeverThere")
+    assert test == of_stream("transformed_catalog_schema_matches_record")
+    assert "('rare')" in text
+
+
+def test_a_key_that_comes_twice_is_warned_of(run: Run) -> None:
+    assert run.bad("TestKeyTwice") == {}
+    [(test, text)] = run.warned("TestKeyTwice")
+    assert test == of_stream("primary_keys")
+    assert "2 records with 1 different keys (id); 2 of them have [1]" in text
+
+
+FAULTS = {
+    "TestWrongType": {
+        MATCHES: ["age: 'old' is not of type 'integer', 'null' [2 times, first in record 2]"],
+        of_attribute("is_integer", "age"): ["('old')", "'age' of stream 'things': 2 of 3 values"],
+    },
+    "TestWrongNumber": {
+        MATCHES: ["x: '1.5' is not of type"],
+        of_attribute("is_numeric", "x"): ["1 of 1 values are no number", "post_process()"],
+    },
+    "TestWrongBoolean": {
+        of_attribute("is_boolean", "x"): ["('maybe')", "1 of 2 values are no boolean"],
+    },
+    "TestWrongObject": {
+        MATCHES: ["x: '{}' is not of type"],
+        of_attribute("is_object", "x"): ["1 of 1 values are no object"],
+    },
+    # A property of two kinds is held to each that has a test, as in singer_sdk.
+    "TestTwoKinds": {of_attribute("is_numeric", "x"): ["1 of 2 values are no number"]},
+    "TestWrongDate": {of_attribute("is_datetime", "x"): ["('yesterday')", "date or date-time"]},
+    "TestWrongFormat": {MATCHES: ["x: '1.2.3.4.5' is not a 'ipv4'", "take the format off"]},
+    "TestWrongDeepInside": {MATCHES: ["a[].n: 1 is less than the minimum of 3 [2 times"]},
+    "TestOneOf": {of_attribute("not_null", "x"): ["1 of 1 records"]},
+    "TestNull": {
+        MATCHES: ["x: None is not of type 'string'"],
+        of_attribute("not_null", "x"): ['first: {"id": 1, "x": null}', "leave `required` off"],
+    },
+    "TestRequired": {
+        MATCHES: ["(the record): 'x' is a required property [record 1]"],
+        of_attribute("not_null", "x"): ["('x')"],
+    },
+    "TestUnknown": {
+        of_stream("record_schema_matches_transformed_catalog"): ["('more')", "gave more = 1"],
+    },
+    "TestKeyMissing": {of_stream("primary_keys"): ["'key' of stream 'things', record 1"]},
+    "TestKeyNull": {of_stream("primary_keys"): ["values that are null: 'key' of stream"]},
+    "TestBrokenSchema": {
+        of_stream("schema_is_valid"): ["properties.x.minLength: -1 is less than the minimum"],
+    },
+}
+
+
+@pytest.mark.parametrize("cls", FAULTS)
+def test_each_fault_fails_its_tests_and_is_told(run: Run, cls: str) -> None:
+    assert run.bad(cls) == dict.fromkeys(FAULTS[cls], "failed")
+    for test, words in FAULTS[cls].items():
+        said = said_of(run, f"{cls}::{test}")
+        assert [each for each in words if each not in said] == []
+        assert "def test(" not in said, "a verdict shows no code of the kit"
+
+
+def test_a_tap_that_fails_is_an_error_of_all_tests_and_shows_why(run: Run) -> None:
+    outcomes = run.of("TestFailing")
+    assert len(outcomes) > 10
+    assert set(outcomes.values()) == {"error"}
+    assert "the source is gone" in said_of(run, "TestFailing.test_tap_cli_prints")
+
+
+def test_output_that_is_no_message_is_named(run: Run) -> None:
+    said = said_of(run, "TestPrinting.test_tap_cli_prints")
+    assert "Line 2 of standard output is no message: 'reading'" in said
+    assert "print to sys.stderr" in said
+
+
+def test_a_tap_without_streams_is_told_so(run: Run) -> None:
+    assert run.bad("TestNoStreams") == {
+        "test_tap_valid_final_state": "failed",
+        **{f"test_tap_stream_{name}": "error" for name in STREAM_TESTS},
+    }
+    said = said_of(run, "TestNoStreams.test_tap_stream_returns_record")
+    assert "'tap-of' has no streams to test" in said
+    assert "No STATE was written" in said_of(run, "TestNoStreams.test_tap_valid_final_state")
+
+
+def test_authors_add_tests_and_override_tests_and_fixtures(run: Run) -> None:
+    outcomes = run.of("TestOwn")
+    assert outcomes["test_tap_is_named"] == "passed"
+    assert outcomes[of_stream("is_small")] == "passed"
+    assert outcomes[of_stream("returns_record")] == "passed"
+    assert outcomes[of_attribute("is_short", "at")] == "passed"
+    assert outcomes[of_attribute("is_short", "day")] == "passed"
+    assert outcomes[of_attribute("not_null", "id")] == "skipped"
+    assert outcomes["test_something_else"] == "passed"
+    assert set(outcomes.values()) == {"passed", "skipped"}
+    assert "test_tap_discovery" not in outcomes
+
+
+def test_the_older_tests_still_run_and_warn_of_their_age(run: Run) -> None:
+    outcomes = run.of("TestSuitesApart")
+    assert [outcomes[f"test_legacy[{n}]"] for n in range(6)] == ["passed"] * 6
+    name = "test_legacy_finds_keys_that_are_no_properties"
+    assert [outcomes[f"{name}[{n}]"] for n in (3, 4, 5)] == ["failed"] * 3
+    assert "'no_partition' is missing in schema, which has id, at" in run.said
+    assert any(kind == "DeprecationWarning" for _, kind, _ in run.warnings)
+
+
+TINY = """
+import pytest
+from tap_core import Stream, Tap
+from tap_core.testing import get_tap_test_class
+
+
+class Ones(Stream):
+    name = "ones"
+    schema = {"properties": {"one": {"type": "integer"}}}
+
+    def get_records(self, context):
+        yield {"one": 1}
+
+
+class TapOnes(Tap):
+    name = "tap-ones"
+
+    def discover_streams(self):
+        return [Ones(self)]
+
+
+"""
+
+
+def test_tests_are_chosen_by_name(tmp_path: Path) -> None:
+    source = TINY + "TestOnes = get_tap_test_class(TapOnes)\n"
+    run = run_pytest(tmp_path, source, "-k", "test_tap_stream_record_matches_stream_schema")
+    assert run.outcomes == {
+        "TestOnes::test_tap_stream_record_matches_stream_schema[ones]": "passed"
+    }
+
+
+def test_authors_subclass_the_class_in_their_own_ways(tmp_path: Path) -> None:
+    source = TINY + (
+        "class Base(get_tap_test_class(TapOnes)):\n"
+        "    def test_one(self, runner):\n"
+        "        assert runner.records == {'ones': [{'one': 1}]}, 'each class reads afresh'\n"
+        "class TestFirst(Base): ...\n"
+        "class TestSecond(Base):\n"
+        "    @pytest.mark.skip(reason='an override that asks for no stream runs once')\n"
+        "    def test_tap_stream_returns_record(self): ...\n"
+    )
+    run = run_pytest(tmp_path, source)
+    assert run.bad("TestFirst") == {}
+    assert run.bad("TestSecond") == {"test_tap_stream_returns_record": "skipped"}
+    assert run.of("TestSecond")["test_tap_stream_primary_keys[ones]"] == "passed"
+    assert run.of("TestSecond")["test_one"] == "passed"
+
+
+def test_a_class_with_a_hook_of_its_own_is_served_by_the_plugin(tmp_path: Path) -> None:
+    source = TINY + (
+        "class TestOnes(get_tap_test_class(TapOnes)):\n"
+        "    def pytest_generate_tests(self, metafunc):\n"
+        "        if 'number' in metafunc.fixturenames:\n"
+        "            metafunc.parametrize('number', [1, 2])\n"
+        "    def test_numbers(self, number): ...\n"
+        "class TestPlain(get_tap_test_class(TapOnes)): ...\n"
+        "class TestNothing:\n"
+        "    def test_nothing(self): ...\n"
+        "def test_function(): ...\n"
+    )
+    run = run_pytest(tmp_path, source, "-p", "tap_core.testing.pytest_plugin")
+    assert set(run.outcomes.values()) == {"passed"}
+    assert {"test_numbers[1]", "test_numbers[2]"} <= run.of("TestOnes").keys()
+    assert run.of("TestPlain").keys() == run.of("TestOnes").keys() - {
+        "test_numbers[1]",
+        "test_numbers[2]",
+    }
+
+
+def test_importing_templates_into_a_test_module_collects_nothing(run: Run) -> None:
+    """The module of faulty taps imports them all."""
+    owners = {name.partition("::")[0] for name in run.collected}
+    assert not [name for name in owners if not name.startswith("Test")]
+    assert owners.isdisjoint({"TestTemplate", "TestParam"})
+    assert not [text for _, kind, text in run.warnings if kind == "PytestCollectionWarning"]
+
+
+def test_other_projects_runs_of_pytest_do_not_load_us(tmp_path: Path) -> None:
+    source = (
+        "import sys\n"
+        "from importlib import metadata\n"
+        "def test_it():\n"
+        "    assert 'tap_core' not in sys.modules\n"
+        "    plugins = metadata.entry_points(group='pytest11')\n"
+        "    assert not [p for p in plugins if p.value.startswith('tap_core')]\n"
+    )
+    assert run_pytest(tmp_path, source).outcomes == {"test_it": "passed"}
