@@ -166,7 +166,7 @@ def test_what_a_failing_tap_logged_is_shown(capsys: pytest.CaptureFixture[str]) 
 
     with pytest.raises(RuntimeError, match="gone"):
         TapTestRunner(TapFailing).sync_all()
-    assert capsys.readouterr().err == "half way\n"
+    assert "half way\n" in capsys.readouterr().err
 
 
 # Targets
