@@ -95,8 +95,13 @@ def _read(
         )
 
 
-def _mended(text: str) -> str:
-    """Write an ISO 8601 text as Python 3.10 reads it: an offset for Z, six digits or none."""
+def _mended(text: Any) -> Any:
+    """Write an ISO 8601 text as Python 3.10 reads it: an offset for Z, six digits or none.
+
+    What is no text stays, for `fromisoformat` to refuse.
+    """
+    if not isinstance(text, str):
+        return text
     plain = re.sub(r"[Zz]$", "+00:00", text)
     return _FRACTION.sub(lambda found: f".{found[1]:0<6}", plain)
 
