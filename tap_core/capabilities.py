@@ -8,7 +8,7 @@ a plugin lists, and its settings are answered with one clear sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from typing import Any
@@ -212,9 +212,11 @@ NOT_BUILT: tuple[Unbuilt, ...] = (
 )
 
 
-def unbuilt_in_use(config: Mapping[str, Any]) -> list[Unbuilt]:
-    """What a configuration asks for that is not built (false and empty ask for nothing)."""
-    return [unbuilt for unbuilt in NOT_BUILT if config.get(unbuilt.setting)]
+def unbuilt_in_use(
+    config: Mapping[str, Any], missing: Iterable[Unbuilt] = NOT_BUILT
+) -> list[Unbuilt]:
+    """What a configuration asks for that is missing (false and empty ask for nothing)."""
+    return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 
 
 # Built-in settings

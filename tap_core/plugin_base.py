@@ -28,6 +28,7 @@ from tap_core.capabilities import (
     CapabilitiesEnum,
     PluginCapabilities,
     Unbuilt,
+    unbuilt_in_use,
 )
 from tap_core.classproperty import classproperty
 from tap_core.config import (
@@ -234,7 +235,7 @@ class PluginBase(abc.ABC):
 
     def _faults_beyond_schema(self) -> list[str]:
         """Return a sentence for each fault that no JSON Schema can tell."""
-        in_use = [unbuilt for unbuilt in self._not_built() if self._config.get(unbuilt.setting)]
+        in_use = unbuilt_in_use(self._config, self._not_built())
         for unbuilt in in_use:
             if not unbuilt.fatal:
                 self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
