@@ -254,16 +254,41 @@ class StreamPrimaryKeysTest(StreamTestTemplate):
 # Properties
 
 
+def _says_its_type(schema: JsonSchema) -> bool:
+    """Tell whether a schema says what its values are; one that does not allows null too."""
+    try:
+        is_date_or_datetime_type(schema)
+    except (EmptySchemaTypeError, ValueError):
+        return False
+    return True
+
+
+def _is_dated(schema: JsonSchema) -> bool:
+    return _says_its_type(schema) and is_date_or_datetime_type(schema)
+
+
 class _AttributeTypeTest(AttributeTestTemplate):
     """Every value of a property is, or can be read as, one of a type."""
 
     complaint: ClassVar[str]
     kind: ClassVar[str]
+    declares: ClassVar[staticmethod[[JsonSchema], bool | None]]
+    """Whether a property's schema says that its values may be of the type."""
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Tell whether a value is right; whatever is raised means that it is not."""
         raise NotImplementedError
+
+    @classmethod
+    def evaluate(
+        cls,
+        stream: Stream,  # noqa: ARG003
+        property_name: str,  # noqa: ARG003
+        property_schema: JsonSchema,
+    ) -> bool:
+        """Test what is declared to be of the type."""
+        return bool(cls.declares(property_schema))
 
     def test(self) -> None:
         """Look at every value that is not null."""
@@ -285,21 +310,12 @@ class AttributeIsDateTimeTest(_AttributeTypeTest):
     name = "is_datetime"
     complaint = "Unable to parse value ('{}') with datetime parser."
     kind = "date or date-time"
+    declares = staticmethod(_is_dated)
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Parse it."""
         return bool(parse_instant(value))
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Test dates and date-times."""
-        return _says_its_type(property_schema) and is_date_or_datetime_type(property_schema)
 
 
 class AttributeIsBooleanTest(_AttributeTypeTest):
@@ -308,21 +324,12 @@ class AttributeIsBooleanTest(_AttributeTypeTest):
     name = "is_boolean"
     complaint = "Unable to cast value ('{}') to boolean type."
     kind = "boolean"
+    declares = staticmethod(is_boolean_type)
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Compare with the two that there are."""
         return str(value).lower() in {"true", "false"}
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Test what may be a boolean."""
-        return bool(is_boolean_type(property_schema))
 
 
 class AttributeIsObjectTest(_AttributeTypeTest):
@@ -331,21 +338,12 @@ class AttributeIsObjectTest(_AttributeTypeTest):
     name = "is_object"
     complaint = "Unable to cast value ('{}') to dict type."
     kind = "object"
+    declares = staticmethod(is_object_type)
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Look at its type."""
         return isinstance(value, dict)
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Test what may be an object."""
-        return bool(is_object_type(property_schema))
 
 
 class AttributeIsIntegerTest(_AttributeTypeTest):
@@ -354,22 +352,13 @@ class AttributeIsIntegerTest(_AttributeTypeTest):
     name = "is_integer"
     complaint = "Unable to cast value ('{}') to int type."
     kind = "integer"
+    declares = staticmethod(is_integer_type)
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Convert it."""
         int(value)
         return True
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Test what may be an integer."""
-        return bool(is_integer_type(property_schema))
 
 
 class AttributeIsNumberTest(_AttributeTypeTest):
@@ -378,21 +367,12 @@ class AttributeIsNumberTest(_AttributeTypeTest):
     name = "is_numeric"
     complaint = "Unable to cast value ('{}') to float type."
     kind = "number"
+    declares = staticmethod(is_number_type)
 
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Look at its type."""
         return isinstance(value, (float, int))
-
-    @classmethod
-    def evaluate(
-        cls,
-        stream: Stream,  # noqa: ARG003
-        property_name: str,  # noqa: ARG003
-        property_schema: JsonSchema,
-    ) -> bool:
-        """Test what may be a number."""
-        return bool(is_number_type(property_schema))
 
 
 class AttributeNotNullTest(AttributeTestTemplate):
@@ -421,15 +401,6 @@ class AttributeNotNullTest(AttributeTestTemplate):
     ) -> bool:
         """Test what may not be null."""
         return _says_its_type(property_schema) and not is_null_type(property_schema)
-
-
-def _says_its_type(schema: JsonSchema) -> bool:
-    """Tell whether a schema says what its values are; one that does not allows null too."""
-    try:
-        is_date_or_datetime_type(schema)
-    except (EmptySchemaTypeError, ValueError):
-        return False
-    return True
 
 
 def _of_schema(stream: Stream, error: InvalidJSONSchema) -> str:
