@@ -33,11 +33,11 @@ from tap_core.config import merge_missing_config_jsonschema
 from tap_core.documents import dump_json, load_json, serialize_json
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
 from tap_core.exceptions import InvalidInputLine
+from tap_core.intake import binary, blocks
 from tap_core.plugin_base import Command
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.sinks.core import Sink
 from tap_core.sinks.files import BaseBatchFileEncoding
-from tap_core.sinks.intake import binary, blocks
 from tap_core.sinks.messages import (
     batch_message,
     record_message,

@@ -22,13 +22,13 @@ from typing import Any, BinaryIO, ClassVar, Final
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.exceptions import InvalidInputLine, SingerSDKError
+from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.engine import SparkEngine
 from target_spark.errors import TableError, TargetSparkError, UnsupportedError
-from target_spark.intake import WakeUp, blocks
 from target_spark.loader import Loader
 from target_spark.options import LoadOptions, Run
 from target_spark.outlet import StateOutlet

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tap_core.intake import WakeUp
 from tap_core.plugin_base import PluginBase
-from tap_core.sinks.intake import WakeUp
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -28,6 +28,7 @@ FLOORS: dict[str, int] = {
     "tap_core.clock": 1,  # instants to and from text
     "tap_core.documents": 1,  # JSON documents whose numbers survive
     "tap_core.jsonpath": 1,  # values of a JSON document by path
+    "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -65,7 +66,6 @@ FLOORS: dict[str, int] = {
     "target_spark.names": 1,  # source names to column and table names
     "target_spark.places": 1,  # addresses of folders
     "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
-    "target_spark.intake": 1,  # blocks of bytes, and a beat while none come
     "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave
     "target_spark.report": 1,  # what a run did, counted and told
@@ -110,6 +110,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.types",
     "tap_core.events",
     "tap_core.exceptions",
+    "tap_core.intake",
     "tap_core.typing",
     "tap_core.schema",
     "tap_core.config",

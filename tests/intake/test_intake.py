@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tap_core.intake import WakeUp, blocks
 from target_spark.errors import OutletError
-from target_spark.intake import WakeUp, blocks
 from target_spark.outlet import StateOutlet
 
 
