@@ -1,0 +1,15 @@
+"""The import path of earlier versions of singer_sdk for what is in `tap_core.sql` now.
+
+Rules of the room: the name is found when it is asked for, with a warning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tap_core.moved import find_moved
+
+
+def __getattr__(name: str) -> Any:
+    """Find the name where it is now, and say so."""
+    return find_moved(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

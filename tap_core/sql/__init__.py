@@ -1,0 +1,36 @@
+"""What an author of a SQL tap or target subclasses; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tap_core.sql.connector import SQLConnector
+
+if TYPE_CHECKING:
+    from tap_core.sql.sink import SQLSink
+    from tap_core.sql.stream import SQLStream
+    from tap_core.sql.tap import SQLTap
+    from tap_core.sql.target import SQLTarget
+
+__all__ = ["SQLConnector", "SQLSink", "SQLStream", "SQLTap", "SQLTarget"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the tap's half or the target's, for those who ask."""
+    if name == "SQLStream":
+        from tap_core.sql.stream import SQLStream
+
+        return SQLStream
+    if name == "SQLTap":
+        from tap_core.sql.tap import SQLTap
+
+        return SQLTap
+    if name == "SQLSink":
+        from tap_core.sql.sink import SQLSink
+
+        return SQLSink
+    if name == "SQLTarget":
+        from tap_core.sql.target import SQLTarget
+
+        return SQLTarget
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,325 @@
+"""What a database has: tables, views, columns and keys, as entries of a catalog.
+
+Rules of the room: the tables of a schema are asked for all at once. Where that fails,
+because one of them cannot be read, each is asked for by itself, and the odd one is said
+and left out. What an author overrides is called for every table, with singer_sdk's
+arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine.reflection import ObjectKind
+
+from tap_core import typing as th
+from tap_core.catalog import CatalogEntry, MetadataMapping, Schema
+from tap_core.exceptions import SingerSDKPendingDeprecationWarning
+from tap_core.sql.access import DatabaseUnreachableError
+from tap_core.sql.connection import Connection
+from tap_core.sql.names import FullyQualifiedName, parts_of
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated
+else:
+    from typing_extensions import deprecated
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import (
+        ReflectedColumn,
+        ReflectedIndex,
+        ReflectedPrimaryKeyConstraint,
+    )
+
+    from tap_core.types import JsonSchema
+
+__all__ = ["Discovery"]
+
+_T = TypeVar("_T")
+_Key: TypeAlias = tuple[str | None, str]
+"""Schema (None for the default one) and table."""
+
+
+class Discovery(Connection):
+    """The half of a connector that knows what is there: see `SQLConnector`."""
+
+    # What the catalog is made of; each may be overridden
+
+    def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:  # noqa: ARG002
+        """Return the schemas to discover; override to take fewer."""
+        return inspected.get_schema_names()
+
+    @deprecated("This method is deprecated.", category=SingerSDKPendingDeprecationWarning)
+    def get_object_names(
+        self,
+        engine: sa.Engine,  # noqa: ARG002
+        inspected: sa.Inspector,
+        schema_name: str,
+    ) -> list[tuple[str, bool]]:
+        """Return the tables and views of a schema, each with whether it is a view.
+
+        An override of it decides what is discovered.
+        """
+        tables = [(name, False) for name in inspected.get_table_names(schema=schema_name)]
+        return tables + [(name, True) for name in self._view_names(inspected, schema_name)]
+
+    def discover_catalog_entry(
+        self,
+        engine: sa.Engine,  # noqa: ARG002
+        inspected: sa.Inspector,  # noqa: ARG002
+        schema_name: str | None,
+        table_name: str,
+        is_view: bool,
+        *,
+        reflected_columns: list[ReflectedColumn] | None = None,
+        reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
+        reflected_indices: list[ReflectedIndex] | None = None,
+    ) -> CatalogEntry:
+        """Return the catalog entry of one table or view from what the database said of it.
+
+        The key is the primary key; where the database knows none at all, the first unique
+        index. The replication method is the user's choice and stays empty.
+        """
+        stream = f"{schema_name}-{table_name}" if schema_name else table_name
+        keys = _keys(reflected_pk, reflected_indices or [])
+        schema = self._schema_of(reflected_columns or [], keys)
+        return CatalogEntry(
+            tap_stream_id=stream,
+            stream=stream,
+            table=table_name,
+            key_properties=keys,
+            schema=Schema.from_dict(schema),
+            is_view=is_view,
+            replication_method="",
+            metadata=MetadataMapping.get_standard_metadata(
+                schema_name=schema_name,
+                schema=schema,
+                replication_method="",
+                key_properties=keys,
+                valid_replication_keys=None,
+            ),
+            database=None,
+            row_count=None,
+            stream_alias=None,
+            replication_key=None,
+        )
+
+    def discover_catalog_entries(
+        self, *, exclude_schemas: Sequence[str] = (), reflect_indices: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return the catalog entries of all tables and views, as dicts.
+
+        ``reflect_indices=False`` spares the database the question for unique indexes.
+
+        Raises:
+            DatabaseUnreachableError: there is no connection.
+        """
+        engine = self._engine
+        inspected = sa.inspect(engine)
+        schemas = [
+            name for name in self.get_schema_names(engine, inspected) if name not in exclude_schemas
+        ]
+        entries = [
+            entry.to_dict()
+            for schema in schemas
+            for entry in self._entries_of(engine, inspected, schema, reflect_indices)
+        ]
+        if not entries:
+            self.logger.warning(
+                "Discovery found no tables and no views: %s. Check the database, and what its"
+                " user may see.",
+                f"looked in {', '.join(map(repr, schemas))}" if schemas else "there is no schema",
+            )
+        return entries
+
+    # Names and tables
+
+    def parse_full_table_name(
+        self, full_table_name: str | FullyQualifiedName
+    ) -> tuple[str | None, str | None, str]:
+        """Return (database, schema, table); override for names of other parts."""
+        return parts_of(full_table_name)
+
+    def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
+        """Tell whether there is such a table."""
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        return sa.inspect(self._engine).has_table(table, schema)
+
+    def get_table_columns(
+        self,
+        full_table_name: str | FullyQualifiedName,
+        column_names: Collection[str] | None = None,
+    ) -> dict[str, sa.Column[Any]]:
+        """Return a table's columns by name, in its order, or those of them that are named.
+
+        Names are compared without regard to case.
+        """
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        wanted = {name.casefold() for name in column_names or ()}
+        return {
+            column["name"]: sa.Column(
+                column["name"], column["type"], nullable=column.get("nullable", False)
+            )
+            for column in sa.inspect(self._engine).get_columns(table, schema)
+            if not wanted or column["name"].casefold() in wanted
+        }
+
+    def get_table(
+        self,
+        full_table_name: str | FullyQualifiedName,
+        column_names: Collection[str] | None = None,
+    ) -> sa.Table:
+        """Return a table with all its columns, or those of them that are named."""
+        columns = self.get_table_columns(
+            full_table_name=full_table_name,
+            column_names=column_names,  # what overrides of singer_sdk's taps call them
+        ).values()
+        _, schema, table = self.parse_full_table_name(full_table_name)
+        return sa.Table(table, sa.MetaData(), *columns, schema=schema)
+
+    # How it is asked
+
+    def _entries_of(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
+    ) -> Iterator[CatalogEntry]:
+        """Yield the entries of one schema: its tables, then its views."""
+        ask = _Question(self, inspected, schema)
+        primary_keys = ask.all_of(inspected.get_multi_pk_constraint, inspected.get_pk_constraint)
+        indices: Mapping[_Key, list[ReflectedIndex]] = (
+            ask.all_of(inspected.get_multi_indexes, inspected.get_indexes)
+            if reflect_indices
+            else {}
+        )
+        listed = self._listed(engine, inspected, schema)
+        for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
+            columns = ask.all_of(inspected.get_multi_columns, inspected.get_columns, kind)
+            for key, reflected in columns.items():
+                if listed is None or (key[1], is_view) in listed:
+                    yield self.discover_catalog_entry(
+                        engine,
+                        inspected,
+                        key[0],
+                        key[1],
+                        is_view,
+                        reflected_columns=reflected,
+                        reflected_pk=primary_keys.get(key),
+                        reflected_indices=indices.get(key, []),
+                    )
+
+    def _listed(
+        self, engine: sa.Engine, inspected: sa.Inspector, schema: str
+    ) -> Collection[tuple[str, bool]] | None:
+        """Return what an override of `get_object_names` lists, None where there is none."""
+        own = getattr(type(self), "get_object_names", None)
+        if own is Discovery.get_object_names:
+            return None
+        return set(self.get_object_names(engine, inspected, schema))
+
+    def _schema_of(self, columns: Sequence[ReflectedColumn], keys: Collection[str]) -> JsonSchema:
+        """Return the JSON Schema of a row."""
+        return th.PropertiesList(
+            *(
+                th.Property(
+                    column["name"],
+                    th.CustomType(self.to_jsonschema_type(column["type"])),
+                    nullable=column.get("nullable", False),
+                    required=column["name"] in keys,
+                    description=column.get("comment"),
+                )
+                for column in columns
+            )
+        ).to_dict()
+
+    def _view_names(self, inspected: sa.Inspector, schema: str) -> list[str]:
+        """Return the views of a schema, none where the database does not know views."""
+        try:
+            return inspected.get_view_names(schema=schema)
+        except NotImplementedError:
+            self._warn_no_view_detection()
+            return []
+
+    @cached_property
+    def _view_warning(self) -> None:
+        """Say once that views cannot be told."""
+        self.logger.warning(
+            "Provider does not support get_view_names(). Streams list may be incomplete or"
+            " `is_view` may be unpopulated."
+        )
+
+    def _warn_no_view_detection(self) -> None:
+        """Say, the first time only, that views cannot be told."""
+        _ = self._view_warning
+
+
+class _Question:
+    """One schema being asked about: everything at once, or, where that fails, one by one."""
+
+    def __init__(self, connector: Discovery, inspected: sa.Inspector, schema: str) -> None:
+        self._connector = connector
+        self._inspected = inspected
+        self._schema = schema
+
+    def all_of(
+        self,
+        of_all: Callable[..., Mapping[_Key, _T]],
+        of_one: Callable[..., _T],
+        kind: ObjectKind = ObjectKind.TABLE,
+    ) -> Mapping[Any, _T]:
+        """Return the answer for each table (or view, by ``kind``) that has one."""
+        try:
+            return of_all(schema=self._schema, kind=kind)
+        except DatabaseUnreachableError:
+            raise
+        except (exc.SQLAlchemyError, NotImplementedError) as error:
+            self._connector.logger.warning(
+                "Schema '%s' cannot be read at once (%s): its tables are read one by one.",
+                self._schema,
+                _first_line(error),
+            )
+        answers = {(self._schema, name): self._one(of_one, name) for name in self._names(kind)}
+        return {key: answer for key, answer in answers.items() if answer is not None}
+
+    def _one(self, of_one: Callable[..., _T], name: str) -> _T | None:
+        """Return the answer for one table, None (and a warning) where it has none."""
+        try:
+            return of_one(name, schema=self._schema)
+        except DatabaseUnreachableError:
+            raise
+        except (exc.SQLAlchemyError, NotImplementedError) as error:
+            self._connector.logger.warning(
+                "'%s' in schema '%s' cannot be read and is left out: %s",
+                name,
+                self._schema,
+                _first_line(error),
+            )
+            return None
+
+    def _names(self, kind: ObjectKind) -> list[str]:
+        """Return the names of the tables, or of the views, materialized ones included."""
+        if kind is ObjectKind.TABLE:
+            return self._inspected.get_table_names(schema=self._schema)
+        names = self._connector._view_names(self._inspected, self._schema)  # noqa: SLF001
+        try:
+            return [*names, *self._inspected.get_materialized_view_names(schema=self._schema)]
+        except NotImplementedError:
+            return names
+
+
+def _keys(
+    primary: ReflectedPrimaryKeyConstraint | None, indices: Sequence[ReflectedIndex]
+) -> list[str]:
+    """Return the primary key's columns; where none is known, the first unique index's."""
+    if primary and "constrained_columns" in primary:
+        return list(primary["constrained_columns"])
+    unique = (index["column_names"] for index in indices if index.get("unique", False))
+    named = ([name for name in names if name is not None] for names in unique if None not in names)
+    return next(named, [])
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,161 @@
+"""From a database's result to records: pages of rows, and one expression per row.
+
+Rules of the room: never more than one page of rows is held, and a page is small where
+rows are wide. Values stay the database's own, unless the records are known to go
+straight to the encoder: then those that JSON has not are written as the conformed record
+would have them, column by column, so that they pass the compiled check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from sqlalchemy import String
+
+from tap_core.records.conform import conform_primitive, jsonable
+from tap_core.typing.inspect import is_boolean_type
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from tap_core.types import JsonSchema, Record
+
+__all__ = [
+    "FIRST_PAGE_ROWS",
+    "MAX_PAGE_ROWS",
+    "PAGE_BYTES",
+    "RowReader",
+    "Text",
+    "pages_of",
+    "row_reader",
+    "texts_of",
+    "type_of_values",
+]
+
+FIRST_PAGE_ROWS = 10
+"""Rows of the first page, whose width nobody knows yet."""
+
+MAX_PAGE_ROWS = 1000
+PAGE_BYTES = 4 << 20
+"""What the text and bytes of one page should come to, at most."""
+
+_SAMPLED_ROWS = 8
+
+RowReader: TypeAlias = Callable[[Iterable[Any]], list["Record"]]
+"""From a page of rows to as many records."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Text(NamedTuple):
+    """Values of a column that are written as text."""
+
+    kinds: frozenset[type]
+    """Their types, exactly; or, where ``others``, the types that stay as they are."""
+    expression: str
+    """How: an expression of our own words in which VALUE stands for the value."""
+    others: bool = False
+
+
+def pages_of(result: sa.CursorResult[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
+    """Yield a result in pages, each fetched when the one before is used up."""
+    size = FIRST_PAGE_ROWS
+    while page := result.fetchmany(size):
+        yield page
+        size = max(1, min(MAX_PAGE_ROWS, PAGE_BYTES // (_width(page) or 1)))
+
+
+def _width(page: Sequence[Sequence[Any]]) -> int:
+    """Return the greatest size, in bytes, of a few rows of a page."""
+    step = len(page) // _SAMPLED_ROWS or 1
+    return max(sum(map(getsizeof, row)) for row in page[::step])
+
+
+def row_reader(names: Sequence[str], texts: Mapping[str, Text] | None = None) -> RowReader:
+    """Return the function from rows to records with these names, in their order.
+
+    ``texts`` says for some columns which values are written as text, and how.
+    """
+    known: dict[str, Any] = {"epoch": _EPOCH, "plain": _as_plain}
+    items, columns = [], []
+    for number, name in enumerate(names):
+        column = f"v{number}"
+        columns.append(column)
+        text = texts.get(name) if texts else None
+        if text is None:
+            items.append(f"{name!r}: {column}")
+        else:
+            known[f"t{number}"] = text.kinds
+            word = "not in" if text.others else "in"
+            written = text.expression.replace("VALUE", column)
+            items.append(
+                f"{name!r}: {written} if {column}.__class__ {word} t{number} else {column}"
+            )
+    targets = "".join(f"{column}, " for column in columns)
+    source = f"lambda rows: [{{{', '.join(items)}}} for ({targets}) in rows]"
+    reader: RowReader = eval(source, known)  # noqa: S307 - of literals and our own words
+    return reader
+
+
+def texts_of(
+    columns: Mapping[str, sa.Column[Any]], properties: Mapping[str, JsonSchema]
+) -> dict[str, Text]:
+    """Return which values of which columns become text, by the columns' types.
+
+    Only columns that the schema has: what it lacks is not conformed but dropped.
+    """
+    found = {}
+    for name, column in columns.items():
+        schema = properties.get(name)
+        if isinstance(schema, dict) and (text := _text_of(column.type, schema)) is not None:
+            found[name] = text
+    return found
+
+
+def type_of_values(column_type: Any) -> type:
+    """Return the type of a column's values, `object` where the column's type does not say."""
+    try:
+        kind: type = column_type.python_type
+    except NotImplementedError:
+        return object
+    return kind
+
+
+def _text_of(column_type: Any, schema: JsonSchema) -> Text | None:
+    """Return which values of a column are written, and how; None where all are plain."""
+    kind = type_of_values(column_type)
+    if kind is bytes and is_boolean_type(schema):
+        return Text(frozenset((bytes,)), r"VALUE != b'\x00'")
+    if kind in _EXPRESSIONS:
+        return Text(frozenset((kind,)), _EXPRESSIONS[kind])
+    if kind in _NUMBERS or isinstance(column_type, String):
+        return None
+    return Text(_STAYS, "plain(VALUE)", others=True)
+
+
+def _as_plain(value: Any) -> Any:
+    """Return a value of a database's own type, such as an address, as conforming has it."""
+    return jsonable(conform_primitive(value, {}))
+
+
+_NUMBERS: frozenset[type] = frozenset((int, float, bool, Decimal))
+
+_STAYS: frozenset[type] = frozenset((str, int, float, bool, type(None), Decimal, dict, list))
+"""Types that the encoder knows; what is in objects and lists is for the conformer."""
+
+_EXPRESSIONS: dict[type, str] = {
+    datetime: "(VALUE.isoformat('T', 'microseconds') if VALUE.tzinfo"
+    " else VALUE.isoformat('T', 'microseconds') + '+00:00')",
+    date: "VALUE.isoformat()",
+    time: "VALUE.isoformat()",
+    timedelta: "(epoch + VALUE).isoformat()",
+    bytes: "VALUE.hex()",
+    UUID: "str(VALUE)",
+}
+"""What `tap_core.records.conform` makes of a value, as an expression: a call for each value
+would cost as much again."""

@@ -1,0 +1,341 @@
+"""`SQLSink`: the rows of one stream into one table.
+
+Rules of the room: public members, signatures and hooks are singer_sdk's (version 0.54). A
+batch is written in one transaction, and `process_batch` returns after its commit. Names are
+conformed once per stream; where an author conforms records, the author's method is called
+for each.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+
+from tap_core.sinks.batch import BatchSink
+from tap_core.sinks.core import SinkOwner
+from tap_core.sinks.dates import date_fields
+from tap_core.sql.binding import binding_of
+from tap_core.sql.conform import conformed_name, refuse_clashes
+from tap_core.sql.connector import SQLConnector
+from tap_core.sql.insertion import Insertion, Picker, picker_of, prepared
+from tap_core.sql.names import FullyQualifiedName
+from tap_core.types import JsonSchema, Record
+
+__all__ = ["SQLSink"]
+
+_C = TypeVar("_C", bound=SQLConnector)
+_Name: TypeAlias = str | FullyQualifiedName
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What was decided for a table and a schema."""
+
+    table: str
+    schema: JsonSchema
+    insertion: Insertion
+    pick: Picker
+
+
+class SQLSink(BatchSink, Generic[_C]):
+    """Say ``connector_class``; rows are inserted, override `process_batch` to merge them."""
+
+    connector_class: type[_C]
+    """The connector of sinks that are given none."""
+
+    soft_delete_column_name = "_sdc_deleted_at"
+    """The column that says since when a row is deleted."""
+
+    version_column_name = "_sdc_table_version"
+    """The column that says to which version of the table a row belongs."""
+
+    def __init__(
+        self,
+        target: SinkOwner,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None,
+        connector: _C | None = None,
+    ) -> None:
+        """Take a stream's schema; without ``connector`` the target's is used."""
+        self._connector: _C = connector or self._shared_connector(target)
+        self._plan: _Plan | None = None
+        super().__init__(target, stream_name, schema, key_properties)
+
+    def _shared_connector(self, target: SinkOwner) -> _C:
+        find = getattr(target, "_connector_for", None)
+        if find is None:
+            return self.connector_class(dict(target.config))
+        connector: _C = find(self.connector_class)
+        return connector
+
+    # The database
+
+    @property
+    def connector(self) -> _C:
+        """What knows the database."""
+        return self._connector
+
+    @property
+    def connection(self) -> sa.Connection:
+        """A new connection (deprecated, as the connector's is)."""
+        return self.connector.connection
+
+    # Names
+
+    @cached_property
+    def default_target_schema(self) -> str | None:
+        """The setting ``default_target_schema``."""
+        found: str | None = self.config.get("default_target_schema")
+        return found
+
+    @property
+    def table_name(self) -> str:
+        """The table's name: what stands after the last dash of the stream's."""
+        return self.conform_name(self.stream_name.rpartition("-")[2], "table")
+
+    @property
+    def schema_name(self) -> str | None:
+        """The schema: the setting, else the part of ``schema-table`` or ``db-schema-table``."""
+        if self.default_target_schema:
+            return self.default_target_schema
+        parts = self.stream_name.split("-")
+        return self.conform_name(parts[-2], "schema") if len(parts) in {2, 3} else None
+
+    @property
+    def database_name(self) -> str | None:
+        """The database, for targets that write to several; None here."""
+        return None
+
+    @property
+    def full_table_name(self) -> FullyQualifiedName:
+        """The whole name of the table."""
+        return self.connector.get_fully_qualified_name(
+            table_name=self.table_name, schema_name=self.schema_name, db_name=self.database_name
+        )
+
+    @property
+    def full_schema_name(self) -> FullyQualifiedName:
+        """The whole name of the schema."""
+        return self.connector.get_fully_qualified_name(
+            schema_name=self.schema_name, db_name=self.database_name
+        )
+
+    @property
+    def key_properties(self) -> Sequence[str]:
+        """The columns that identify a row."""
+        return [self.conform_name(key, "column") for key in super().key_properties]
+
+    def conform_name(self, name: str, object_type: str | None = None) -> str:  # noqa: ARG002
+        """Return a name as the database has it; override for names of other kinds.
+
+        ``object_type`` is ``database``, ``schema``, ``table`` or ``column``; properties of a
+        schema come without it.
+        """
+        return conformed_name(name)
+
+    @staticmethod
+    def _check_conformed_names_not_duplicated(conformed_property_names: dict[str, str]) -> None:
+        refuse_clashes(conformed_property_names)
+
+    def _conformed(self, names: Iterable[str]) -> dict[str, str]:
+        """Return names with what they become.
+
+        Raises:
+            ConformedNameClashException: two become one.
+        """
+        conformed = {name: self.conform_name(name) for name in names}
+        self._check_conformed_names_not_duplicated(conformed)
+        return conformed
+
+    def conform_schema(self, schema: JsonSchema) -> JsonSchema:
+        """Return a schema whose properties are called as the columns are.
+
+        Raises:
+            ConformedNameClashException: two would be called the same.
+        """
+        properties = schema["properties"]
+        renamed = {new: properties[name] for name, new in self._conformed(properties).items()}
+        return {**schema, "properties": renamed}
+
+    def conform_record(self, record: Record) -> Record:
+        """Return a record whose properties are called as the columns are.
+
+        Raises:
+            ConformedNameClashException: two would be called the same.
+        """
+        return {new: record[name] for name, new in self._conformed(record).items()}
+
+    # Writing
+
+    def setup(self) -> None:
+        """Make schema and table, or make the table fit."""
+        if self.schema_name:
+            self.connector.prepare_schema(self.schema_name)
+        self.connector.prepare_table(
+            full_table_name=self.full_table_name,
+            schema=self.conform_schema(self.schema),
+            primary_keys=self.key_properties,
+            as_temp_table=False,
+        )
+
+    def process_batch(self, context: dict[str, Any]) -> None:
+        """Insert a batch; override to load it in another way, or to merge it."""
+        self.bulk_insert_records(
+            full_table_name=self.full_table_name,
+            schema=self.schema,
+            records=context["records"],
+        )
+
+    def generate_insert_statement(
+        self, full_table_name: _Name, schema: JsonSchema
+    ) -> str | sa.Executable:
+        """Return the INSERT that takes the columns of a schema by their names.
+
+        Override it to return another, such as one that updates rows which are there. A text
+        is deprecated.
+        """
+        properties = self.conform_schema(schema)["properties"]
+        types = self._column_types(full_table_name, properties)
+        dialect, dump = self.connector._dialect, self.connector.serialize_json  # noqa: SLF001
+        columns: list[sa.Column[Any]] = [
+            sa.Column(name, binding_of(known, types[name], dialect, dump))
+            for name, known in properties.items()
+        ]
+        _, schema_name, table_name = self.connector.parse_full_table_name(full_table_name)
+        return sa.insert(sa.Table(table_name, sa.MetaData(), *columns, schema=schema_name))
+
+    def _column_types(
+        self, full_table_name: _Name, properties: JsonSchema
+    ) -> dict[str, sa.types.TypeEngine[Any]]:
+        """Return the columns' types, as the table has them where it matters: for instants."""
+        types = {name: self.connector.to_sql_type(known) for name, known in properties.items()}
+        instants = [field.name for field in date_fields({"properties": properties})]
+        if instants and self.connector._dialect.name != "sqlite":  # noqa: SLF001
+            try:
+                there = self.connector.get_table_columns(full_table_name, instants)
+            except sa.exc.NoSuchTableError:
+                return types
+            types |= {name: column.type for name, column in there.items() if name in types}
+        return types
+
+    def bulk_insert_records(
+        self, full_table_name: _Name, schema: JsonSchema, records: Iterable[Record]
+    ) -> int | None:
+        """Insert records in one transaction; return how many the database counted.
+
+        A property that a record lacks is null; one that the schema lacks is left out.
+        """
+        plan = self._plan_for(full_table_name, schema)
+        rows = [*map(plan.pick, records)]
+        self.logger.info("Inserting with SQL: %s", plan.insertion.statement)
+        if not rows:
+            return 0
+        with self.connector._transaction() as connection:  # noqa: SLF001
+            return plan.insertion.run(connection, rows)
+
+    def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
+        """Return the plan of the batch before, if table and schema are the same."""
+        table, plan = str(full_table_name), self._plan
+        if plan is None or plan.table != table or plan.schema is not schema:
+            plan = self._plan = self._made_plan(full_table_name, schema)
+        return plan
+
+    def _made_plan(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
+        statement = self.generate_insert_statement(full_table_name, schema)
+        if isinstance(statement, str):
+            warnings.warn(
+                "Generating a SQL insert statement as a string is deprecated. "
+                "Please return an SQLAlchemy Executable object instead.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            statement = sa.text(statement)
+        columns = tuple(self.conform_schema(schema)["properties"])
+        if self._overrides("generate_insert_statement"):
+            insertion = Insertion(statement, columns, native=None)
+        else:
+            insertion = prepared(statement, columns, self.connector._dialect)  # noqa: SLF001
+        return _Plan(str(full_table_name), schema, insertion, self._picker(schema, columns))
+
+    def _picker(self, schema: JsonSchema, columns: tuple[str, ...]) -> Picker:
+        conform = self.conform_record
+        if self._overrides("conform_record", "conform_schema"):
+            return lambda record: [*map(conform(record).get, columns)]
+        return picker_of(tuple(schema["properties"]), columns, conform)
+
+    def _overrides(self, *names: str) -> bool:
+        """Whether an author has one of these methods of their own."""
+        return any(
+            name in vars(self) or getattr(type(self), name) is not getattr(SQLSink, name)
+            for name in names
+        )
+
+    def merge_upsert_from_table(
+        self, target_table_name: str, from_table_name: str, join_keys: list[str]
+    ) -> int | None:
+        """Merge one table into another by its keys; for authors to write and to call.
+
+        Raises:
+            NotImplementedError: always, here.
+        """
+        raise NotImplementedError
+
+    # Versions
+
+    def activate_version(self, new_version: int) -> None:
+        """Delete the rows of older versions, or mark them as deleted; the sink is drained.
+
+        Where the rows of this run carry no version, old ones cannot be told from new ones,
+        and none is touched.
+        """
+        if not self.connector.table_exists(self.full_table_name):
+            return
+        self._require_column(self.version_column_name, _VERSION)
+        hard = self.config.get("hard_delete", False)
+        if not hard:
+            self._require_column(self.soft_delete_column_name, sa.DateTime())
+        if self.version_column_name not in self.conform_schema(self.schema)["properties"]:
+            return
+        if hard:
+            self.connector.delete_old_versions(
+                full_table_name=self.full_table_name,
+                version_column_name=self.version_column_name,
+                current_version=new_version,
+            )
+        else:
+            self._mark_old_versions(new_version)
+
+    def _require_column(self, name: str, sql_type: sa.types.TypeEngine[Any]) -> None:
+        table = self.full_table_name
+        if not self.connector.column_exists(full_table_name=table, column_name=name):
+            self.connector.prepare_column(table, name, sql_type=sql_type)
+
+    def _mark_old_versions(self, new_version: int) -> None:
+        connector, table = self.connector, self.full_table_name
+        quote = connector._dialect.identifier_preparer.quote  # noqa: SLF001
+        version, deleted = quote(self.version_column_name), quote(self.soft_delete_column_name)
+        there = connector._get_column_type(table, self.soft_delete_column_name)  # noqa: SLF001
+        zoned = isinstance(there, sa.DateTime) and there.timezone
+        now = datetime.now(timezone.utc)
+        statement = sa.text(
+            f"UPDATE {table} SET {deleted} = :now"  # noqa: S608 - names of ours, quoted
+            f" WHERE {version} < :version AND {deleted} IS NULL"
+        ).bindparams(
+            sa.bindparam(
+                "now", now if zoned else now.replace(tzinfo=None), sa.DateTime(timezone=zoned)
+            ),
+            sa.bindparam("version", new_version, sa.BigInteger()),
+        )
+        with connector._transaction() as connection:  # noqa: SLF001
+            connection.execute(statement)
+
+
+_VERSION = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""Versions are often milliseconds since 1970."""

@@ -1,0 +1,251 @@
+"""`SQLStream`: a table or a view as a stream.
+
+Rules of the room: what the stream is stands in its catalog entry, which may change until
+the sync begins. The database filters, orders and limits; rows come through a cursor on
+its side, a page at a time.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tap_core.catalog import REPLICATION_INCREMENTAL, CatalogEntry
+from tap_core.records.select import get_selected_schema
+from tap_core.sql.connector import SQLConnector
+from tap_core.sql.rows import MAX_PAGE_ROWS, pages_of, row_reader, texts_of, type_of_values
+from tap_core.state.order import instant_of
+from tap_core.streams.core import Stream
+from tap_core.sync.plan import plan_of
+from tap_core.typing.inspect import TypeConformanceLevel
+
+if TYPE_CHECKING:
+    from tap_core.catalog import MetadataMapping
+    from tap_core.sql.names import FullyQualifiedName
+    from tap_core.sync.contract import Host
+    from tap_core.types import Context, JsonSchema, Record
+
+__all__ = ["SQLStream"]
+
+
+class SQLStream(Stream, abc.ABC):
+    """A table or a view; say your own ``connector_class``.
+
+    Override `apply_query_filters` to filter or order in another way, `build_query` for
+    another query, `get_records` to read rows by other means than SQLAlchemy.
+    """
+
+    connector_class: type[SQLConnector] = SQLConnector
+    """The class of the connector that is made where none is given."""
+
+    supports_nulls_first: bool = False
+    """Whether the database knows ``NULLS FIRST``."""
+
+    _cached_schema: JsonSchema | None = None
+
+    def __init__(
+        self,
+        tap: Host,
+        catalog_entry: dict[str, Any],
+        connector: SQLConnector | None = None,
+    ) -> None:
+        """Make the stream of a catalog entry, with a connector of its own if none is given."""
+        self._connector: SQLConnector = connector or self.connector_class(dict(tap.config))
+        self.catalog_entry = catalog_entry
+        self._read_entry: tuple[dict[str, Any], CatalogEntry] | None = None
+        super().__init__(tap=tap, schema=self.schema, name=self.tap_stream_id)
+
+    # What the catalog entry says
+
+    @property
+    def _singer_catalog_entry(self) -> CatalogEntry:
+        """The catalog entry, read again when it was changed."""
+        if self._read_entry is None or self._read_entry[0] != self.catalog_entry:
+            entry = copy.deepcopy(self.catalog_entry)
+            self._read_entry = entry, CatalogEntry.from_dict(entry)
+        return self._read_entry[1]
+
+    @property
+    def connector(self) -> SQLConnector:
+        """What reaches the database."""
+        return self._connector
+
+    @property
+    def metadata(self) -> MetadataMapping:
+        """Singer metadata by breadcrumb."""
+        return self._singer_catalog_entry.metadata
+
+    @cached_property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of a row."""
+        return self._singer_catalog_entry.schema.to_dict()
+
+    @property
+    def tap_stream_id(self) -> str:
+        """What names the stream in catalog and state, such as ``public-users``."""
+        return self._singer_catalog_entry.tap_stream_id
+
+    @property
+    def primary_keys(self) -> Sequence[str]:
+        """Names of the columns that identify a row."""
+        return self._singer_catalog_entry.metadata.root.table_key_properties or []
+
+    @primary_keys.setter
+    def primary_keys(self, new_value: Sequence[str]) -> None:
+        self._singer_catalog_entry.metadata.root.table_key_properties = new_value
+        self._plan = None
+
+    @property
+    def namespace(self) -> str | None:
+        """The database schema that the table is in."""
+        return self._singer_catalog_entry.metadata.root.schema_name
+
+    @property
+    def fully_qualified_name(self) -> FullyQualifiedName:
+        """The table's whole name.
+
+        Raises:
+            ValueError: the catalog entry has no ``table_name``.
+        """
+        entry = self._singer_catalog_entry
+        if not entry.table:
+            raise ValueError(
+                f"Missing table name in catalog entry: stream '{entry.tap_stream_id}' needs"
+                " 'table_name'."
+            )
+        return self.connector.get_fully_qualified_name(
+            table_name=entry.table,
+            schema_name=entry.metadata.root.schema_name,
+            db_name=entry.database,
+        )
+
+    @property
+    def is_sorted(self) -> bool:
+        """True for incremental streams: the database orders them."""
+        return self.replication_method == REPLICATION_INCREMENTAL
+
+    def get_selected_schema(self) -> JsonSchema:
+        """Return the schema without the columns that are not selected."""
+        return get_selected_schema(stream_name=self.name, schema=self.schema, mask=self.mask)
+
+    # The query
+
+    def apply_query_filters(
+        self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
+    ) -> sa.Select[Any]:
+        """Order by the replication key, from where the last sync ended (inclusive)."""
+        if self.replication_key:
+            column = table.columns[self.replication_key]
+            order = column.asc()
+            query = query.order_by(sa.nulls_first(order) if self.supports_nulls_first else order)
+            start = self.get_starting_replication_key_value(context)
+            if start is not None:
+                query = query.where(column >= _as_column_has_it(start, column))
+        return query
+
+    def apply_query_limit(self, query: sa.Select[Any]) -> sa.Select[Any]:
+        """Ask for one row more than `ABORT_AT_RECORD_COUNT`, so that more of them show."""
+        if self.ABORT_AT_RECORD_COUNT is not None:
+            return query.limit(self.ABORT_AT_RECORD_COUNT + 1)
+        return query
+
+    def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
+        """Return the query of a sync: the selected columns, filtered, ordered and limited."""
+        table = self.connector.get_table(
+            full_table_name=self.fully_qualified_name,
+            column_names=self.get_selected_schema()["properties"].keys(),
+        )
+        query = self.apply_query_filters(table.select(), table, context=context)
+        return self.apply_query_limit(query)
+
+    def get_records(self, context: Context | None) -> Iterator[Record]:
+        """Yield the rows, in the order of the replication key where there is one.
+
+        Raises:
+            NotImplementedError: a context was given: tables have no partitions.
+        """
+        if context:
+            raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
+        query = self.build_query(context=context)
+        texts = texts_of(_columns(query), self._conformed_properties())
+        with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
+            result = connection.execute(query, execution_options=_streaming(connection))
+            with result:  # whoever stops early must not leave a cursor open
+                read = row_reader(list(result.keys()), texts)
+                for page in pages_of(result):
+                    yield from read(page)
+
+    def _conformed_properties(self) -> Mapping[str, JsonSchema]:
+        """Return the properties whose values nobody sees before they are encoded.
+
+        None, as soon as somebody may look: an override, a stream map, a child, a caller
+        outside of a sync.
+        """
+        plan = plan_of(self)
+        if (
+            getattr(self.get_records, "__func__", None) is not SQLStream.get_records
+            or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
+            or self._tap.run._source is not plan  # noqa: SLF001 - whose rows the engine collects
+            or not plan.compiled
+            or plan.mapped is not None
+            or plan.post_process
+            or plan.child_contexts
+        ):
+            return {}
+        properties: Mapping[str, JsonSchema] = self.effective_schema.get("properties", {})
+        return properties
+
+
+def _streaming(connection: sa.Connection) -> dict[str, Any]:
+    """Return the options for a cursor on the database's side, unless an author chose."""
+    chosen = connection.get_execution_options()
+    return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
+
+
+def _columns(query: sa.Select[Any]) -> dict[str, Any]:
+    """Return what a query selects, by the names of its result."""
+    return {str(column.key): column for column in getattr(query, "selected_columns", ())}
+
+
+def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
+    """Return a bookmark as its column's type has it: JSON keeps instants and ids as text."""
+    read = _READERS.get(type_of_values(column.type))
+    if read is None or not isinstance(value, str):
+        return value
+    try:
+        return read(value, column)
+    except ValueError:  # the database may still know what it means
+        return value
+
+
+def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
+    """Read a date-time; for a column without zones it is the naive one of UTC."""
+    found = instant_of(value)
+    if found is None:
+        raise ValueError(value)
+    if getattr(column.type, "timezone", False):
+        return found[0]
+    return found[0].astimezone(timezone.utc).replace(tzinfo=None)
+
+
+def _read_date(value: str, column: sa.Column[Any]) -> date:
+    return _read_instant(value, column).date()
+
+
+def _read_uuid(value: str, _column: sa.Column[Any]) -> UUID:
+    return UUID(value)
+
+
+_READERS: dict[type, Callable[[str, sa.Column[Any]], Any]] = {
+    datetime: _read_instant,
+    date: _read_date,
+    UUID: _read_uuid,
+}
+"""How text of a bookmark is read for a column whose values are of a type."""

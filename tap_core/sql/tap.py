@@ -1,0 +1,75 @@
+"""`SQLTap`: every table of a database is a stream.
+
+Rules of the room: one connector serves discovery and all streams; without an input
+catalog the database is asked, and asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tap_core.capabilities import SQL_TAP_USE_SINGER_DECIMAL
+from tap_core.config import merge_missing_config_jsonschema
+from tap_core.tap_base import Tap
+
+if TYPE_CHECKING:
+    from tap_core.sql.connector import SQLConnector
+    from tap_core.sql.stream import SQLStream
+    from tap_core.streams.core import Stream
+    from tap_core.types import JsonSchema
+
+__all__ = ["SQLTap"]
+
+
+class SQLTap(Tap):
+    """A tap of a database: say ``name``, ``config_jsonschema`` and ``default_stream_class``."""
+
+    default_stream_class: type[SQLStream]
+    """The class of the streams, and by its ``connector_class`` that of the connector."""
+
+    dynamic_catalog: bool = True
+    """Discovery asks the database, and so needs a valid configuration."""
+
+    exclude_schemas: Sequence[str] = []
+    """Database schemas that discovery leaves out, such as those of the system."""
+
+    _tap_connector: SQLConnector | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take what `tap_core.Tap` takes."""
+        self._catalog_dict: dict[str, Any] | None = None
+        super().__init__(*args, **kwargs)
+
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
+        """Add ``use_singer_decimal`` to the settings, and what every tap has."""
+        merge_missing_config_jsonschema(SQL_TAP_USE_SINGER_DECIMAL, config_jsonschema)
+        super().append_builtin_config(config_jsonschema)
+
+    @property
+    def tap_connector(self) -> SQLConnector:
+        """The connector that discovery and all streams share."""
+        if self._tap_connector is None:
+            self._tap_connector = self.default_stream_class.connector_class(dict(self.config))
+        return self._tap_connector
+
+    @property
+    def catalog_dict(self) -> dict[str, Any]:
+        """The catalog as a dict: the one given, else what the database has, asked once."""
+        if self._catalog_dict is None:
+            if self.input_catalog:
+                return self.input_catalog.to_dict()
+            self._catalog_dict = {
+                "streams": self.tap_connector.discover_catalog_entries(
+                    exclude_schemas=self.exclude_schemas
+                )
+            }
+        return self._catalog_dict
+
+    def discover_streams(self) -> Sequence[Stream]:
+        """Return a stream for each entry of the catalog."""
+        return [
+            self.default_stream_class(tap=self, catalog_entry=entry, connector=self.tap_connector)
+            for entry in self.catalog_dict["streams"]
+        ]

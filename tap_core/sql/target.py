@@ -1,0 +1,122 @@
+"""`SQLTarget`: a target whose sinks are tables of one database.
+
+Rules of the room: public members and signatures are singer_sdk's (version 0.54). One
+connector, and so one pool of connections, serves all sinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, final
+
+from tap_core.capabilities import (
+    TARGET_HARD_DELETE_CONFIG,
+    TARGET_SCHEMA_CONFIG,
+    CapabilitiesEnum,
+    PluginCapabilities,
+    TargetCapabilities,
+)
+from tap_core.config import merge_missing_config_jsonschema
+from tap_core.sinks.core import Sink
+from tap_core.sql.connector import SQLConnector
+from tap_core.sql.sink import SQLSink
+from tap_core.target_base import Target
+from tap_core.types import JsonSchema, Record
+
+__all__ = ["SQLTarget"]
+
+
+class SQLTarget(Target):
+    """A target: say ``name``, ``config_jsonschema`` and ``default_sink_class``."""
+
+    _target_connector: SQLConnector | None = None
+
+    default_sink_class: type[SQLSink[Any]]
+    """The sinks of streams for which `get_sink_class` does not choose others."""
+
+    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+        *Target.capabilities,
+        PluginCapabilities.ACTIVATE_VERSION,
+        TargetCapabilities.TARGET_SCHEMA,
+        TargetCapabilities.HARD_DELETE,
+    ]
+
+    @cached_property
+    def _other_connectors(self) -> dict[type[SQLConnector], SQLConnector]:
+        return {}
+
+    @property
+    def target_connector(self) -> SQLConnector:
+        """The connector that the sinks share, made when it is first asked for."""
+        if self._target_connector is None:
+            self._target_connector = self.default_sink_class.connector_class(dict(self.config))
+        return self._target_connector
+
+    def _connector_for(self, kind: type[SQLConnector]) -> SQLConnector:
+        """Return the one connector of a kind: it knows which tables it has emptied."""
+        if kind is getattr(getattr(self, "default_sink_class", None), "connector_class", None):
+            return self.target_connector
+        if kind not in self._other_connectors:
+            self._other_connectors[kind] = kind(dict(self.config))
+        return self._other_connectors[kind]
+
+    @property
+    def max_parallelism(self) -> int:
+        """How many sinks are drained side by side; SQLite has one writer at a time."""
+        if self._max_parallelism is None and any(map(_is_in_sqlite, self._sinks_active.values())):
+            return 1
+        return super().max_parallelism
+
+    @max_parallelism.setter
+    def max_parallelism(self, new_value: int) -> None:
+        self._max_parallelism = new_value
+
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
+        """Add the settings that every SQL target has, and those of its capabilities."""
+        for settings, capability in (
+            (TARGET_SCHEMA_CONFIG, TargetCapabilities.TARGET_SCHEMA),
+            (TARGET_HARD_DELETE_CONFIG, TargetCapabilities.HARD_DELETE),
+        ):
+            if capability in cls.capabilities:
+                merge_missing_config_jsonschema(settings, config_jsonschema)
+        super().append_builtin_config(config_jsonschema)
+
+    @final
+    def add_sqlsink(
+        self,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None = None,
+    ) -> Sink:
+        """Make the sink of a stream, and set it up; the same as `add_sink`."""
+        return self.add_sink(stream_name, schema, key_properties)
+
+    def get_sink(
+        self,
+        stream_name: str,
+        *,
+        record: Record | None = None,
+        schema: JsonSchema | None = None,
+        key_properties: Sequence[str] | None = None,
+    ) -> Sink:
+        """Return the sink of a stream; with a schema, make it if needed.
+
+        Raises:
+            RecordsWithoutSchemaException: there is none, and no schema was given.
+        """
+        if schema is None:
+            self._assert_sink_exists(stream_name)
+        return super().get_sink(
+            stream_name, record=record, schema=schema, key_properties=key_properties
+        )
+
+    def _overrides(self, hook: str) -> bool:
+        """Whether an author has a hook of their own; what stands here is the SDK's."""
+        own = getattr(type(self), hook) is not getattr(SQLTarget, hook)
+        return own and super()._overrides(hook)
+
+
+def _is_in_sqlite(sink: Sink) -> bool:
+    return isinstance(sink, SQLSink) and sink.connector._dialect.name == "sqlite"  # noqa: SLF001

@@ -1,0 +1,239 @@
+"""Between the types of a database's columns and JSON Schema, both ways.
+
+Rules of the room: a rule is a method or a registered handler that an author can replace;
+what no rule fits is text. Names and verdicts are those of the Singer SDK's SQL types.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatchmethod
+from typing import Any, TypeAlias
+
+from sqlalchemy import types as sqltypes
+from sqlalchemy.types import TypeEngine
+
+from tap_core import typing as th
+from tap_core.types import JsonSchema
+
+__all__ = ["JSONSchemaToSQL", "JSONtoSQLHandler", "SQLToJSONSchema"]
+
+JSONtoSQLHandler: TypeAlias = type[TypeEngine[Any]] | Callable[[JsonSchema], TypeEngine[Any]]
+"""A SQLAlchemy type, or a function from a property's schema to one."""
+
+
+class SQLToJSONSchema:
+    """From a column's SQLAlchemy type to JSON Schema.
+
+    Override a method, or register one of your own for a further type::
+
+        class MyTypes(SQLToJSONSchema):
+            @functools.singledispatchmethod
+            def to_jsonschema(self, column_type):
+                return super().to_jsonschema(column_type)
+
+            @to_jsonschema.register
+            def interval_to_jsonschema(self, column_type: INTERVAL):
+                return th.DurationType.type_dict
+    """
+
+    def __init__(self, *, use_singer_decimal: bool = False) -> None:
+        """Declare numbers as text of format ``x-singer.decimal`` where asked."""
+        self.use_singer_decimal = use_singer_decimal
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> SQLToJSONSchema:
+        """Return one for a tap's settings; override to read settings of your own."""
+        return cls(use_singer_decimal=config.get("use_singer_decimal", False))
+
+    @singledispatchmethod
+    def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
+        """Return the JSON Schema of a type: the registered method's, else text."""
+        return _schema(th.StringType)
+
+    @to_jsonschema.register
+    def datetime_to_jsonschema(self, column_type: sqltypes.DateTime) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of a date-time."""
+        return _schema(th.DateTimeType)
+
+    @to_jsonschema.register
+    def date_to_jsonschema(self, column_type: sqltypes.Date) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of a date."""
+        return _schema(th.DateType)
+
+    @to_jsonschema.register
+    def time_to_jsonschema(self, column_type: sqltypes.Time) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of a time of day."""
+        return _schema(th.TimeType)
+
+    @to_jsonschema.register
+    def integer_to_jsonschema(self, column_type: sqltypes.Integer) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of a whole number."""
+        return _schema(th.IntegerType)
+
+    @to_jsonschema.register
+    def float_to_jsonschema(self, column_type: sqltypes.Float[Any]) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of a binary fraction."""
+        return self._number()
+
+    @to_jsonschema.register
+    def numeric_to_jsonschema(
+        self,
+        column_type: sqltypes.Numeric[Any],  # noqa: ARG002
+    ) -> JsonSchema:
+        """Return the schema of a decimal fraction."""
+        return self._number()
+
+    @to_jsonschema.register
+    def string_to_jsonschema(self, column_type: sqltypes.String) -> JsonSchema:
+        """Return the schema of text, with its greatest length where the column has one."""
+        if column_type.length:
+            return dict(th.StringType(max_length=column_type.length).type_dict)
+        return _schema(th.StringType)
+
+    @to_jsonschema.register
+    def boolean_to_jsonschema(self, column_type: sqltypes.Boolean) -> JsonSchema:  # noqa: ARG002
+        """Return the schema of true and false."""
+        return _schema(th.BooleanType)
+
+    def _number(self) -> JsonSchema:
+        return _schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
+
+
+def _schema(kind: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
+    return dict(kind.type_dict)
+
+
+class JSONSchemaToSQL:
+    """From a property's JSON Schema to the SQLAlchemy type of its column.
+
+    What decides, in this order: ``x-sql-datatype``, the ``format`` of text, ``type``,
+    the first option of ``anyOf`` that is not null, `fallback_type`. Each can be changed
+    by registering a handler.
+    """
+
+    def __init__(self, *, max_varchar_length: int | None = None) -> None:
+        """Know the usual types and formats; text is at most ``max_varchar_length`` long."""
+        self._max_varchar_length = max_varchar_length
+        self._type_mapping: dict[str, JSONtoSQLHandler] = {
+            "string": self._handle_string_type,
+            "integer": sqltypes.INTEGER,
+            "number": sqltypes.DECIMAL,
+            "boolean": sqltypes.BOOLEAN,
+            "object": sqltypes.VARCHAR,
+            "array": sqltypes.VARCHAR,
+        }
+        self._format_handlers: dict[str, JSONtoSQLHandler] = {
+            "date-time": sqltypes.DATETIME,
+            "time": sqltypes.TIME,
+            "date": sqltypes.DATE,
+            "uuid": sqltypes.UUID,
+            "email": lambda _: sqltypes.VARCHAR(254),  # RFC 5321, section 4.5.3.1
+            "uri": lambda _: sqltypes.VARCHAR(2083),  # the longest that browsers take
+            "hostname": lambda _: sqltypes.VARCHAR(253),  # RFC 1035, section 2.3.4
+            "ipv4": lambda _: sqltypes.VARCHAR(15),
+            "ipv6": lambda _: sqltypes.VARCHAR(45),
+            "x-singer.decimal": self._handle_singer_decimal,
+        }
+        self._sql_datatype_mapping: dict[str, JSONtoSQLHandler] = {}
+        self._fallback_type: type[TypeEngine[Any]] = sqltypes.VARCHAR
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any],  # noqa: ARG003 - for overrides
+        *,
+        max_varchar_length: int | None,
+    ) -> JSONSchemaToSQL:
+        """Return one for a target's settings; override to read settings of your own."""
+        return cls(max_varchar_length=max_varchar_length)
+
+    @property
+    def fallback_type(self) -> type[TypeEngine[Any]]:
+        """The type of what nothing else fits."""
+        return self._fallback_type
+
+    @fallback_type.setter
+    def fallback_type(self, value: type[TypeEngine[Any]]) -> None:
+        self._fallback_type = value
+
+    # What an author registers
+
+    def register_type_handler(self, json_type: str, handler: JSONtoSQLHandler) -> None:
+        """Say the column type of a JSON type, such as ``object``."""
+        self._type_mapping[json_type] = handler
+
+    def register_format_handler(self, format_name: str, handler: JSONtoSQLHandler) -> None:
+        """Say the column type of text of a ``format``."""
+        self._format_handlers[format_name] = handler
+
+    def register_sql_datatype_handler(self, sql_datatype: str, handler: JSONtoSQLHandler) -> None:
+        """Say the column type of an ``x-sql-datatype``, which wins over all else.
+
+        >>> from sqlalchemy.types import SMALLINT
+        >>> to_sql = JSONSchemaToSQL()
+        >>> to_sql.register_sql_datatype_handler("smallint", SMALLINT)
+        >>> to_sql.to_sql_type({"type": "integer", "x-sql-datatype": "smallint"})
+        SMALLINT()
+        """
+        self._sql_datatype_mapping[sql_datatype] = handler
+
+    # What an author overrides
+
+    def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
+        """Return the column type of a property."""
+        options = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+        for candidate in (schema, *options):
+            if found := self._get_type_from_schema(candidate):
+                return found
+        return self.fallback_type()
+
+    def handle_multiple_types(self, types: Sequence[str]) -> TypeEngine[Any]:  # noqa: ARG002
+        """Return the type of a property that may be of several, null not counted: text."""
+        return sqltypes.VARCHAR()
+
+    def handle_raw_string(self, schema: JsonSchema) -> TypeEngine[Any]:
+        """Return the type of text without a format that is known."""
+        length: int | None = schema.get("maxLength")
+        if length and self._max_varchar_length:
+            length = min(length, self._max_varchar_length)
+        return sqltypes.VARCHAR(length)
+
+    def _get_type_from_schema(self, schema: JsonSchema) -> TypeEngine[Any] | None:
+        """Return the type by the rules that come before ``anyOf``, None where none fits."""
+        if name := schema.get("x-sql-datatype"):
+            if handler := self._sql_datatype_mapping.get(name):
+                return self._invoke_handler(handler, schema)
+            warnings.warn(
+                f"This target does not support the x-sql-datatype '{name}'",
+                UserWarning,
+                stacklevel=2,
+            )
+        kind = schema.get("type")
+        if kind == "string" and (found := self._handle_format(schema)) is not None:
+            return found
+        if isinstance(kind, (list, tuple)):
+            kinds = [one for one in kind if one != "null"]
+            if len(kinds) > 1:
+                return self.handle_multiple_types(kinds)
+            kind = kinds[0] if kinds else None
+        known = self._type_mapping.get(kind) if kind else None
+        return self._invoke_handler(known, schema) if known else None
+
+    def _handle_format(self, schema: JsonSchema) -> TypeEngine[Any] | None:
+        """Return the type that goes with the ``format``, None where it is not known."""
+        handler = self._format_handlers.get(schema.get("format", ""))
+        return self._invoke_handler(handler, schema) if handler else None
+
+    def _handle_string_type(self, schema: JsonSchema) -> TypeEngine[Any]:
+        """Return the type of text: by its format, else by its length."""
+        return self._handle_format(schema) or self.handle_raw_string(schema)
+
+    def _handle_singer_decimal(self, schema: JsonSchema) -> TypeEngine[Any]:
+        """Return the type of a decimal that travels as text."""
+        return sqltypes.DECIMAL(schema.get("precision"), schema.get("scale"))
+
+    def _invoke_handler(self, handler: JSONtoSQLHandler, schema: JsonSchema) -> TypeEngine[Any]:
+        """Make the type: of a class without arguments, by a function from the schema."""
+        return handler() if isinstance(handler, type) else handler(schema)

@@ -1,0 +1,260 @@
+"""Names, engines, and databases that cannot be reached."""
+
+from __future__ import annotations
+
+import sqlite3
+import traceback
+from decimal import Decimal
+from unittest import mock
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.engine.default import DefaultDialect
+
+from tap_core.exceptions import ConfigurationError, ConfigValidationError
+from tap_core.sql import SQLConnector
+from tap_core.sql.access import DatabaseUnreachableError
+from tap_core.sql.connector import FullyQualifiedName
+from tests.postgres import Server
+
+SECRET = "s3cret/wörd:@"  # every character that a URL has to write otherwise
+
+
+def sqlite() -> SQLConnector:
+    return SQLConnector({"sqlalchemy_url": "sqlite://"})
+
+
+# ------------------------------------------------------------------------------- names
+
+
+def test_a_name_is_its_parts_joined():
+    name = FullyQualifiedName(database="db", schema="public", table="users")
+    assert name == "db.public.users"
+    assert (name.database, name.schema, name.table) == ("db", "public", "users")
+    assert FullyQualifiedName(table="t", schema="s", delimiter="-") == "s-t"
+
+
+def test_a_name_is_quoted_where_the_dialect_needs_it():
+    quoted = FullyQualifiedName(table="order", schema="public", dialect=DefaultDialect())
+    assert quoted == 'public."order"'
+    assert FullyQualifiedName(table="order", schema="public") == "public.order"
+    assert sqlite().get_fully_qualified_name('a"b.c', "main") == 'main."a""b.c"'
+
+
+def test_an_author_writes_a_part_in_another_way():
+    class Bracketed(FullyQualifiedName):
+        def prepare_part(self, part: str) -> str:
+            return f"[{part}]"
+
+    assert Bracketed(table="t", schema="s") == "[s].[t]"
+
+
+def test_a_name_without_parts_is_refused():
+    with pytest.raises(ValueError, match=r"Could not generate fully qualified name: .unknown-db"):
+        FullyQualifiedName()
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("t", (None, None, "t")),
+        ("s.t", (None, "s", "t")),
+        ("d.s.t", ("d", "s", "t")),
+    ],
+)
+def test_a_text_is_cut_at_its_dots(text, parts):
+    assert sqlite().parse_full_table_name(text) == parts
+
+
+def test_a_text_of_too_many_parts_is_refused():
+    with pytest.raises(ValueError, match="more than three parts"):
+        sqlite().parse_full_table_name("a.b.c.d")
+
+
+@given(st.text(min_size=1), st.text(), st.text())
+def test_a_name_keeps_its_parts_whatever_is_in_them(table, schema, database):
+    connector = sqlite()
+    name = connector.get_fully_qualified_name(table, schema or None, database or None)
+    assert connector.parse_full_table_name(name) == (database or None, schema or None, table)
+
+
+def test_quoting_a_text_is_deprecated():
+    with pytest.warns(PendingDeprecationWarning, match="FullyQualifiedName"):
+        assert sqlite().quote("main.a b") == 'main."a b"'
+
+
+# ----------------------------------------------------------------------------- engines
+
+
+def test_the_engine_is_made_once_and_when_it_is_needed():
+    connector = sqlite()
+    assert connector._cached_engine is None
+    assert connector._engine is connector._engine is connector._cached_engine
+    assert connector._dialect is connector._engine.dialect
+    assert connector.create_engine() is not connector._engine
+
+
+def test_a_connector_without_a_url_says_what_is_missing():
+    with pytest.raises(ConfigValidationError, match="Could not find or create 'sqlalchemy_url'"):
+        _ = SQLConnector({}).sqlalchemy_url
+    assert SQLConnector({}, "sqlite://").sqlalchemy_url == "sqlite://"
+
+
+def test_a_dialect_that_knows_no_json_is_served_too():
+    class Plain(SQLConnector):
+        made: list[dict[str, object]] = []
+
+    real = sa.create_engine
+
+    def create(*args, **kwargs):
+        Plain.made.append(kwargs)
+        if "json_serializer" in kwargs:
+            raise TypeError("Invalid argument(s) 'json_serializer'")
+        return real(*args, **kwargs)
+
+    with mock.patch.object(sa, "create_engine", create):
+        assert Plain({"sqlalchemy_url": "sqlite://"})._engine.dialect.name == "sqlite"
+    assert len(Plain.made) == 2
+
+
+def test_json_columns_keep_every_digit():
+    connector = sqlite()
+    table = sa.Table("t", sa.MetaData(), sa.Column("j", sa.JSON))
+    with connector._engine.begin() as connection:
+        table.create(connection)
+        connection.execute(table.insert(), {"j": {"x": Decimal("1.10")}})
+        assert connection.execute(table.select()).scalar() == {"x": Decimal("1.10")}
+
+
+def test_connections_stream_their_results():
+    with sqlite()._connect() as connection:
+        assert connection.get_execution_options()["stream_results"] is True
+        assert connection.execute(sa.text("select 1")).scalar() == 1
+
+
+def test_the_old_ways_to_a_connection_work_and_are_deprecated():
+    connector = sqlite()
+    with pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_engine"):
+        assert connector.create_sqlalchemy_engine() is connector._engine
+    with pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_connection"):
+        connector.create_sqlalchemy_connection().close()
+    with (
+        pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_connection"),
+        pytest.warns(PendingDeprecationWarning, match=r"SQLConnector\.connection"),
+    ):
+        connector.connection.close()
+
+
+def test_the_logger_is_the_one_that_plugins_configure():
+    assert sqlite().logger.name == "sqlconnector"
+
+
+# ----------------------------------------------------------------- what cannot be reached
+
+
+def whole_text(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) + repr(error) + repr(error.__dict__)
+
+
+def forms_of_secret() -> list[str]:
+    url = sa.URL.create("x", "u", SECRET, "h").render_as_string(hide_password=False)
+    return [SECRET, url.split(":", 2)[2].rpartition("@")[0]]
+
+
+def test_a_refused_connection_names_host_and_database():
+    url = sa.URL.create("postgresql+psycopg", "joe", SECRET, "127.0.0.1", 1, "shop")
+    connector = SQLConnector({"sqlalchemy_url": url.render_as_string(hide_password=False)})
+    for ask in (
+        connector.discover_catalog_entries,
+        lambda: connector.table_exists("t"),
+        lambda: connector._connect().__enter__(),
+    ):
+        with pytest.raises(DatabaseUnreachableError) as caught:
+            ask()
+        assert str(caught.value).startswith(
+            "No connection to database 'shop' at 127.0.0.1:1 (postgresql): "
+        )
+        assert not any(form in whole_text(caught.value) for form in forms_of_secret())
+    assert isinstance(caught.value, ConfigurationError)
+    assert isinstance(caught.value, sa.exc.OperationalError)
+    assert not any(form in repr(connector._engine) for form in forms_of_secret())
+
+
+def test_a_password_in_the_words_of_a_driver_is_taken_out():
+    def connect():
+        raise sqlite3.OperationalError(f"cannot log in with {SECRET}\nat all")
+
+    class Own(SQLConnector):
+        def create_engine(self) -> sa.Engine:
+            engine = sa.create_engine("sqlite://", creator=connect)
+            engine.url = sa.URL.create("sqlite", password=SECRET)
+            return engine
+
+    with pytest.raises(DatabaseUnreachableError) as caught, Own()._connect():
+        pass
+    assert str(caught.value) == (
+        "No connection to database '' at this machine (sqlite): cannot log in with *** at all"
+    )
+    assert SECRET not in whole_text(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://joe:{SECRET}@host:port/shop",
+        f"no url with {SECRET}",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_not_shown(url):
+    connector = SQLConnector({"sqlalchemy_url": url})
+    with pytest.raises(ConfigurationError, match="percent-encoded") as caught:
+        connector.discover_catalog_entries()
+    assert SECRET not in whole_text(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_database_that_nobody_knows_is_named():
+    connector = SQLConnector({"sqlalchemy_url": "unheard://u:secret@h/d"})
+    with pytest.raises(ConfigurationError, match=r"dialects:unheard") as caught:
+        _ = connector._engine
+    assert "secret" not in str(caught.value)
+
+
+def test_an_engine_of_an_authors_own_is_guarded_too():
+    class OfUrl(SQLConnector):
+        def create_engine(self) -> sa.Engine:
+            return sa.create_engine(self.config["address"])
+
+    class OfArguments(SQLConnector):
+        def create_engine(self) -> sa.Engine:
+            raise sa.exc.ArgumentError("an odd argument")
+
+    with pytest.raises(ConfigurationError, match="percent-encoded"):
+        _ = OfUrl({"address": f"no url with {SECRET}"})._engine
+    with pytest.raises(sa.exc.ArgumentError, match="an odd argument"):
+        _ = OfArguments()._engine
+
+
+def test_an_engine_may_be_anything_that_works_as_one():
+    class Fake(SQLConnector):
+        def create_engine(self):
+            return "an engine"
+
+    assert Fake()._engine == "an engine"
+
+
+def test_an_error_of_a_statement_stays_the_databases():
+    with pytest.raises(sa.exc.OperationalError) as caught, sqlite()._connect() as connection:
+        connection.execute(sa.text("select * from nowhere"))
+    assert not isinstance(caught.value, DatabaseUnreachableError)
+
+
+def test_a_refused_user_is_told_by_a_real_server(postgres: Server):
+    with postgres.database() as database:
+        wrong = database.url.replace(database.password, "not-the-password")
+        with pytest.raises(DatabaseUnreachableError, match="password authentication failed") as e:
+            SQLConnector({"sqlalchemy_url": wrong}).discover_catalog_entries()
+    assert "not-the-password" not in whole_text(e.value)
+    assert database.name in str(e.value)

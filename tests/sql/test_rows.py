@@ -1,0 +1,134 @@
+"""Rows to records: the values, and how many are held at once."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from ipaddress import ip_address
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql
+
+from tap_core.protocols.singer.encode import encode_body
+from tap_core.records.conform import compile_conformer, jsonable
+from tap_core.sql.rows import FIRST_PAGE_ROWS, MAX_PAGE_ROWS, pages_of, row_reader, texts_of
+from tap_core.typing.inspect import TypeConformanceLevel
+
+
+class Unknown(sa.types.UserDefinedType[object]):
+    """A type that does not say what its values are."""
+
+    cache_ok = True
+
+    @property
+    def python_type(self):
+        raise NotImplementedError
+
+
+ZONES = st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-3, minutes=-30))])
+COLUMNS = {
+    "at": (sa.DateTime(), st.datetimes(timezones=ZONES)),
+    "day": (sa.Date(), st.dates()),
+    "clock": (sa.Time(), st.times()),
+    "span": (sa.Interval(), st.timedeltas(timedelta(-10_000), timedelta(10_000))),
+    "raw": (sa.LargeBinary(), st.binary()),
+    "bit": (sa.LargeBinary(), st.sampled_from([b"\x00", b"\x01"])),
+    "id": (sa.Uuid(), st.uuids()),
+    "text": (sa.Text(), st.text()),
+    "count": (sa.Integer(), st.integers(-(10**30), 10**30)),
+    "price": (sa.Numeric(), st.decimals(allow_nan=False, allow_infinity=False)),
+    "odd": (sa.types.NullType(), st.one_of(st.integers(), st.datetimes(), st.binary())),
+}
+SCHEMA = {name: {"type": ["string", "null"]} for name in COLUMNS}
+SCHEMA["bit"] = {"type": ["boolean", "null"]}
+SCHEMA["count"] = SCHEMA["price"] = {"type": ["number", "null"]}
+TABLE = {name: sa.Column(name, kind) for name, (kind, _) in COLUMNS.items()}
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*(st.none() | values for _, values in COLUMNS.values())), max_size=3))
+def test_text_of_a_column_is_what_conforming_the_record_gives(rows):
+    conform = compile_conformer(
+        {"properties": SCHEMA}, TypeConformanceLevel.RECURSIVE, lambda _: None
+    )
+    plain = row_reader(list(COLUMNS))(rows)
+    written = row_reader(list(COLUMNS), texts_of(TABLE, SCHEMA))(rows)
+    assert plain == [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    assert [jsonable(conform(record)) for record in plain] == [
+        jsonable(conform(record)) for record in written
+    ]
+
+
+def test_what_becomes_text_is_plain_to_the_encoder():
+    values = (
+        datetime(2024, 1, 2, 3, 4, 5),  # noqa: DTZ001 - as columns without zones have them
+        date(2024, 1, 2),
+        time(3, 4, 5, 6),
+        timedelta(days=1, hours=2),
+        b"\x00\xff",
+        b"\x01",
+        UUID(int=1),
+        "x",
+        1,
+        Decimal("1.50"),
+        None,
+    )
+    [record] = row_reader(list(COLUMNS), texts_of(TABLE, SCHEMA))([values])
+    assert encode_body(record) == (
+        b'{"at":"2024-01-02T03:04:05.000000+00:00","day":"2024-01-02","clock":"03:04:05.000006",'
+        b'"span":"1970-01-02T02:00:00+00:00","raw":"00ff","bit":true,'
+        b'"id":"00000000-0000-0000-0000-000000000001","text":"x","count":1,"price":1.50,'
+        b'"odd":null}'
+    )
+
+
+def test_columns_that_the_schema_lacks_are_left_alone():
+    assert texts_of(TABLE, {}) == {}
+    assert texts_of(TABLE, {"at": True}) == {}
+
+
+@pytest.mark.parametrize("kind", [postgresql.INET, Unknown])
+def test_values_of_a_databases_own_types_are_text(kind):
+    texts = texts_of({"ip": sa.Column("ip", kind)}, {"ip": {"type": "string"}})
+    values = [ip_address("10.0.0.1"), "::1", None, 5, [1], {"a": 1}]
+    records = row_reader(["ip"], texts)([(value,) for value in values])
+    assert [record["ip"] for record in records] == ["10.0.0.1", *values[1:]]
+
+
+@pytest.mark.parametrize("names", [["one"], ["a\"b'c\n", "{x}", "VALUE", "v0"], []])
+def test_names_are_whatever_the_database_says(names):
+    row = tuple(range(len(names)))
+    assert row_reader(names)([row]) == [dict(zip(names, row, strict=True))]
+
+
+def test_pages_grow_until_they_are_full():
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        result = connection.execute(sa.text(NUMBERS), {"n": 2500, "size": 1})
+        pages = [len(page) for page in pages_of(result)]
+    assert pages == [FIRST_PAGE_ROWS, MAX_PAGE_ROWS, MAX_PAGE_ROWS, 2500 - FIRST_PAGE_ROWS - 2000]
+    engine.dispose()
+
+
+def test_wide_rows_make_short_pages_and_little_memory():
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        result = connection.execute(sa.text(NUMBERS), {"n": 400, "size": 250_000})
+        tracemalloc.start()
+        count = sum(len(row_reader(["i", "b"])(page)) for page in pages_of(result))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    engine.dispose()
+    assert count == 400
+    assert peak < 25_000_000  # of 100 MB
+
+
+NUMBERS = """
+with recursive numbers(i) as (select 1 union all select i + 1 from numbers where i < :n)
+select i, zeroblob(:size) as b from numbers
+"""

@@ -1,0 +1,350 @@
+"""What a database has, as a catalog."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from tap_core.catalog import CatalogEntry
+from tap_core.sql import SQLConnector
+from tap_core.sql.access import DatabaseUnreachableError
+from tests.postgres import Server
+
+ODD = 'Ödd "Na.me" x'
+
+
+def connector_of(path: Path, script: str, kind: type[SQLConnector] = SQLConnector) -> SQLConnector:
+    with sqlite3.connect(path / "data.db") as connection:
+        connection.executescript(script)
+    connection.close()
+    return kind({"sqlalchemy_url": f"sqlite:///{path / 'data.db'}"})
+
+
+def by_name(entries: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {entry["tap_stream_id"]: entry for entry in entries}
+
+
+def types(entry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: schema.get("format") or schema["type"][0]
+        for name, schema in entry["schema"]["properties"].items()
+    }
+
+
+@pytest.fixture
+def statements() -> Iterator[list[str]]:
+    seen: list[str] = []
+
+    def note(_connection, _cursor, statement, *_):
+        seen.append(statement)
+
+    event.listen(sa.Engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+def test_tables_and_views_become_entries(tmp_path):
+    connector = connector_of(
+        tmp_path,
+        """
+        create table users (id integer not null, name varchar(9), born date, primary key (id));
+        create view adults as select * from users;
+        """,
+    )
+    found = by_name(connector.discover_catalog_entries())
+    assert list(found) == ["main-users", "main-adults"]
+    users = found["main-users"]
+    assert users["key_properties"] == ["id"]
+    assert users["table_name"] == "users"
+    assert users["is_view"] is False
+    assert users["schema"]["required"] == ["id"]
+    assert users["schema"]["properties"]["name"] == {"type": ["string", "null"], "maxLength": 9}
+    root = next(m["metadata"] for m in users["metadata"] if m["breadcrumb"] == [])
+    assert root["schema-name"] == "main"
+    assert root["table-key-properties"] == ["id"]
+    assert found["main-adults"]["is_view"] is True
+    assert found["main-adults"]["key_properties"] == []
+
+
+def test_odd_names_stay_what_they_are(tmp_path):
+    quoted = '"' + ODD.replace('"', '""') + '"'
+    connector = connector_of(
+        tmp_path, f'create table {quoted} ("Sel.ect" int primary key, "ORDER" text, "ä b" text)'
+    )
+    [entry] = connector.discover_catalog_entries()
+    assert entry["tap_stream_id"] == f"main-{ODD}"
+    assert list(entry["schema"]["properties"]) == ["Sel.ect", "ORDER", "ä b"]
+    name = connector.get_fully_qualified_name(ODD, "main")
+    assert connector.table_exists(name)
+    assert not connector.table_exists("main.none")
+    assert list(connector.get_table(name, ["order"]).columns.keys()) == ["ORDER"]
+
+
+def test_without_a_primary_key_known_the_first_unique_index_is_the_key():
+    entry = SQLConnector({"sqlalchemy_url": "sqlite://"}).discover_catalog_entry(
+        None,
+        None,
+        None,
+        "t",
+        is_view=False,
+        reflected_columns=[{"name": "a", "type": sa.Integer(), "nullable": False}],
+        reflected_indices=[
+            {"name": "i", "column_names": ["x"], "unique": False},
+            {"name": "e", "column_names": [None], "unique": True},
+            {"name": "u", "column_names": ["a"], "unique": True},
+        ],
+    )
+    assert entry.tap_stream_id == "t"
+    assert entry.key_properties == ["a"]
+    assert entry.schema.to_dict()["properties"] == {"a": {"type": ["integer"]}}
+
+
+def test_a_table_of_which_nothing_was_reflected_has_an_entry():
+    entry = SQLConnector({"sqlalchemy_url": "sqlite://"}).discover_catalog_entry(
+        None, None, "s", "t", is_view=True
+    )
+    assert (entry.tap_stream_id, entry.key_properties, entry.is_view) == ("s-t", [], True)
+
+
+def test_schemas_are_left_out_when_asked(tmp_path):
+    connector = connector_of(tmp_path, "create table t (id int)")
+    assert connector.discover_catalog_entries(exclude_schemas=["main"]) == []
+    assert len(connector.discover_catalog_entries(exclude_schemas=["other"])) == 1
+
+
+def test_a_discovery_that_finds_nothing_says_so(tmp_path, caplog):
+    connector = connector_of(tmp_path, "")
+    assert connector.discover_catalog_entries() == []
+    assert "found no tables and no views: looked in 'main'" in caplog.text
+    caplog.clear()
+    assert connector.discover_catalog_entries(exclude_schemas=["main"]) == []
+    assert "there is no schema" in caplog.text
+
+
+def test_indexes_are_asked_for_only_where_wanted(tmp_path, statements):
+    connector = connector_of(tmp_path, "create table t (id int unique, b text)")
+    connector.discover_catalog_entries(reflect_indices=False)
+    assert not [one for one in statements if "index" in one]
+
+
+def test_hooks_of_an_author_are_asked_for_every_table(tmp_path):
+    class Mine(SQLConnector):
+        asked: list[tuple[Any, ...]] = []
+
+        def get_schema_names(self, engine, inspected):
+            assert engine is self._engine
+            return [name for name in super().get_schema_names(engine, inspected) if name != "x"]
+
+        def discover_catalog_entry(
+            self,
+            engine,
+            inspected,
+            schema_name,
+            table_name,
+            is_view,
+            *,
+            reflected_columns=None,
+            reflected_pk=None,
+            reflected_indices=None,
+        ) -> CatalogEntry:
+            names = [column["name"] for column in reflected_columns]
+            keys = reflected_pk and reflected_pk["constrained_columns"]
+            indices = [index["column_names"] for index in reflected_indices]
+            self.asked.append((schema_name, table_name, is_view, names, keys, indices))
+            entry = super().discover_catalog_entry(
+                engine,
+                inspected,
+                schema_name,
+                table_name,
+                is_view,
+                reflected_columns=reflected_columns,
+                reflected_pk=reflected_pk,
+                reflected_indices=reflected_indices,
+            )
+            entry.replication_key = "b"
+            return entry
+
+    connector = connector_of(
+        tmp_path,
+        "create table t (a int primary key, b int); create unique index i on t (b);"
+        "create view v as select b from t",
+        Mine,
+    )
+    found = connector.discover_catalog_entries()
+    assert Mine.asked == [
+        ("main", "t", False, ["a", "b"], ["a"], [["b"]]),
+        ("main", "v", True, ["b"], None, []),
+    ]
+    assert [entry["replication_key"] for entry in found] == ["b", "b"]
+
+
+def test_an_override_of_get_object_names_decides_what_is_discovered(tmp_path):
+    class Mine(SQLConnector):
+        def get_object_names(self, engine, inspected, schema_name):
+            with pytest.warns(PendingDeprecationWarning):
+                listed = super().get_object_names(engine, inspected, schema_name)
+            assert listed == [("a", False), ("b", False), ("v", True)]
+            return [one for one in listed if one[0] != "a"]
+
+    connector = connector_of(
+        tmp_path,
+        "create table a (x int); create table b (x int); create view v as select * from b",
+        Mine,
+    )
+    assert list(by_name(connector.discover_catalog_entries())) == ["main-b", "main-v"]
+
+
+def test_a_view_that_cannot_be_read_is_said_and_left_out(tmp_path, caplog):
+    connector = connector_of(
+        tmp_path,
+        "create table t (id int); create view good as select * from t;"
+        "create table gone (id int); create view broken as select * from gone; drop table gone",
+    )
+    found = by_name(connector.discover_catalog_entries())
+    assert list(found) == ["main-t", "main-good"]
+    assert "'broken' in schema 'main' cannot be read and is left out" in caplog.text
+
+
+def test_views_of_all_kinds_are_read_one_by_one_where_all_at_once_fails(
+    postgres: Server, monkeypatch, caplog
+):
+    def fails(*_, **__):
+        raise sa.exc.ProgrammingError("select", {}, Exception("cannot"))
+
+    monkeypatch.setattr(sa.Inspector, "get_multi_columns", fails)
+    with postgres.database() as database:
+        database.run(
+            "create table t (id int primary key)",
+            "create view v as select * from t",
+            "create materialized view m as select * from t",
+        )
+        connector = SQLConnector({"sqlalchemy_url": database.url})
+        found = by_name(connector.discover_catalog_entries(exclude_schemas=["information_schema"]))
+        connector._engine.dispose()
+    assert set(found) == {"public-t", "public-v", "public-m"}
+    assert found["public-t"]["key_properties"] == ["id"]
+    assert "Schema 'public' cannot be read at once" in caplog.text
+
+
+def test_a_server_that_goes_away_between_two_tables_ends_the_discovery(tmp_path, monkeypatch):
+    connector = connector_of(tmp_path, "create table t (id int)")
+
+    def fails(*_, **__):
+        raise NotImplementedError
+
+    def refused(*_, **__):
+        raise DatabaseUnreachableError("gone", Exception("gone"))
+
+    monkeypatch.setattr(sa.Inspector, "get_multi_columns", fails)
+    monkeypatch.setattr(sa.Inspector, "get_columns", refused)
+    with pytest.raises(DatabaseUnreachableError, match="gone"):
+        connector.discover_catalog_entries()
+
+
+def test_a_database_that_knows_no_views_is_said_to_once(tmp_path, caplog, monkeypatch):
+    dialect = sa.dialects.sqlite.pysqlite.SQLiteDialect_pysqlite
+    connector = connector_of(tmp_path, "create table t (id int); create view v as select * from t")
+
+    def unknown(*_, **__):
+        raise NotImplementedError
+
+    monkeypatch.setattr(dialect, "get_view_names", unknown)
+    inspected = sa.inspect(connector._engine)
+    for _ in range(2):
+        with pytest.warns(PendingDeprecationWarning):
+            listed = connector.get_object_names(connector._engine, inspected, "main")
+        assert listed == [("t", False)]
+    assert caplog.text.count("does not support get_view_names()") == 1
+    assert list(by_name(connector.discover_catalog_entries())) == ["main-t"]
+
+
+def test_a_type_that_nobody_knows_is_text(postgres: Server):
+    with postgres.database() as database:
+        database.run("create table places (id int primary key, here point)")
+        connector = SQLConnector({"sqlalchemy_url": database.url})
+        with pytest.warns(sa.exc.SAWarning, match="Did not recognize type 'point'"):
+            found = by_name(connector.discover_catalog_entries())
+        assert types(found["public-places"]) == {"id": "integer", "here": "string"}
+        connector._engine.dispose()
+
+
+def test_everything_that_a_real_server_has(postgres: Server):
+    with postgres.database() as database:
+        database.run(
+            "create schema other",
+            'create schema "Odd.S"',
+            "create table t (id int primary key, at timestamptz, n numeric(9,2), j jsonb, u uuid)",
+            "create table other.t (id int unique, b bytea)",
+            'create table "Odd.S"."We""ird. Ü" ("Id" int, "b c" text[], primary key ("b c", "Id"))',
+            "create view other.v as select * from t",
+            "create materialized view other.m as select * from t",
+            "create table parts (id int, d date) partition by range (d)",
+        )
+        connector = SQLConnector({"sqlalchemy_url": database.url})
+        found = by_name(connector.discover_catalog_entries(exclude_schemas=["information_schema"]))
+        connector._engine.dispose()
+    assert set(found) == {
+        "public-t",
+        "other-t",
+        'Odd.S-We"ird. Ü',
+        "other-v",
+        "other-m",
+        "public-parts",
+    }
+    assert found['Odd.S-We"ird. Ü']["key_properties"] == ["b c", "Id"]
+    assert [name for name, entry in found.items() if entry["is_view"]] == ["other-m", "other-v"]
+    assert types(found["public-t"]) == {
+        "id": "integer",
+        "at": "date-time",
+        "n": "number",
+        "j": "string",
+        "u": "string",
+    }
+    assert found["other-t"]["key_properties"] == []
+
+
+def test_many_tables_take_as_many_statements_as_few(postgres: Server, statements):
+    counts = []
+    with postgres.database() as database:
+        for first, count in ((0, 5), (5, 200)):
+            database.run(
+                *(f"create table t{i} (id int primary key, a text)" for i in range(first, count))
+            )
+            connector = SQLConnector({"sqlalchemy_url": database.url})
+            statements.clear()
+            found = connector.discover_catalog_entries(exclude_schemas=["information_schema"])
+            connector._engine.dispose()
+            assert len(found) == count
+            counts.append(len(statements))
+    assert counts[0] == counts[1] < 40
+
+
+def test_a_server_that_goes_away_during_discovery_is_no_empty_catalog(postgres: Server):
+    class Gone(SQLConnector):
+        def get_schema_names(self, engine, inspected):
+            names = super().get_schema_names(engine, inspected)
+            engine.dispose()
+            engine.url = engine.url.set(port=1)
+            engine.dialect.connect = self._refuse
+            return names
+
+        def _refuse(self, *_: Any, **__: Any) -> None:
+            raise self._engine.dialect.dbapi.OperationalError("nobody listens")
+
+    with postgres.database() as database, warnings.catch_warnings():
+        connector = Gone({"sqlalchemy_url": database.url})
+        with pytest.raises(sa.exc.OperationalError, match="No connection to database"):
+            connector.discover_catalog_entries()
+
+
+@pytest.fixture(autouse=True)
+def _at_warning(caplog):
+    caplog.set_level(logging.WARNING)

@@ -1,0 +1,448 @@
+"""Tables as streams, synced."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+import tap_core
+from tap_core import typing as th
+from tap_core.exceptions import ConfigValidationError
+from tap_core.sql import SQLConnector, SQLStream, SQLTap
+from tap_core.typing.inspect import TypeConformanceLevel
+from tests.postgres import Server
+
+ROWS = """
+create table events (
+  id integer primary key, at datetime, day date, clock time, price numeric(9,2), ok boolean,
+  raw blob, note text);
+insert into events values
+  (1, '2024-01-01 10:00:00.000000', '2024-01-01', '10:00:00.000000', 1.5, 1, x'00ff', 'ä'),
+  (2, '2024-01-02 10:00:00.250000', '2024-01-02', '11:00:00.000000', 2.25, 0, null, null),
+  (3, null, null, null, null, null, null, 'z'),
+  (4, '2024-01-04 10:00:00.000000', '2024-01-04', '12:00:00.000000', 4, 1, x'01', 'y');
+create view notes as select id, note from events;
+"""
+FIRST = {
+    "id": 1,
+    "at": "2024-01-01T10:00:00.000000+00:00",
+    "day": "2024-01-01",
+    "clock": "10:00:00",
+    "price": 1.5,
+    "ok": True,
+    "raw": "00ff",
+    "note": "ä",
+}
+
+
+class LiteStream(SQLStream):
+    connector_class = SQLConnector
+    supports_nulls_first = True
+
+
+class LiteTap(SQLTap):
+    name = "tap-lite"
+    default_stream_class = LiteStream
+    config_jsonschema = th.PropertiesList(
+        th.Property("sqlalchemy_url", th.StringType, required=True)
+    ).to_dict()
+
+
+def tap_with(stream_class: type[SQLStream]) -> type[SQLTap]:
+    return type("OwnTap", (LiteTap,), {"default_stream_class": stream_class})
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    with sqlite3.connect(tmp_path / "data.db") as connection:
+        connection.executescript(ROWS)
+    connection.close()
+    return f"sqlite:///{tmp_path / 'data.db'}"
+
+
+@pytest.fixture
+def synced(url, capsys) -> Callable[..., list[dict[str, Any]]]:
+    """Sync `main-events`; return the messages."""
+
+    def sync(
+        kind: type[SQLTap] = LiteTap,
+        *,
+        key: str | None = None,
+        state: dict[str, Any] | None = None,
+        deselected: tuple[str, ...] = (),
+        **config: Any,
+    ) -> list[dict[str, Any]]:
+        catalog = kind(config={"sqlalchemy_url": url}).catalog_dict
+        for entry in catalog["streams"]:
+            for item in entry["metadata"]:
+                if not item["breadcrumb"]:
+                    item["metadata"]["selected"] = entry["tap_stream_id"] == "main-events"
+                    item["metadata"]["replication-key"] = key
+                elif item["breadcrumb"][-1] in deselected:
+                    item["metadata"]["selected"] = False
+            entry["replication_key"] = key
+            entry["replication_method"] = "INCREMENTAL" if key else "FULL_TABLE"
+        tap = kind(config={"sqlalchemy_url": url, **config}, catalog=catalog, state=state)
+        tap.sync_all()
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return sync
+
+
+def records(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one["record"] for one in messages if one["type"] == "RECORD"]
+
+
+def last_state(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    return [one["value"] for one in messages if one["type"] == "STATE"][-1]
+
+
+def test_a_table_is_sent_with_its_schema_and_its_rows(synced):
+    messages = synced()
+    [schema] = [one for one in messages if one["type"] == "SCHEMA"]
+    assert (schema["stream"], schema["key_properties"]) == ("main-events", ["id"])
+    assert [row["id"] for row in records(messages)] == [1, 2, 3, 4]
+    assert records(messages)[0] == FIRST
+    assert records(messages)[2] == dict.fromkeys(FIRST) | {"id": 3, "note": "z"}
+
+
+def test_only_selected_columns_are_asked_for(synced):
+    class Asking(LiteStream):
+        def build_query(self, *, context=None):
+            query = super().build_query(context=context)
+            assert [column.name for column in query.selected_columns] == ["id", "at"]
+            return query
+
+    names = ("day", "clock", "price", "ok", "raw", "note")
+    assert list(records(synced(tap_with(Asking), deselected=names))[0]) == ["id", "at"]
+
+
+@pytest.mark.parametrize(
+    "key, order, again, bookmark",
+    [
+        ("id", [1, 2, 3, 4], [4], 4),
+        ("at", [3, 1, 2, 4], [4], "2024-01-04T10:00:00.000000+00:00"),
+        ("day", [3, 1, 2, 4], [4], "2024-01-04"),
+        ("note", [2, 4, 3, 1], [1], "ä"),
+    ],
+)
+def test_the_database_orders_and_filters_by_the_replication_key(
+    synced, key, order, again, bookmark
+):
+    first = synced(key=key)
+    assert [row["id"] for row in records(first)] == order
+    state = last_state(first)
+    assert state["bookmarks"]["main-events"]["replication_key_value"] == bookmark
+    second = synced(key=key, state=state)
+    assert [row["id"] for row in records(second)] == again
+    assert last_state(second) == state
+
+
+def test_a_start_date_is_where_the_first_sync_begins(synced):
+    found = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
+    assert [row["id"] for row in found] == [2, 4]
+
+
+def test_a_bookmark_that_is_no_date_is_left_to_the_database(synced):
+    state = {
+        "bookmarks": {"main-events": {"replication_key": "day", "replication_key_value": "soon"}}
+    }
+    assert records(synced(key="day", state=state)) == []
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"post_process": lambda self, row, context=None: {**row, "at": row["at"].year}},
+        {"get_records": lambda self, context: iter(rows_of(self, context))},
+        {"_process_record": lambda self, record, *a, **k: record.update(at=record["at"].year)},
+    ],
+    ids=["post_process", "get_records", "_process_record"],
+)
+def test_an_author_sees_the_values_of_the_database(url, capsys, override):
+    kind = type("Own", (LiteStream,), override)
+    tap = tap_with(kind)(config={"sqlalchemy_url": url})
+    stream = tap.streams["main-events"]
+    stream.apply_query_filters = lambda query, table, context=None: query.where(table.c.id == 1)
+    for name, other in tap.streams.items():
+        other.selected = name == "main-events"
+    stream.catalog_entry["schema"]["properties"]["at"] = {"type": "integer"}
+    tap.sync_all()
+    [row] = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert row == FIRST | {"at": 2024}
+
+
+def rows_of(stream, context):
+    for row in SQLStream.get_records(stream, context):
+        row["at"] = row["at"].year
+        yield row
+
+
+def test_the_two_ways_of_a_value_give_the_same_bytes(url, capsys):
+    """Through the compiled lane, and through the one for hooks, which conforms each record."""
+
+    def increment(self, latest_record, *, context=None):
+        SQLStream._increment_stream_state(self, latest_record, context=context)
+
+    hooked = type("Hooked", (LiteStream,), {"_increment_stream_state": increment})
+    outputs = []
+    for kind in (LiteStream, hooked):
+        tap = tap_with(kind)(config={"sqlalchemy_url": url})
+        for stream in tap.streams.values():
+            stream.selected = True
+        tap.sync_all()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        outputs.append([{k: v for k, v in x.items() if k != "time_extracted"} for x in lines])
+    assert outputs[0] == outputs[1]
+
+
+def test_nothing_is_written_as_text_where_nothing_is_conformed(url, capsys):
+    class Raw(LiteStream):
+        TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
+
+    tap = tap_with(Raw)(config={"sqlalchemy_url": url})
+    tap.streams["main-events"].selected = True
+    tap.sync_all()
+    row = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])[0]
+    assert row["at"] == "2024-01-01T10:00:00"
+
+
+def test_stream_maps_see_what_they_see_of_every_stream(synced):
+    maps = {"main-events": {"id": "id", "year": "at[:4] if at else None", "__else__": None}}
+    assert records(synced(stream_maps=maps))[0] == {"id": 1, "year": "2024"}
+
+
+def test_a_query_of_an_authors_own_is_served(url, capsys):
+    class Own(LiteStream):
+        def build_query(self, *, context=None):
+            return sa.text("select id, note from events where id = 4")
+
+    tap = tap_with(Own)(config={"sqlalchemy_url": url})
+    tap.streams["main-events"].selected = True
+    tap.sync_all()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert records(lines) == [{"id": 4, "note": "y"}]
+
+
+def test_rows_asked_for_outside_of_a_sync_are_the_databases(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    first = next(iter(stream.get_records(None)))
+    assert (first["at"].year, first["raw"]) == (2024, b"\x00\xff")
+
+
+def test_a_table_has_no_partitions(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    with pytest.raises(NotImplementedError, match="does not support partitioning"):
+        list(stream.get_records({"a": 1}))
+
+
+def test_a_limit_becomes_the_databases(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    assert "LIMIT" not in str(stream.build_query())
+    stream.ABORT_AT_RECORD_COUNT = 1
+    assert len(list(stream.get_records(None))) == 2
+
+
+def test_a_connection_test_reads_one_row_of_each(url, capsys):
+    tap = LiteTap(config={"sqlalchemy_url": url})
+    assert tap.run_connection_test()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["stream"] for one in lines if one["type"] == "RECORD"] == [
+        "main-events",
+        "main-notes",
+    ]
+
+
+def test_nulls_come_first_only_where_the_database_knows_how(url):
+    class Plain(LiteStream):
+        supports_nulls_first = False
+
+    for kind, word in ((LiteStream, True), (Plain, False)):
+        stream = tap_with(kind)(config={"sqlalchemy_url": url}).streams["main-events"]
+        stream.replication_key = "at"
+        assert ("NULLS FIRST" in str(stream.build_query())) is word
+
+
+# --------------------------------------------------------------------- the catalog's entry
+
+
+def test_a_bookmark_of_a_type_that_nobody_knows_is_left_to_the_database(url):
+    class Unknown(sa.types.UserDefinedType[object]):
+        cache_ok = True
+
+        @property
+        def python_type(self):
+            raise NotImplementedError
+
+    state = {"bookmarks": {"main-events": {"replication_key": "x", "replication_key_value": "5"}}}
+    tap = LiteTap(config={"sqlalchemy_url": url}, state=state)
+    stream = tap.streams["main-events"]
+    stream.replication_key = "x"
+    stream._write_starting_replication_value(None)
+    table = sa.Table("t", sa.MetaData(), sa.Column("x", Unknown))
+    query = stream.apply_query_filters(table.select(), table)
+    assert query.compile().params == {"x_1": "5"}
+
+
+def test_what_a_stream_is_stands_in_its_entry(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    assert stream.name == stream.tap_stream_id == "main-events"
+    assert stream.namespace == "main"
+    assert stream.primary_keys == ["id"]
+    assert stream.fully_qualified_name == "main.events"
+    assert not stream.is_sorted
+    assert stream._singer_catalog_entry is stream._singer_catalog_entry
+    assert stream.effective_schema == stream.schema
+    stream.primary_keys = ["id", "at"]
+    stream.replication_key = "at"
+    assert stream.primary_keys == ["id", "at"]
+    assert stream.is_sorted
+
+
+def test_an_entry_may_change_until_the_sync(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    root = next(m for m in stream.catalog_entry["metadata"] if not m["breadcrumb"])
+    root["metadata"]["selected"] = True
+    assert stream.selected
+
+
+def test_an_entry_without_a_table_is_refused(url):
+    stream = LiteTap(config={"sqlalchemy_url": url}).streams["main-events"]
+    del stream.catalog_entry["table_name"]
+    with pytest.raises(ValueError, match="Missing table name in catalog entry: stream 'main-ev"):
+        _ = stream.fully_qualified_name
+
+
+def test_a_stream_without_a_connector_makes_its_own(url):
+    tap = LiteTap(config={"sqlalchemy_url": url})
+    stream = LiteStream(tap, tap.catalog_dict["streams"][0])
+    assert stream.connector is not tap.tap_connector
+    assert stream.connector.config == {"sqlalchemy_url": url}
+
+
+# -------------------------------------------------------------------------------- the tap
+
+
+def test_all_streams_share_one_connector_and_one_discovery(url):
+    tap = LiteTap(config={"sqlalchemy_url": url})
+    assert {stream.connector for stream in tap.streams.values()} == {tap.tap_connector}
+    assert tap.catalog_dict is tap.catalog_dict
+
+
+def test_a_catalog_that_is_given_spares_the_discovery(url):
+    class Blind(SQLConnector):
+        def discover_catalog_entries(self, **_):
+            raise AssertionError
+
+    catalog = LiteTap(config={"sqlalchemy_url": url}).catalog_dict
+    kind = tap_with(type("S", (LiteStream,), {"connector_class": Blind}))
+    tap = kind(config={"sqlalchemy_url": url}, catalog=catalog)
+    assert list(tap.streams) == ["main-events", "main-notes"]
+    assert tap.catalog_dict == tap.input_catalog.to_dict()
+
+
+def test_schemas_of_the_system_are_left_out(url):
+    class Nothing(LiteTap):
+        exclude_schemas = ("main",)
+
+    assert Nothing(config={"sqlalchemy_url": url}).streams == {}
+
+
+def test_the_settings_are_those_of_a_tap_and_one_more():
+    class Own(LiteTap):
+        config_jsonschema: dict[str, Any] = {"properties": {}}
+
+    schema = dict(Own.config_jsonschema)
+    Own.append_builtin_config(schema)
+    assert schema["properties"]["use_singer_decimal"]["type"] == ["boolean", "null"]
+    assert "stream_maps" in schema["properties"]
+    assert Own.dynamic_catalog
+
+
+def test_a_missing_setting_is_said_before_anything_is_asked():
+    with pytest.raises(ConfigValidationError, match="sqlalchemy_url"):
+        LiteTap(config={})
+
+
+def test_the_face_has_the_classes():
+    assert tap_core.SQLTap is SQLTap
+    assert tap_core.SQLStream is SQLStream
+    assert tap_core.SQLConnector is SQLConnector
+    with pytest.raises(AttributeError, match="Unheard"):
+        _ = tap_core.sql.Unheard
+
+
+# ------------------------------------------------------------------------ a real server
+
+
+@pytest.fixture
+def server_tap(postgres: Server):
+    with postgres.database() as database:
+        database.run(
+            "create table t as select g as id, now() as at, gen_random_uuid() as uid,"
+            " '10.00'::numeric as price, interval '1 day' as span, '\\x00ff'::bytea as raw,"
+            " timestamp '2024-01-01' + g * interval '1 second' as moved,"
+            " md5(g::text)::uuid as mark, '10.0.0.0'::inet + g as address"
+            " from generate_series(1, 3000) g",
+            "insert into t (id) values (0)",
+        )
+        tap = LiteTap(config={"sqlalchemy_url": database.url})
+        yield tap
+        tap.tap_connector._engine.dispose()
+
+
+def test_rows_come_through_a_cursor_of_the_server(server_tap):
+    stream = server_tap.streams["public-t"]
+    taken = []
+
+    def watch(_connection, cursor, *_):
+        taken.append(cursor)
+
+    sa.event.listen(server_tap.tap_connector._engine, "after_cursor_execute", watch)
+    rows = stream.get_records(None)
+    assert next(rows)["id"] is not None
+    assert type(taken[-1]).__name__ == "ServerCursor"
+    rows.close()
+
+
+def test_values_of_a_server_need_no_careful_way(server_tap, capsys, monkeypatch):
+    from tap_core.records.shape import Shape
+
+    careful = []
+    call = Shape.__call__
+
+    def counted(self, record):
+        careful.append(record)
+        return call(self, record)
+
+    monkeypatch.setattr(Shape, "__call__", counted)
+    server_tap.streams["public-t"].selected = True
+    server_tap.sync_all()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(records(lines)) == 3001
+    assert len(careful) < 50
+    first = records(lines)[0]
+    assert (first["raw"], first["span"]) == ("00ff", "1970-01-02T00:00:00+00:00")
+    assert first["moved"] == "2024-01-01T00:00:01.000000+00:00"
+
+
+@pytest.mark.parametrize("key", ["id", "at", "moved", "mark"])
+def test_a_server_resumes_where_it_was(server_tap, key, capsys):
+    stream = server_tap.streams["public-t"]
+    stream.replication_key, stream.selected = key, True
+    server_tap.sync_all()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    state = last_state(lines)
+    again = LiteTap(config=dict(server_tap.config), state=state)
+    stream = again.streams["public-t"]
+    stream.replication_key, stream.selected = key, True
+    again.sync_all()
+    again.tap_connector._engine.dispose()
+    found = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert len(found) == (3000 if key == "at" else 1)

@@ -1,0 +1,94 @@
+"""A SQLite target as authors write it, run by two SDKs: only the import lines differ."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import decimal
+import io
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+from tap_core import typing as th
+from tap_core.helpers._conformers import replace_leading_digit, snakecase
+from tap_core.sql import SQLConnector, SQLSink, SQLTarget
+
+for kind, adapter in {
+    dt.date: dt.date.isoformat,
+    dt.datetime: dt.datetime.isoformat,
+    dt.time: dt.time.isoformat,
+    decimal.Decimal: str,
+    dict: lambda value: json.dumps(value, default=str),
+    list: lambda value: json.dumps(value, default=str),
+}.items():
+    sqlite3.register_adapter(kind, adapter)
+
+
+class FileConnector(SQLConnector):
+    allow_temp_tables = False
+
+    def get_sqlalchemy_url(self, config):
+        return f"sqlite:///{config['path']}"
+
+
+class FileSink(SQLSink[FileConnector]):
+    connector_class = FileConnector
+
+
+class FileTarget(SQLTarget):
+    name = "target-file"
+    default_sink_class = FileSink
+    max_parallelism = 1
+    config_jsonschema = th.PropertiesList(
+        th.Property("path", th.StringType, required=True)
+    ).to_dict()
+
+
+def run(path, lines, config):
+    """Run a target; return its error and its last state."""
+    out, error = io.StringIO(), None
+    with contextlib.redirect_stdout(out):
+        try:
+            target = FileTarget(config={"path": str(path), **config})
+            target.listen(io.StringIO("".join(lines)))
+        except Exception as raised:  # noqa: BLE001  it is what is compared
+            error = type(raised).__name__
+    states = [json.loads(line) for line in out.getvalue().splitlines()]
+    return {"error": error, "state": states[-1:]}
+
+
+def rows_of(database, table):
+    return database.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608
+
+
+def content(path):
+    """Return every table of a database: how it was made, and its rows."""
+    if not path.exists():
+        return {}
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        made = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+        return {
+            name: [" ".join(sql.split()), rows_of(database, name)] for name, sql in made.fetchall()
+        }
+
+
+def conformed(name):
+    """Return what becomes of a name, in every way that there is."""
+    by_sink = [FileSink.conform_name(None, name, *more) for more in ((), ("table",))]
+    return [*by_sink, snakecase(name), replace_leading_digit(name)]
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1])
+    given = json.loads((here / "cases.json").read_text())
+    found = {"cases": {}, "names": {name: conformed(name) for name in given["names"]}}
+    for name, case in given["cases"].items():
+        path = here / f"{name}.db"
+        ends = [run(path, lines, case.get("config", {})) for lines in case["runs"]]
+        found["cases"][name] = {"ends": ends, "content": content(path)}
+    about = json.loads(json.dumps(FileTarget._get_about_info().settings))
+    found["settings"] = sorted(about["properties"])
+    found["capabilities"] = sorted(each.value for each in FileTarget.capabilities)
+    (here / "found.json").write_text(json.dumps(found, default=str))

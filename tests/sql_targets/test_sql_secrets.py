@@ -1,0 +1,72 @@
+"""What a target says, whatever goes wrong: never the password of its database."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+from tests.sql_targets.small import SmallTarget, load
+from tests.target_base.messages import record, schema
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "hunter2-and-more"
+PROGRAM = "from tests.sql_targets.small import SmallTarget; SmallTarget.cli()"
+
+
+UNREACHABLE = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:1/db?connect_timeout=2"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        UNREACHABLE,
+        f"postgresql+psycopg://me:{SECRET}@127.0.0.1:port/db",
+        f"nothing+known://me:{SECRET}@host/db",
+        f"me:{SECRET}@host",
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_said_without_its_password(url, caplog):
+    target = SmallTarget(config={"sqlalchemy_url": url})
+    with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match=r"\w") as caught:
+        target.listen(io.StringIO(schema() + record(id=1)))
+    told = "".join(traceback.format_exception(caught.value))
+    assert SECRET not in told + caplog.text + repr(caught.value)
+
+
+def test_the_command_says_no_password_either(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"sqlalchemy_url": UNREACHABLE}))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "--config", str(config)],
+        input=schema() + record(id=1),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        env={"TARGET_SMALL_LOGLEVEL": "DEBUG", "PATH": ""},
+    )
+    assert done.returncode != 0
+    assert "127.0.0.1" in done.stderr
+    assert SECRET not in done.stderr + done.stdout
+
+
+def test_a_password_that_the_server_refuses_is_not_repeated(postgres_url, caplog):
+    password = postgres_url.split("@")[0].rpartition(":")[2]
+    with caplog.at_level(logging.DEBUG), pytest.raises(Exception, match="password") as caught:
+        load(SmallTarget, postgres_url.replace(password, SECRET), schema(), record(id=1))
+    assert SECRET not in caplog.text + str(caught.value) + repr(caught.value)
+
+
+def test_a_run_that_goes_well_logs_statements_and_no_address(postgres_url, caplog):
+    password = postgres_url.split("@")[0].rpartition(":")[2]
+    with caplog.at_level(logging.DEBUG):
+        load(SmallTarget, postgres_url, schema(), record(id=1))
+    assert "Inserting with SQL: INSERT INTO a (id, name) VALUES (:id, :name)" in caplog.text
+    assert password not in caplog.text

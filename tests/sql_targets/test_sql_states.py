@@ -1,0 +1,156 @@
+"""A state leaves when the rows before it are committed, whatever happens to the process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.sql_targets.small import SmallTarget, load, rows_of
+from tests.target_base.messages import record, schema, state
+from tests.target_base.running import ROOT, Running
+
+PROGRAM = """
+import time
+from pathlib import Path
+from sqlalchemy import event
+from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget
+
+class HoldConnector(SmallConnector):
+    def create_engine(self):
+        engine = super().create_engine()
+
+        @event.listens_for(engine, "commit")
+        def hold(connection):
+            out = Path(self.config["out"])
+            (out / "draining").touch()
+            while (out / "hold").exists():
+                time.sleep(0.01)
+            (out / "draining").unlink()
+
+        return engine
+
+class HoldSink(SmallSink):
+    connector_class = HoldConnector
+    max_size = 3
+
+class HoldTarget(SmallTarget):
+    name = "target-hold"
+    default_sink_class = HoldSink
+
+HoldTarget.cli()
+"""
+
+
+@contextmanager
+def running(out: Path, url: str) -> Iterator[Running]:
+    """Run a target that waits, while the file ``hold`` is there, before each commit."""
+    config = out / "config.json"
+    config.write_text(json.dumps({"sqlalchemy_url": url, "out": str(out)}))
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "--config", str(config)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    target = Running(process, out)
+    try:
+        yield target
+    finally:
+        process.kill()
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        target.end()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def ids(url: str) -> list[int]:
+    return [row[0] for row in rows_of(url, "SELECT id FROM a ORDER BY id")]
+
+
+def is_made(url: str) -> bool:
+    with suppress(Exception):
+        return ids(url) == []
+    return False
+
+
+def batch(start: int) -> list[str]:
+    return [record(id=number) for number in range(start, start + 3)]
+
+
+@contextmanager
+def holding(url: str, out: Path) -> Iterator[Running]:
+    """Run a target with three rows and a state out, and three rows in an open transaction."""
+    with running(out, url) as target:
+        target.send(schema(), *batch(1), state({"n": 3}))
+        target.until(lambda: target.states)
+        (out / "hold").touch()
+        rows = batch(4)
+        target.send(*rows[:2], state({"n": 5}), *rows[2:], state({"n": 6}), record(id=7))
+        target.send(state({"n": 7}))
+        target.until(lambda: target.is_draining)
+        yield target
+
+
+@pytest.fixture
+def held(sqlite_url, tmp_path) -> Iterator[Running]:
+    with holding(sqlite_url, tmp_path) as target:
+        yield target
+
+
+def release(target: Running) -> None:
+    (target.out / "hold").unlink()
+
+
+def test_a_state_waits_for_the_commit(held, sqlite_url):
+    assert (held.states, ids(sqlite_url)) == ([{"n": 3}], [1, 2, 3])
+    release(held)
+    held.until(lambda: {"n": 6} in held.states)
+    assert ids(sqlite_url) == [1, 2, 3, 4, 5, 6]
+    held.process.stdin.close()
+    assert held.end() == 0, held.errors
+    assert (held.states[-1], ids(sqlite_url)[-1]) == ({"n": 7}, 7)
+
+
+def test_a_process_that_is_killed_leaves_no_half_of_a_batch(url, tmp_path):
+    with holding(url, tmp_path) as target:
+        target.process.kill()
+        target.end()
+        assert (target.states, ids(url)) == ([{"n": 3}], [1, 2, 3])
+
+
+def test_a_signal_lets_the_open_transaction_end_and_begins_no_other(held, sqlite_url):
+    held.process.send_signal(signal.SIGTERM)
+    release(held)
+    assert held.end() == 0, held.errors
+    assert (held.states[-1], ids(sqlite_url)) == ({"n": 5}, [1, 2, 3, 4, 5, 6])
+
+
+def test_a_batch_that_fails_leaves_nothing_of_itself(url, capsys):
+    lines = [schema(), *batch(1), state({"n": 3}), record(id=4), record(id=5), record(id=1)]
+    with pytest.raises(sa.exc.IntegrityError):
+        load(SmallTarget, url, *lines, state({"n": 6}), batch_size_rows=3)
+    assert ids(url) == [1, 2, 3]
+
+
+def test_rows_that_still_wait_are_left_on_a_signal_and_so_is_their_state(sqlite_url, tmp_path):
+    with running(tmp_path, sqlite_url) as target:
+        target.send(schema(), record(id=1), state({"n": 1}))
+        target.until(lambda: is_made(sqlite_url))
+        target.process.send_signal(signal.SIGTERM)
+        assert target.end() == 0, target.errors
+        found: list[Any] = target.states
+        assert (found, ids(sqlite_url)) == ([], [])

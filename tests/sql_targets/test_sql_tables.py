@@ -1,0 +1,382 @@
+"""What a connector makes and changes, asked directly; loading is tested beside this."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.dialects import postgresql
+
+from tap_core.exceptions import ConformedNameClashException
+from tap_core.sql.conform import (
+    conformed_name,
+    refuse_clashes,
+    replace_leading_digit,
+    snakecase,
+)
+from tap_core.sql.connector import SQLConnector
+from tap_core.sql.names import FullyQualifiedName
+from tap_core.sql.widening import falsifies, holds_more
+from tests.sql_targets.small import rows_of, types_of
+
+KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+
+
+@pytest.fixture
+def connector(url):
+    made = SQLConnector(config={"sqlalchemy_url": url})
+    yield made
+    made._engine.dispose()
+
+
+@pytest.fixture
+def table(connector):
+    connector.create_empty_table("a", KNOWN, primary_keys=["id"])
+    return "a"
+
+
+def count_looks(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Count how often the columns of a table are read."""
+    looks: list[object] = []
+    plain = type(connector).get_table_columns
+
+    def counted(self, *args, **given):
+        looks.append(args)
+        return plain(self, *args, **given)
+
+    monkeypatch.setattr(type(connector), "get_table_columns", counted)
+    return looks
+
+
+def test_a_table_has_its_columns_and_its_key(connector, url):
+    connector.create_empty_table("a", KNOWN, primary_keys=["name", "gone", "id"])
+    assert list(types_of(url, "a")) == ["id", "name"]
+    key = sa.inspect(connector._engine).get_pk_constraint("a")
+    assert key["constrained_columns"] == ["name", "id"]
+
+
+def test_a_key_that_is_missing_is_never_made_up(postgres_url):
+    """In SQLite a key that is a whole number is the row's own number, and is made up."""
+    connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
+    connector.create_empty_table("a", KNOWN, primary_keys=["id"])
+    with pytest.raises(sa.exc.IntegrityError), connector._transaction() as connection:
+        connection.exec_driver_sql("INSERT INTO a (name) VALUES ('x')")
+    connector._engine.dispose()
+
+
+def test_a_temporary_table_is_for_authors_to_make(connector):
+    with pytest.raises(NotImplementedError, match="Temporary tables are not supported"):
+        connector.create_empty_table("a", KNOWN, as_temp_table=True)
+
+
+def test_a_schema_without_properties_makes_no_table(connector):
+    with pytest.raises(RuntimeError, match="Schema for 'a' does not define properties"):
+        connector.create_empty_table("a", {"type": "object"})
+
+
+def test_a_table_that_fits_is_read_once_and_left_alone(connector, table, monkeypatch):
+    looks = count_looks(connector, monkeypatch)
+    connector.prepare_table("a", KNOWN, ["id"])
+    assert len(looks) == 1
+
+
+def test_a_table_is_not_dropped_without_a_load_method(connector, table, url):
+    with connector._transaction() as connection:
+        connection.exec_driver_sql("INSERT INTO a VALUES (1, 'x')")
+    connector.prepare_table("a", KNOWN, ["id"])
+    assert rows_of(url, "a") == [(1, "x")]
+
+
+class Preparing(SQLConnector):
+    """Prepares columns in its own way."""
+
+    def __init__(self, *args, **given):
+        super().__init__(*args, **given)
+        self.prepared = []
+
+    def prepare_column(self, full_table_name, column_name, sql_type):
+        self.prepared.append((column_name, str(sql_type)))
+        super().prepare_column(full_table_name, column_name, sql_type)
+
+
+def test_an_author_who_prepares_columns_is_asked_for_each(sqlite_url):
+    connector = Preparing(config={"sqlalchemy_url": sqlite_url})
+    connector.create_empty_table("a", KNOWN)
+    connector.prepare_table("a", {"properties": {**KNOWN["properties"], "new": {}}}, [])
+    assert connector.prepared == [("id", "INTEGER"), ("name", "VARCHAR"), ("new", "VARCHAR")]
+    connector._engine.dispose()
+
+
+def test_columns_are_not_added_where_that_is_refused(connector, table):
+    connector.allow_column_add = False
+    with pytest.raises(NotImplementedError, match="Adding columns is not supported"):
+        connector.prepare_column("a", "new", sa.Integer())
+
+
+def test_columns_are_renamed_whatever_they_are_called(connector, table, url):
+    connector.rename_column("a", "name", "order")
+    connector.rename_column("a", "order", "the group")
+    assert list(types_of(url, "a")) == ["id", "the group"]
+    connector.allow_column_rename = False
+    with pytest.raises(NotImplementedError, match="Renaming columns is not supported"):
+        connector.rename_column("a", "id", "x")
+
+
+def test_an_authors_own_statement_gets_names_as_they_are(sqlite_url):
+    class Renaming(SQLConnector):
+        @staticmethod
+        def get_column_rename_ddl(table_name, column_name, new_column_name):
+            words = f'ALTER TABLE {table_name} RENAME COLUMN "{column_name}" TO "{new_column_name}"'
+            return sa.DDL(words)
+
+    connector = Renaming(config={"sqlalchemy_url": sqlite_url})
+    connector.create_empty_table("a", KNOWN)
+    connector.rename_column("a", "name", "the order")
+    assert list(types_of(sqlite_url, "a")) == ["id", "the order"]
+    connector._engine.dispose()
+
+
+def test_a_column_of_words_of_sql_is_added(connector, table, url):
+    connector.prepare_column("a", "select", sa.Integer())
+    connector.prepare_column("a", "at", sa.DATETIME())
+    assert list(types_of(url, "a")) == ["id", "name", "select", "at"]
+
+
+def test_a_column_that_is_not_there_has_no_type(connector, table):
+    with pytest.raises(KeyError, match="Column `gone` does not exist in table `a`"):
+        connector._get_column_type("a", "gone")
+
+
+def test_a_schema_is_made_once(postgres_url):
+    connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
+    assert not connector.schema_exists("the shop")
+    connector.prepare_schema("the shop")
+    connector.prepare_schema("the shop")
+    assert connector.schema_exists("the shop")
+    name = FullyQualifiedName(table="a b", schema="the shop", dialect=connector._dialect)
+    connector.prepare_table(name, KNOWN, ["id"])
+    connector.prepare_table(name, {"properties": {**KNOWN["properties"], "new": {}}}, ["id"])
+    assert list(types_of(postgres_url, "a b", "the shop")) == ["id", "name", "new"]
+    connector._engine.dispose()
+
+
+def test_a_collation_survives_a_change_of_the_type(postgres_url):
+    connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
+    connector.allow_column_alter = True
+    with connector._transaction() as connection:
+        connection.exec_driver_sql('CREATE TABLE a (name varchar(3) COLLATE "C")')
+    connector.prepare_column("a", "name", sa.VARCHAR(9))
+    query = (
+        "SELECT character_maximum_length, collation_name FROM information_schema.columns"
+        " WHERE table_name = 'a'"
+    )
+    [(length, collation)] = rows_of(postgres_url, query)
+    assert length == 9
+    assert collation in ("C", None)
+    connector._engine.dispose()
+
+
+def test_a_statement_that_fails_changes_nothing(connector, table, url):
+    def insert() -> None:
+        with connector._transaction() as connection:
+            connection.exec_driver_sql("INSERT INTO a VALUES (1, 'x')")
+            connection.exec_driver_sql("INSERT INTO gone VALUES (1)")
+
+    with pytest.raises(sa.exc.DBAPIError):
+        insert()
+    assert rows_of(url, "a") == []
+
+
+def test_versions_are_compared_as_numbers_of_any_size(connector, url):
+    connector.create_empty_table("a", {"properties": {"v": {"type": "number"}}})
+    with connector._transaction() as connection:
+        connection.exec_driver_sql("INSERT INTO a VALUES (NULL), (1700000000000), (2)")
+    connector.delete_old_versions(
+        full_table_name="a", version_column_name="v", current_version=1_700_000_000_000
+    )
+    assert [row[0] for row in rows_of(url, "a")] == [None, 1_700_000_000_000]
+
+
+def test_a_column_changes_by_an_authors_own_statement(postgres_url):
+    class Altering(SQLConnector):
+        allow_column_alter = True
+
+        @staticmethod
+        def get_column_alter_ddl(table_name, column_name, column_type):
+            words = f'ALTER TABLE {table_name} ALTER "{column_name}" TYPE {column_type}'
+            return sa.DDL(f"{words} USING 'was ' || \"{column_name}\"")
+
+    connector = Altering(config={"sqlalchemy_url": postgres_url})
+    with connector._transaction() as connection:
+        connection.exec_driver_sql('CREATE TABLE a ("order" int)')
+        connection.exec_driver_sql("INSERT INTO a VALUES (1)")
+    connector.prepare_column("a", "order", sa.String())
+    assert rows_of(postgres_url, "a") == [("was 1",)]
+    connector._engine.dispose()
+
+
+def test_a_column_changes_by_the_plain_statement_where_nothing_better_is_known(sqlite_url):
+    connector = SQLConnector(config={"sqlalchemy_url": sqlite_url})
+    connector.allow_column_alter = True
+    connector.create_empty_table("a", {"properties": {"the order": {"type": "integer"}}})
+    wanted = r'ALTER TABLE a ALTER COLUMN "the order" \(VARCHAR\)'
+    with pytest.raises(sa.exc.OperationalError, match=wanted):  # SQLite has no such statement
+        connector.prepare_column("a", "the order", sa.String())
+    connector._engine.dispose()
+
+
+def test_a_column_without_a_type_is_compared_too(sqlite_url):
+    connector = SQLConnector(config={"sqlalchemy_url": sqlite_url})
+    with connector._transaction() as connection:
+        connection.exec_driver_sql("CREATE TABLE a (x)")
+    with pytest.raises(NotImplementedError, match="from 'NULL' to 'VARCHAR'"):
+        connector.prepare_column("a", "x", sa.String())
+    connector._engine.dispose()
+
+
+def test_a_collation_is_for_types_that_have_one():
+    text, whole = sa.String(collation="x"), sa.Integer()
+    assert SQLConnector.remove_collation(text) == "x"
+    assert text.collation is None
+    assert SQLConnector.remove_collation(whole) is None
+    for each in (text, whole):
+        SQLConnector.update_collation(each, "y")
+    assert (text.collation, hasattr(whole, "collation")) == ("y", False)
+
+
+# Types that meet
+
+
+class Odd(sa.types.UserDefinedType[object]):
+    """A type of one database, of which Python knows nothing (as SQLAlchemy 2.0 says it)."""
+
+    cache_ok = True
+
+    @property
+    def python_type(self):
+        raise NotImplementedError
+
+    def get_col_spec(self):
+        return "ODD"
+
+
+@pytest.mark.parametrize(
+    ("types", "wanted"),
+    [
+        ([sa.Integer()], "INTEGER"),
+        ([sa.String(5), sa.Integer()], "VARCHAR(5)"),
+        ([sa.Integer(), sa.String(5)], "INTEGER"),
+        ([sa.Integer(), sa.String()], "VARCHAR"),
+        ([sa.Date(), sa.DateTime(), sa.Float()], "DATETIME"),
+        ([sa.DateTime(), sa.Boolean()], "DATETIME"),
+        ([postgresql.INET(), sa.Integer()], "INET"),
+        ([Odd(), sa.Integer()], "ODD"),
+    ],
+)
+def test_types_are_merged(types, wanted):
+    connector = SQLConnector(config={"sqlalchemy_url": "sqlite://"})
+    assert str(connector.merge_sql_types(types)) == wanted
+
+
+def test_types_of_which_none_will_do_are_an_error():
+    class Sorting(SQLConnector):
+        def _sort_types(self, sql_types):
+            return [sa.Date(), sa.Float()]
+
+    connector = Sorting(config={"sqlalchemy_url": "sqlite://"})
+    with pytest.raises(ValueError, match="Unable to merge sql types: DATE, FLOAT"):
+        connector.merge_sql_types([sa.Integer(), sa.String()])
+
+
+def test_no_types_cannot_be_merged():
+    connector = SQLConnector(config={"sqlalchemy_url": "sqlite://"})
+    with pytest.raises(ValueError, match="Expected at least one member"):
+        connector.merge_sql_types([])
+
+
+class Shout(sa.TypeDecorator[str]):
+    impl = sa.String
+    cache_ok = True
+
+
+@pytest.mark.parametrize(
+    ("current", "new", "false", "more"),
+    [
+        (sa.Integer(), sa.Numeric(), True, False),
+        (sa.Integer(), sa.Float(), True, False),
+        (sa.Date(), sa.DateTime(), True, False),
+        (sa.Numeric(), sa.Integer(), False, False),
+        (sa.DateTime(), sa.Date(), False, False),
+        (sa.SmallInteger(), sa.Integer(), False, True),
+        (sa.Integer(), sa.BigInteger(), False, True),
+        (sa.BigInteger(), sa.Integer(), False, False),
+        (sa.Boolean(), sa.String(9), False, True),
+        (sa.String(3), sa.String(9), False, True),
+        (sa.String(3), Shout(), False, True),
+        (sa.String(), sa.String(9), False, False),
+        (Shout(9), sa.String(9), False, False),
+    ],
+)
+def test_which_types_hold_more(current, new, false, more):
+    assert (falsifies(current, new), holds_more(current, new)) == (false, more)
+
+
+# Names
+
+
+@given(st.text(min_size=1))
+def test_a_conformed_name_is_plain_and_stays_the_same(name):
+    once = conformed_name(name)
+    assert once
+    assert once == once.lower()
+    assert not once[0].isdecimal()
+    assert conformed_name(once) in (once, once.strip())
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("日本", "u65e5_u672c"), ("", "_"), ("!", "u21"), ("9é", "j"), ("My Name", "my_name")],
+)
+def test_a_name_of_which_nothing_is_left_is_spelled(name, wanted):
+    assert conformed_name(name) == wanted
+
+
+def test_a_name_that_starts_with_no_digit_stays():
+    assert [replace_leading_digit(name) for name in ("", "a1", "1a", "²")] == ["", "a1", "ba", "²"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("", ""), ("userName", "user_name"), ("A-b. C", "a_b_c"), ("ends_", "ends")],
+)
+def test_a_name_in_snake_case(name, wanted):
+    assert snakecase(name) == wanted
+
+
+def test_every_clash_is_named():
+    names = {"a": "x", "b": "x", "c": "y", "d": "z", "e": "z"}
+    wanted = r"\[\('x', \['a', 'b'\]\), \('z', \['d', 'e'\]\)\]"
+    with pytest.raises(ConformedNameClashException, match=wanted):
+        refuse_clashes(names)
+
+
+# Threads
+
+
+def test_tables_are_prepared_side_by_side(postgres_url):
+    connector = SQLConnector(config={"sqlalchemy_url": postgres_url})
+    names = [f"t{number}" for number in range(8)]
+
+    def prepare(name: str) -> None:
+        connector.prepare_table(name, KNOWN, ["id"])
+
+    workers = [threading.Thread(target=prepare, args=[name]) for name in names]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(sa.inspect(connector._engine).get_table_names()) == names
+    connector._engine.dispose()
