@@ -1,7 +1,7 @@
 """The command `tap-core`: what is done with taps and targets rather than by one.
 
 Rules of the room: ``run`` gives an installed plugin everything behind its name and adds
-no flag of its own.
+no flag of its own. What only one command needs is imported by that command.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from tap_core import alias
 __all__ = ["main"]
 
 _USAGE = """\
-Usage: tap-core run PLUGIN [OPTION ...]
+Usage: tap-core new NAME [OPTION ...]
+       tap-core run PLUGIN [OPTION ...]
 
-Run an installed tap, target or mapper that is written on singer_sdk, as it is, on tap_core.
+new: make the project of a new tap or target, with tests that pass. Its options: tap-core new --help
+
+run: run an installed tap, target or mapper that is written on singer_sdk, as it is, on tap_core.
 
 PLUGIN is a class, such as tap_x.tap:TapX, or the name of its console script, such as tap-x.
 Everything behind it is the plugin's own: --config, --catalog, --state, --discover ...
@@ -32,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] in (["--help"], ["-h"]) or arguments[:2] == ["run", "--help"]:
         print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
         return 0
+    if arguments[:1] == ["new"]:
+        from tap_core.scaffold.command import new
+
+        return new(arguments[1:])
     if len(arguments) < 2 or arguments[0] != "run":  # noqa: PLR2004  (run, and what)
         print(_USAGE, end="", file=sys.stderr)  # noqa: T201
         return 2

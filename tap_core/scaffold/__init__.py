@@ -1,0 +1,7 @@
+"""A new tap or target project: `tap-core new`."""
+
+from tap_core.scaffold.project import Project as Project
+from tap_core.scaffold.project import ProjectError as ProjectError
+from tap_core.scaffold.render import write as write
+
+__all__ = ["Project", "ProjectError", "write"]

@@ -1,0 +1,104 @@
+"""The ways in which the source of a new HTTP tap can hand out its records in pages.
+
+Rules of the room: as in `auth`: text that the templates put together, with the tap's half
+and the half of the service that plays the API in the project's tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PAGINATION", "Pagination"]
+
+
+@dataclass(frozen=True)
+class Pagination:
+    """One way: what the client and the service in the tests have of it."""
+
+    imports: str = ""
+    """Name to import from `tap_core.pagination`."""
+    token: str = "Any"  # noqa: S105  (the name of a type)
+    """Type of what leads to the next page."""
+    member: str = ""
+    """What the client's class says of it."""
+    params: str = ""
+    """Lines that put the token on a request."""
+    page: str = ""
+    """Body of the service's function from all rows and the query to one page and its headers."""
+
+
+_PAGINATOR = """
+    def get_new_paginator(self) -> {made_type}:
+        \"\"\"Lead from page to page; an empty page is the end.\"\"\"
+        return {made}
+"""
+
+
+PAGINATION: dict[str, Pagination] = {
+    "none": Pagination(
+        imports="SinglePagePaginator",
+        token="None",  # noqa: S106  (the name of a type)
+        member=_PAGINATOR.format(made_type="SinglePagePaginator", made="SinglePagePaginator()"),
+        page='    return {"data": rows}, {}\n',
+    ),
+    "page": Pagination(
+        imports="PageNumberPaginator",
+        token="int",  # noqa: S106
+        member=_PAGINATOR.format(
+            made_type="PageNumberPaginator", made="PageNumberPaginator(start_value=1)"
+        ),
+        params='        params["page"] = next_page_token\n',
+        page="""\
+    start = (int(query["page"]) - 1) * PAGE_SIZE
+    return {"data": rows[start : start + PAGE_SIZE]}, {}
+""",
+    ),
+    "offset": Pagination(
+        imports="OffsetPaginator",
+        token="int",  # noqa: S106
+        member="\n    page_size = 100\n"
+        + _PAGINATOR.format(
+            made_type="OffsetPaginator",
+            made="OffsetPaginator(start_value=0, page_size=self.page_size)",
+        ),
+        params="""\
+        params["offset"] = next_page_token
+        params["limit"] = self.page_size
+""",
+        page="""\
+    start, size = int(query["offset"]), int(query["limit"])
+    return {"data": rows[start : start + size]}, {}
+""",
+    ),
+    "link": Pagination(
+        imports="HeaderLinkPaginator",
+        token="ParseResult | None",  # noqa: S106
+        member=_PAGINATOR.format(made_type="HeaderLinkPaginator", made="HeaderLinkPaginator()"),
+        params="""\
+        if next_page_token:
+            params.update(parse_qsl(next_page_token.query))
+""",
+        page="""\
+    start = int(query.get("from", "0"))
+    more = start + PAGE_SIZE < len(rows)
+    link = {"Link": f'<{address}?from={start + PAGE_SIZE}>; rel="next"'} if more else {}
+    return {"data": rows[start : start + PAGE_SIZE]}, link
+""",
+    ),
+    "cursor": Pagination(
+        imports="JSONPathPaginator",
+        token="str | None",  # noqa: S106
+        member=_PAGINATOR.format(made_type="JSONPathPaginator", made='JSONPathPaginator("$.next")'),
+        params="""\
+        if next_page_token:
+            params["cursor"] = next_page_token
+""",
+        page="""\
+    start = int(query.get("cursor", "0"))
+    more = start + PAGE_SIZE < len(rows)
+    following = str(start + PAGE_SIZE) if more else None
+    return {"data": rows[start : start + PAGE_SIZE], "next": following}, {}
+""",
+    ),
+}
+"""Name on the command line to its pieces."""

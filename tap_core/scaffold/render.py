@@ -1,0 +1,93 @@
+"""Templates to files: the only place that knows where they are and how they are filled.
+
+Rules of the room: a template is a file of `templates/<layer>/…` with ``.txt`` behind its
+name; ``%%word%%`` in it, and in its path, is replaced. Nothing that exists is overwritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tap_core.scaffold.auth import AUTHENTICATION
+from tap_core.scaffold.pages import PAGINATION
+from tap_core.scaffold.project import Project, ProjectError
+
+__all__ = ["write"]
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_WORD: Final = re.compile(r"%%(\w+)%%")
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    text: str
+
+
+def write(project: Project, folder: Path) -> list[Path]:
+    """Write the project's files into a new folder; return their paths.
+
+    Raises:
+        ProjectError: the folder is there and not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ProjectError(f"{folder} is there already; nothing was written.")
+    written = []
+    for each in _files(project):
+        path = folder / each.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(each.text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def _files(project: Project) -> Iterator[_File]:
+    words = _words(project)
+    for layer in (project.what, f"{project.what}_{project.kind}"):
+        root = _TEMPLATES / layer
+        for template in sorted(root.rglob("*.txt")):
+            path = template.relative_to(root).as_posix().removesuffix(".txt")
+            yield _File(_filled(path, words), _filled(template.read_text(encoding="utf-8"), words))
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found.group(1)], text)
+
+
+def _words(project: Project) -> dict[str, str]:
+    auth, pages = AUTHENTICATION[project.auth], PAGINATION[project.pagination]
+    return {
+        "name": project.name,
+        "package": project.package,
+        "class": project.class_name,
+        "source": project.source,
+        "setting_prefix": project.package.upper(),
+        "auth_import": _import("tap_core.authenticators", auth.imports),
+        "auth_helper": auth.helper,
+        "auth_member": auth.member,
+        "auth_settings": auth.settings,
+        "auth_values_item": f", {auth.values}" if auth.values else "",
+        "auth_check": auth.check,
+        "cached_property_import": "from functools import cached_property\n" if auth.member else "",
+        "pages_import": _import("tap_core.pagination", pages.imports),
+        "pages_member": pages.member,
+        "pages_params": pages.params,
+        "pages_page": pages.page,
+        "pages_token": pages.token,
+        "pages_param_type": _or_none(pages.token),
+        "url_import": _import("urllib.parse", "ParseResult, parse_qsl")
+        if project.pagination == "link"
+        else "",
+    }
+
+
+def _import(module: str, names: str) -> str:
+    return f"from {module} import {names}\n" if names else ""
+
+
+def _or_none(kind: str) -> str:
+    return kind if kind.endswith("None") else f"{kind} | None"

@@ -1,0 +1,128 @@
+"""Projects that `tap-core new` makes: their own tests pass at once, and they are well kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tap_core.command import main
+from tap_core.scaffold import Project, ProjectError, write
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROJECTS = [
+    Project.of("tap-plain"),
+    Project.of("tap-keyed", "rest", "api-key", "page"),
+    Project.of("tap-bearing", "rest", "bearer", "offset"),
+    Project.of("tap-basic", "rest", "basic", "link"),
+    Project.of("tap-open", "rest", "oauth", "cursor"),
+    Project.of("tap-graph", "graphql", "bearer"),
+    Project.of("tap-graph-open", "graphql", "oauth"),
+    Project.of("tap-tables", "sql"),
+    Project.of("tap-my-own-files", "other"),
+    Project.of("target-files", "batch"),
+    Project.of("target-one-by-one", "record"),
+    Project.of("target-tables", "sql"),
+]
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST"))}
+    environment = {**keep, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "MYPYPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("projects")
+    for project in PROJECTS:
+        write(project, root / project.name)
+    return root
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_the_tests_of_a_new_project_pass_at_once(project: Project, made: Path) -> None:
+    done = run(made / project.name, "pytest", "-q")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_a_new_project_describes_itself(project: Project, made: Path) -> None:
+    done = run(made / project.name, project.package, "--about", "--format=json")
+
+    assert json.loads(done.stdout)["name"] == project.name
+
+
+def test_new_projects_are_formatted_and_sorted(made: Path) -> None:
+    for project in PROJECTS:
+        folder = made / project.name
+        for asked in (
+            ("format", "--check", "--diff"),
+            ("check", "--select", "E,F,I,UP,W,B,SIM"),
+        ):
+            rules = ("--isolated", "--line-length", "100", "--target-version", "py310")
+            done = run(folder, "ruff", *asked, *rules, str(folder))
+            assert done.returncode == 0, f"{project.name}: {done.stdout}{done.stderr}"
+
+
+def test_new_projects_check_under_a_strict_type_checker(made: Path) -> None:
+    packages = [str(made / project.name / project.package) for project in PROJECTS]
+
+    done = run(made, "mypy", "--strict", "--follow-imports=silent", *packages)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_command_says_what_to_do_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "here"
+
+    assert main(["new", "tap-example", "--auth", "bearer", "--folder", str(folder)]) == 0
+
+    assert "pytest" in capsys.readouterr().out
+    assert "BearerTokenAuthenticator" in (folder / "tap_example" / "client.py").read_text()
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+
+    assert main(["new", "tap-example", "--folder", str(tmp_path)]) == 1
+
+    assert "is there already" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [mine]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("example",), "no name of a plugin"),
+        (("tap-Example",), "no name of a plugin"),
+        (("tap-x/../y",), "no name of a plugin"),
+        (("tap-x", "soap"), "rest, graphql, sql, other is"),
+        (("target-x", "rest"), "batch, record, sql is"),
+        (("tap-x", "rest", "kerberos"), "--auth kerberos"),
+        (("tap-x", "sql", "bearer"), "--auth bearer is not possible here; none is."),
+        (("tap-x", "graphql", None, "page"), "cursor is"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ProjectError, match=said):
+        Project.of(*arguments)
