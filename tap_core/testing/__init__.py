@@ -1,4 +1,4 @@
-"""Tests that every tap should pass, made from its class; an author's test module imports this.
+"""Tests that every tap and target should pass, made from its class, for an author's own tests.
 
 Rules of the room: pytest may be imported here, and nowhere else. A tap never imports this
 room. Names of classes, tests and fixtures are singer_sdk's (version 0.54), because authors
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tap_core.testing.config import SuiteConfig
-from tap_core.testing.factory import get_tap_test_class
+from tap_core.testing.factory import get_tap_test_class, get_target_test_class
 from tap_core.testing.legacy import (
     _get_tap_catalog as _get_tap_catalog,
 )
@@ -31,6 +31,7 @@ __all__ = [
     "TapTestRunner",
     "TargetTestRunner",
     "get_tap_test_class",
+    "get_target_test_class",
     "sync_end_to_end",
     "tap_sync_test",
     "tap_to_target_sync_test",

@@ -1,4 +1,4 @@
-"""Makes a class of tests out of a tap class.
+"""Makes a class of tests out of the class of a tap or a target.
 
 Rules of the room: the class is what pytest collects, and everything about it is decided
 when it is made: names, ids, which property gets which test. It carries its own hook, so no
@@ -10,29 +10,35 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pytest
 
 from tap_core.streams import Stream
 from tap_core.tap_base import Tap
 from tap_core.testing.config import SuiteConfig
-from tap_core.testing.runners import TapTestRunner
+from tap_core.testing.runners import TapTestRunner, TargetTestRunner
 from tap_core.testing.suites import (
     SingerTestSuite,
     tap_stream_attribute_tests,
     tap_stream_tests,
     tap_tests,
+    target_tests,
 )
 from tap_core.testing.templates import AttributeTestTemplate, TestTemplate
+
+if TYPE_CHECKING:
+    from tap_core.target_base import Target
 
 __all__ = [
     "BaseTestClass",
     "StreamAttributeTestParams",
     "StreamTestParams",
     "TapTestClassFactory",
+    "TargetTestClassFactory",
     "TestParam",
     "get_tap_test_class",
+    "get_target_test_class",
     "parametrize",
 ]
 
@@ -175,6 +181,84 @@ def _tap_test_class(test_runner: TapTestRunner, suite_config: SuiteConfig) -> ty
             return test_runner
 
     return TapTestClass
+
+
+class TargetTestClassFactory:
+    """Makes classes of tests of one target."""
+
+    def __init__(
+        self, target_class: type[Target], *, config: Mapping[str, Any] | None = None
+    ) -> None:
+        self.target_class = target_class
+        self.config = config
+
+    def new_test_class(
+        self,
+        *,
+        custom_suites: Iterable[SingerTestSuite[Any]] | None = None,
+        suite_config: SuiteConfig | None = None,
+        include_target_tests: bool = True,
+        **kwargs: Any,
+    ) -> type[BaseTestClass]:
+        """Make a class; the arguments are those of `get_target_test_class`."""
+        suites = [*(custom_suites or ()), *([target_tests] if include_target_tests else ())]
+        kwargs.setdefault("parse_env_config", True)
+        made = _target_test_class(self.target_class, self.config, suite_config, kwargs)
+        for suite in suites:
+            for template in suite.tests if suite.kind == "target" else ():
+                name = f"test_{suite.kind}_{template.name}"
+                setattr(made, name, staticmethod(_test_function(name, template)))
+        return made
+
+
+def get_target_test_class(
+    target_class: type[Target],
+    *,
+    config: Mapping[str, Any] | None = None,
+    custom_suites: Iterable[SingerTestSuite[Any]] | None = None,
+    suite_config: SuiteConfig | None = None,
+    include_target_tests: bool = True,
+    **kwargs: Any,
+) -> type[BaseTestClass]:
+    """Make a class of tests that pytest collects under a name that begins with ``Test``.
+
+    Each test runs a new target, with a runner of its own. ``kwargs`` are what the target is
+    called with.
+    """
+    return TargetTestClassFactory(target_class, config=config).new_test_class(
+        custom_suites=custom_suites,
+        suite_config=suite_config,
+        include_target_tests=include_target_tests,
+        **kwargs,
+    )
+
+
+def _target_test_class(
+    target_class: type[Target],
+    settings: Mapping[str, Any] | None,
+    suite_config: SuiteConfig | None,
+    kwargs: Mapping[str, Any],
+) -> type[BaseTestClass]:
+    """Make a class with its fixtures and no test yet."""
+
+    class TargetTestClass(BaseTestClass):
+        """Tests of a target."""
+
+        @pytest.fixture
+        def config(self) -> SuiteConfig:
+            """What was asked of the tests."""
+            return suite_config or SuiteConfig()
+
+        @pytest.fixture
+        def resource(self) -> Any:
+            """Nothing; for authors whose tests need something outside."""
+
+        @pytest.fixture
+        def runner(self) -> TargetTestRunner:
+            """A runner of the target, which has not run yet."""
+            return TargetTestRunner(target_class, settings, suite_config, **kwargs)
+
+    return TargetTestClass
 
 
 def _any_of_streams(suites: Iterable[SingerTestSuite[Any]]) -> bool:

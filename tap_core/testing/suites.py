@@ -26,14 +26,39 @@ from tap_core.testing.tap_tests import (
     TapStreamConnectionTest,
     TapValidFinalStateTest,
 )
+from tap_core.testing.target_tests import (
+    TargetArrayData,
+    TargetCamelcaseComplexSchema,
+    TargetCamelcaseTest,
+    TargetCliPrintsTest,
+    TargetDuplicateRecords,
+    TargetEncodedStringData,
+    TargetInvalidSchemaTest,
+    TargetNoPrimaryKeys,
+    TargetOptionalAttributes,
+    TargetPrimaryKeyUpdates,
+    TargetRecordBeforeSchemaTest,
+    TargetRecordMissingKeyProperty,
+    TargetRecordMissingOptionalFields,
+    TargetSchemaNoProperties,
+    TargetSchemaUpdates,
+    TargetSpecialCharsInAttributes,
+)
 from tap_core.testing.templates import (
     AttributeTestTemplate,
     StreamTestTemplate,
     TapTestTemplate,
+    TargetTestTemplate,
     TestTemplate,
 )
 
-__all__ = ["SingerTestSuite", "tap_stream_attribute_tests", "tap_stream_tests", "tap_tests"]
+__all__ = [
+    "SingerTestSuite",
+    "tap_stream_attribute_tests",
+    "tap_stream_tests",
+    "tap_tests",
+    "target_tests",
+]
 
 _T = TypeVar("_T", bound=TestTemplate[Any])
 
@@ -77,6 +102,29 @@ tap_stream_attribute_tests: SingerTestSuite[AttributeTestTemplate] = SingerTestS
     ],
 )
 """Once for each property that the test is for."""
+
+target_tests: SingerTestSuite[TargetTestTemplate] = SingerTestSuite(
+    "target",
+    [
+        TargetArrayData,
+        TargetCamelcaseComplexSchema,
+        TargetCamelcaseTest,
+        TargetCliPrintsTest,
+        TargetDuplicateRecords,
+        TargetEncodedStringData,
+        TargetInvalidSchemaTest,
+        TargetNoPrimaryKeys,
+        TargetOptionalAttributes,
+        TargetPrimaryKeyUpdates,
+        TargetRecordBeforeSchemaTest,
+        TargetRecordMissingKeyProperty,
+        TargetRecordMissingOptionalFields,
+        TargetSchemaNoProperties,
+        TargetSchemaUpdates,
+        TargetSpecialCharsInAttributes,
+    ],
+)
+"""Once for a target; two more are in `target_tests`, for those whose targets pass them."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Templates: what a test is, for a tap, for one of its streams, for one property.
+"""Templates: what a test is, for a tap, its streams and their properties, and for a target.
 
 Rules of the room: names are singer_sdk's (version 0.54), and authors subclass them. Every
 test runs on an object of its own, so nothing is left over from another stream. A hook that
@@ -10,15 +10,30 @@ from __future__ import annotations
 import contextlib
 import warnings
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tap_core.streams import Stream
 from tap_core.tap_base import Tap
 from tap_core.testing.config import SuiteConfig
-from tap_core.testing.runners import SingerTestRunner, TapTestRunner
+from tap_core.testing.runners import SingerTestRunner, TapTestRunner, TargetTestRunner
 from tap_core.types import JsonSchema, Record
 
-__all__ = ["AttributeTestTemplate", "StreamTestTemplate", "TapTestTemplate", "TestTemplate"]
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+    from tap_core.target_base import Target
+
+__all__ = [
+    "AttributeTestTemplate",
+    "StreamTestTemplate",
+    "TapTestTemplate",
+    "TargetFileTestTemplate",
+    "TargetTestTemplate",
+    "TestTemplate",
+]
+
+_MESSAGES = Path(__file__).parent / "target_test_streams"
 
 _R = TypeVar("_R", bound=SingerTestRunner[Any])
 
@@ -160,3 +175,38 @@ class AttributeTestTemplate(StreamTestTemplate):
     def evaluate(cls, stream: Stream, property_name: str, property_schema: JsonSchema) -> bool:
         """Tell whether a property is to be tested."""
         raise NotImplementedError(f"{cls.__name__} needs an `evaluate`: which properties it tests.")
+
+
+class TargetTestTemplate(TestTemplate[TargetTestRunner]):
+    """A test of a target, which is made for it: ``self.target``."""
+
+    target: Target
+
+    @property
+    def id(self) -> str:
+        """What the test is called beside others."""
+        return f"target__{self.name}"
+
+    def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
+        """Run with a new target."""
+        __tracebackhide__ = True
+        self.target = runner.new_target()
+        super().run(config, resource, runner)
+
+
+class TargetFileTestTemplate(TargetTestTemplate):
+    """A test that feeds a target the messages of a file."""
+
+    @property
+    def singer_filepath(self) -> Traversable:
+        """The file; by default the one of `target_test_streams` that is called as the test."""
+        return _MESSAGES / f"{self.name}.singer"
+
+    def run(self, config: SuiteConfig, resource: Any, runner: TargetTestRunner) -> None:
+        """Run with the file as the target's input."""
+        __tracebackhide__ = True
+        path = self.singer_filepath
+        if not path.is_file():
+            raise AssertionError(f"{path} is not there: it should hold the test's messages.")
+        runner.input_filepath = path
+        super().run(config, resource, runner)

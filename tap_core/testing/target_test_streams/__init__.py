@@ -1,0 +1,1 @@
+"""Input of the tests that every target should pass: one file of messages for each."""
