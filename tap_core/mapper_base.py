@@ -1,0 +1,314 @@
+"""`InlineMapper`: Singer messages in, other Singer messages out, between a tap and a target.
+
+Rules of the room: public members and signatures are singer_sdk's (version 0.54). What a
+message becomes stands where the message stood: nothing is sent out of order, so a state
+never leaves before the rows that it covers. Lines are collected and written when there is
+nothing more to read at the moment, so that a slow source is not held back. Before an error
+is raised everything that came before its line is written. A signal is looked at between
+messages: the one in hand is finished and written, then the mapper ends.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, Unbuilt
+from tap_core.documents import load_json
+from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
+from tap_core.exceptions import InvalidInputLine
+from tap_core.intake import binary, blocks
+from tap_core.plugin_base import Command
+from tap_core.protocols.singer.decode import Decoder
+from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json
+from tap_core.protocols.singer.events_of import event_of
+from tap_core.protocols.singer.messages import Message, RecordMessage
+from tap_core.records.conform import jsonable
+from tap_core.sinks.messages import (
+    batch_message,
+    record_message,
+    record_of,
+    schema_message,
+    version_message,
+)
+from tap_core.sinks.signals import SignalHeeder
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+__all__ = ["InlineMapper"]
+
+_BEAT_SECONDS: Final = 1.0
+_FLUSH_BYTES: Final = 64 * 1024
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_TEXT: Final = frozenset({str})
+
+
+class _Stopped(Exception):  # noqa: N818  nothing went wrong
+    """Raised through a reader that an author brought, to end it."""
+
+
+class InlineMapper(SignalHeeder, abc.ABC):
+    """A mapper: say ``name`` and what becomes of each type of message."""
+
+    message_reader_class: type[Any] | None = None
+    """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
+
+    message_writer_class: type[Any] | None = None
+    """A class whose objects have ``write_message(message)``, for other wires."""
+
+    capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
+        PluginCapabilities.ABOUT,
+        PluginCapabilities.STREAM_MAPS,
+        PluginCapabilities.FLATTENING,
+        PluginCapabilities.STRUCTURED_LOGGING,
+    ]
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | PurePath | str | Sequence[PurePath | str] | None = None,
+        parse_env_config: bool = False,
+        validate_config: bool = True,
+        message_reader: Any | None = None,
+        message_writer: Any | None = None,
+    ) -> None:
+        """Take the settings and check them.
+
+        Raises:
+            ConfigValidationError: for every fault at once.
+        """
+        super().__init__(
+            config=config, parse_env_config=parse_env_config, validate_config=validate_config
+        )
+        reader_class, writer_class = self.message_reader_class, self.message_writer_class
+        self.message_reader = message_reader or (reader_class() if reader_class else None)
+        self.message_writer = message_writer or (writer_class() if writer_class else None)
+        self._lines: list[bytes] = []
+        self._waiting = 0
+        self._heads: dict[str, bytes] = {}
+        self._wire = SingerOutlet(self._collect)
+        self._way_out = SingerOutlet()
+
+    @classmethod
+    def _not_built(cls) -> list[Unbuilt]:
+        """Nothing is missing: what a mapper does with its settings is its author's."""
+        return []
+
+    # What an author overrides
+
+    @abc.abstractmethod
+    def map_schema_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
+        """Return what becomes of a SCHEMA message."""
+
+    @abc.abstractmethod
+    def map_record_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
+        """Return what becomes of a RECORD message; fractions in it are `Decimal`."""
+
+    @abc.abstractmethod
+    def map_state_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
+        """Return what becomes of a STATE message."""
+
+    @abc.abstractmethod
+    def map_activate_version_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
+        """Return what becomes of an ACTIVATE_VERSION message."""
+
+    def map_batch_message(self, message_dict: dict[str, Any]) -> Iterable[Message]:
+        """Return what becomes of a BATCH message.
+
+        Raises:
+            NotImplementedError: unless a mapper does something with them.
+        """
+        msg = "BATCH messages are not supported by mappers."
+        raise NotImplementedError(msg)
+
+    # Running
+
+    @classmethod
+    def get_singer_command(cls) -> Command:
+        """Make the Singer command."""
+        from tap_core.protocols.singer.door import mapper_command
+
+        return mapper_command(cls)
+
+    @final
+    def listen(self, file_input: Any | None = None) -> int:
+        """Map messages to the end of the input; return the exit code, 0.
+
+        ``file_input`` is a file of bytes or text, standard input unless given.
+
+        Raises:
+            InvalidInputLine: a line is no message; what came before it is written.
+        """
+        with self._heeding_signals():
+            counts = self.process_lines(file_input)
+            told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            end = "Gracefully shutting down" if self._is_stopping else "End of input"
+            self.logger.info("%s: %s.", end, told or "no messages")
+            self.process_endofpipe()
+        return 0
+
+    def process_endofpipe(self) -> None:
+        """Do what is left to do at the end of the input."""
+        self.logger.debug("End of pipe reached")
+
+    @final
+    def process_lines(self, file_input: Any | None = None) -> Counter[str]:
+        """Map messages to the end of the input; return how many there were of each type."""
+        counts: Counter[str] = Counter()
+        try:
+            if self.message_reader is not None:
+                return self._read_by(self.message_reader, file_input)
+            decoder = Decoder()
+            with self._heeding_signals() as wake_up:
+                for block in blocks(binary(file_input), wake_up, _BEAT_SECONDS):
+                    self._map_all(decoder.feed(block) if block else (), counts)
+                    self._flush()
+                    if self._is_stopping:
+                        return counts
+                self._map_all(decoder.close(), counts)
+        finally:
+            self._flush()
+        return counts
+
+    @final
+    def write_message(self, message: Message) -> None:
+        """Write a message behind those before it."""
+        if self.message_writer is not None:
+            self.message_writer.write_message(message)
+            return
+        if type(message) is RecordMessage:
+            self._collect(self._record_line(message))
+        else:
+            self._wire.emit(event_of(message))
+        if self._waiting >= _FLUSH_BYTES:
+            self._flush()
+
+    def _write_messages(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self.write_message(message)
+
+    def _record_line(self, message: RecordMessage) -> bytes:
+        """Return the line of a record: what nearly every message is."""
+        head = self._heads.get(message.stream)
+        if head is None:
+            head = b'{"type":"RECORD","stream":%b,"record":' % encode_json(message.stream)
+            self._heads[message.stream] = head
+        tail = b"}\n" if message.version is None else b',"version":%d}\n' % message.version
+        if message.time_extracted is not None:
+            extracted = message.time_extracted.isoformat().encode()
+            tail = b'%b,"time_extracted":"%b"}\n' % (tail[:-2], extracted)
+        return head + _body(message.record) + tail
+
+    def _collect(self, lines: bytes) -> None:
+        self._lines.append(lines)
+        self._waiting += len(lines)
+
+    def _flush(self) -> None:
+        lines, self._lines, self._waiting = self._lines, [], 0
+        if lines:
+            self._way_out.write(b"".join(lines))
+
+    # Input
+
+    def _map_all(self, events: Iterable[Event], counts: Counter[str]) -> None:
+        for event in events:
+            self._map(event, counts)
+            if self._is_stopping:
+                return
+
+    def _map(self, event: Event, counts: Counter[str]) -> None:
+        if isinstance(event, Rows):
+            self._map_rows(event, counts)
+        elif isinstance(event, Checkpoint):
+            counts["STATE"] += 1
+            self._process_state_message({"type": "STATE", "value": load_json(event.state)})
+        elif isinstance(event, Describe):
+            counts["SCHEMA"] += 1
+            self._process_schema_message(schema_message(event))
+        elif isinstance(event, Truncate):
+            counts["ACTIVATE_VERSION"] += 1
+            self._process_activate_version_message(version_message(event))
+        elif isinstance(event, Files):
+            counts["BATCH"] += 1
+            self._process_batch_message(batch_message(event))
+
+    def _map_rows(self, rows: Rows, counts: Counter[str]) -> None:
+        stream, version, process = rows.stream.name, rows.version, self._process_record_message
+        times: Any = rows.extracted_at  # the decoder gives one for each row
+        for body, extracted in zip(rows.rows, times, strict=True):
+            if self._signals:
+                return
+            process(record_message(stream, record_of(body), extracted, version))
+            counts["RECORD"] += 1
+
+    def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
+        self._write_messages(self.map_schema_message(message_dict))
+
+    def _process_record_message(self, message_dict: dict[str, Any]) -> None:
+        self._write_messages(self.map_record_message(message_dict))
+
+    def _process_state_message(self, message_dict: dict[str, Any]) -> None:
+        self._write_messages(self.map_state_message(message_dict))
+
+    def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
+        self._write_messages(self.map_activate_version_message(message_dict))
+
+    def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
+        self._write_messages(self.map_batch_message(message_dict))
+
+    def _assert_line_requires(self, message_dict: dict[str, Any], requires: set[str]) -> None:
+        missing = requires - message_dict.keys()
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise InvalidInputLine(f"Line is missing required {names} key(s): {message_dict}")
+
+    def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
+        """Let an author's reader read; it is stopped between messages."""
+        callbacks = {
+            "SCHEMA": self._process_schema_message,
+            "RECORD": self._process_record_message,
+            "STATE": self._process_state_message,
+            "ACTIVATE_VERSION": self._process_activate_version_message,
+            "BATCH": self._process_batch_message,
+        }
+
+        def heeding(callback: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+            def call(message: dict[str, Any]) -> None:
+                callback(message)
+                self._flush()
+                if self._is_stopping:
+                    raise _Stopped
+
+            return call
+
+        with self._heeding_signals():
+            try:
+                found: Counter[str] = reader.process_lines(
+                    file_input, {kind: heeding(each) for kind, each in callbacks.items()}
+                )
+            except _Stopped:
+                return Counter()
+        return found
+
+
+def _body(record: Mapping[str, Any]) -> bytes:
+    """Encode a record that an author made; only values that JSON may lack cost time."""
+    if not _TEXT.issuperset(map(type, record)):
+        return encode_body(jsonable(record))
+    kinds = set(map(type, record.values()))
+    plain = dict(record) if kinds <= _PLAIN else {key: _plain(item) for key, item in record.items()}
+    try:
+        return encode_body(plain)
+    except UnicodeEncodeError:  # half of a letter
+        return encode_body(jsonable(record))
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN or (kind is Decimal and value.is_finite()):
+        return value
+    return jsonable(value)
