@@ -90,8 +90,10 @@ def test_a_capability_prints_as_its_value():
     ],
 )
 def test_a_deprecated_capability_warns_however_it_is_reached(reach):
-    with pytest.warns(DeprecationWarning, match=r"PROPERTIES is deprecated\. Please use CATALOG"):
+    told = pytest.warns(DeprecationWarning, match=r"PROPERTIES is deprecated\. Please use CATALOG")
+    with told as caught:
         assert reach().value == "properties"
+    assert caught[0].filename == __file__  # the author's line, not one of the enumeration
 
 
 def test_a_current_capability_does_not_warn():

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import pytest
 
-from tap_core.capabilities import PluginCapabilities
+from tap_core.capabilities import PluginCapabilities, Unbuilt
 from tap_core.exceptions import (
     ConfigFileError,
     ConfigValidationError,
@@ -137,10 +137,11 @@ def test_without_validation_a_check_of_the_plugin_is_still_called():
     assert plugin._validate_config(raise_errors=False) == ["'api_key' is a required property"]
 
 
-def test_what_is_harmless_though_unsupported_is_warned_of(caplog):
-    config = {"api_key": "k", "batch_config": {"encoding": {}}, "flattening_enabled": False}
-    Plugin(config=config)
-    assert "batch_config: batch files are not supported yet" in caplog.text
+def test_what_is_harmless_though_unsupported_is_warned_of(caplog, monkeypatch):
+    unbuilt = Unbuilt(PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet")
+    monkeypatch.setattr(Plugin, "_not_built", classmethod(lambda _cls: [unbuilt]))
+    Plugin(config={"api_key": "k", "batch_config": {"encoding": {}}, "flattening_enabled": False})
+    assert "batch_config: not yet" in caplog.text
     assert "flattening" not in caplog.text
 
 
@@ -212,7 +213,6 @@ def test_only_what_exists_is_advertised():
     class Boastful(Plugin):
         capabilities = [
             PluginCapabilities.ABOUT,
-            PluginCapabilities.BATCH,
             PluginCapabilities.STREAM_MAPS,
             PluginCapabilities.FLATTENING,
         ]

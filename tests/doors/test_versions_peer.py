@@ -1,0 +1,104 @@
+"""Table versions from a tap to a target, each on either SDK."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+
+PEER = peer_python("singer_sdk")
+PROGRAM = Path(__file__).with_name("peer_versions.py")
+CLASSES = {"tap-versions": "TapVersions", "target-versions": "TargetVersions"}
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") -> bytes:
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(config))
+    words = [str(PEER), str(PROGRAM), name]
+    if sdk == "ours":
+        plugin = f"{PROGRAM.stem}:{CLASSES[name]}"
+        words = [sys.executable, "-m", "tap_core.command", "run", plugin]
+    done = subprocess.run(
+        [*words, "--config", str(path)],
+        input=messages,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{PROGRAM.parent}{os.pathsep}{PROGRAM.parents[2]}"}
+        if sdk == "ours"
+        else None,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory):
+    """Give what a tap writes, run once for each setting."""
+
+    @functools.cache
+    def messages(tap: str, *, emits: bool) -> bytes:
+        folder = tmp_path_factory.mktemp(tap)
+        return run(tap, "tap-versions", folder, {"emit_activate_version_messages": emits})
+
+    return messages
+
+
+def diary(
+    target: str, messages: bytes, folder: Path, *, processes: bool, metadata: bool
+) -> list[str]:
+    """Return what the sinks of the target were asked to do."""
+    path = folder / "diary.txt"
+    path.write_text("")
+    settings = {
+        "path": str(path),
+        "process_activate_version_messages": processes,
+        "add_record_metadata": metadata,
+    }
+    run(target, "target-versions", folder, settings, messages)
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("emits", [True, False])
+def test_the_tap_says_the_version_before_the_rows_and_again_behind_them(emits, sent) -> None:
+    found = {}
+    for sdk in ("ours", "peer"):
+        messages = [json.loads(line) for line in sent(sdk, emits=emits).splitlines()]
+        found[sdk] = [
+            (message["type"], message["stream"], "version" in message)
+            for message in messages
+            if message["type"] != "STATE"
+        ]
+    last = ("ACTIVATE_VERSION", "full", True)
+    again = 4 + 1  # SCHEMA, ACTIVATE_VERSION and three rows are before it
+    if emits:
+        assert found["ours"].pop(again) == last
+    assert found["ours"] == found["peer"]
+    assert (last in found["peer"]) is emits
+
+
+@pytest.mark.parametrize("tap", ["ours", "peer"])
+@pytest.mark.parametrize(
+    ("emits", "processes", "metadata"),
+    [(True, True, True), (True, False, True), (True, True, False), (False, True, True)],
+)
+def test_a_sink_is_asked_for_the_same(tap, emits, processes, metadata, sent, tmp_path) -> None:
+    messages = sent(tap, emits=emits)
+    ours, peer = (
+        diary(target, messages, tmp_path, processes=processes, metadata=metadata)
+        for target in ("ours", "peer")
+    )
+    assert ours == peer
+    assert len([line for line in ours if "record" in line]) == 6
+    assert any("activates" in line for line in ours) is (emits and processes)

@@ -1,0 +1,85 @@
+"""A class says of itself what it says on singer_sdk: the same abilities and settings."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.peers import missing_reason, peer_python
+from tests.plugin.test_capabilities import without_words
+
+PEER = peer_python("singer_sdk")
+PROGRAM = Path(__file__).with_name("peer_plugins.py")
+ALIASED = "import runpy, sys; from tap_core import alias; alias.install(); "
+
+OURS = {"max_parallel_partitions", "max_parallel_streams", "state_partition_limit"}
+"""Settings that taps have here alone."""
+
+NAMES = (
+    "tap-bare",
+    "tap-configured",
+    "tap-own-maps",
+    "tap-plain",
+    "tap-batching",
+    "tap-sql",
+    "target-loading",
+    "target-versions",
+    "target-unvalidated",
+    "target-sql",
+    "mapper-mapping",
+)
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+@functools.cache
+def said(sdk: str) -> dict[str, dict]:
+    run = f"{ALIASED} runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
+    words = [sys.executable, "-c", run] if sdk == "ours" else [str(PEER), str(PROGRAM)]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])} if sdk == "ours" else None,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_capabilities_are_listed_in_the_same_order(name) -> None:
+    assert said("ours")[name]["capabilities"] == said("peer")[name]["capabilities"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tap-plain"])
+def test_settings_are_the_same_in_the_same_order(name) -> None:
+    ours, peer = (said(sdk)[name]["settings"] for sdk in ("ours", "peer"))
+    for setting in OURS:
+        ours["properties"].pop(setting, None)
+    assert list(ours["properties"]) == list(peer["properties"])
+    assert without_words(ours) == without_words(peer)
+
+
+def test_a_tap_without_stream_maps_has_no_settings_of_them() -> None:
+    """On singer_sdk a tap has those of its base class, whatever it says that it can do."""
+    assert "stream_maps" in said("peer")["tap-plain"]["settings"]["properties"]
+    assert said("ours")["tap-plain"]["settings"]["properties"].keys() <= OURS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_else_is_the_same(name) -> None:
+    ours, peer = (dict(said(sdk)[name]) for sdk in ("ours", "peer"))
+    assert list(ours) == list(peer)
+    for key in ("name", "description", "version", "supported_python_versions"):
+        assert ours[key] == peer[key]
