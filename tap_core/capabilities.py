@@ -23,7 +23,10 @@ __all__ = [
     "EMIT_ACTIVATE_VERSION_CONFIG",
     "FLATTENING_CONFIG",
     "NOT_BUILT",
+    "PARALLEL_PARTITIONS_CONFIG",
+    "PARALLEL_STREAMS_CONFIG",
     "SQL_TAP_USE_SINGER_DECIMAL",
+    "STATE_PARTITION_LIMIT_CONFIG",
     "STREAM_MAPS_CONFIG",
     "TARGET_BATCH_SIZE_ROWS_CONFIG",
     "TARGET_HARD_DELETE_CONFIG",
@@ -64,7 +67,7 @@ class DeprecatedEnum(Enum):
         warn(
             f"{self.name} is deprecated. {self.deprecation_message}",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=4,  # the metaclass and its helper lie between
         )
 
 
@@ -202,12 +205,6 @@ NOT_BUILT: tuple[Unbuilt, ...] = (
         "flattening_enabled",
         fatal=True,
         sentence="flattening is not supported yet; remove the setting or set it to false",
-    ),
-    Unbuilt(
-        PluginCapabilities.BATCH,
-        "batch_config",
-        fatal=False,
-        sentence="batch files are not supported yet; rows go out as RECORD messages",
     ),
 )
 
@@ -369,6 +366,16 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
     ),
 )
 
+STATE_PARTITION_LIMIT_CONFIG = _settings(
+    state_partition_limit=_setting(
+        "integer",
+        "State Partition Limit",
+        "How many partitions of a stream may have a bookmark of their own; with more of them"
+        " the oldest stands for all. It can lower the number of a stream, not raise it.",
+        minimum=1,
+    ),
+)
+
 TARGET_SCHEMA_CONFIG = _settings(
     default_target_schema=_setting(
         "string", "Default Target Schema", "The schema (database) in which tables are made."
@@ -428,4 +435,24 @@ TARGET_LOAD_METHOD_CONFIG = _settings(
         "enum": [method.value for method in TargetLoadMethods],
         "default": TargetLoadMethods.APPEND_ONLY.value,
     },
+)
+
+PARALLEL_PARTITIONS_CONFIG = _settings(
+    max_parallel_partitions=_setting(
+        "integer",
+        "Max Parallel Partitions",
+        "The most partitions, or contexts of child streams, that are read at once. It lowers"
+        " the number that a stream allows, and never raises it.",
+        minimum=1,
+    ),
+)
+
+PARALLEL_STREAMS_CONFIG = _settings(
+    max_parallel_streams=_setting(
+        "integer",
+        "Max Parallel Streams",
+        "The most streams that are read at once. It lowers the number that the tap allows,"
+        " and never raises it.",
+        minimum=1,
+    ),
 )

@@ -89,12 +89,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Files:
-    """Rows that stand in files: their addresses, and the encoding they are in."""
+    """Rows that stand in files: their addresses, and the encoding they are in.
+
+    ``version`` is the table version that the rows belong to.
+    """
 
     stream: StreamId
     paths: Sequence[str]
     format: Mapping[str, Any]
     op: Op = Op.UPSERT
+    version: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ the ones marked * are this project's own.
     │   └── StreamMapConfigError
     ├── SyncError
     │   ├── FatalSyncError
+    │   │   ├── BatchFileError *         a file of rows that cannot be written or read
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
@@ -68,6 +69,7 @@ __all__ = [
     "AbortedSyncExceptionBase",
     "AbortedSyncFailedException",
     "AbortedSyncPausedException",
+    "BatchFileError",
     "CatalogFileError",
     "ConfigFileError",
     "ConfigValidationError",
@@ -237,6 +239,10 @@ class SyncError(SingerSDKError):
 
 class FatalSyncError(SyncError):
     """The whole sync must end."""
+
+
+class BatchFileError(FatalSyncError):
+    """A file of rows cannot be written, or not be read to its end; names the file."""
 
 
 class FatalAPIError(FatalSyncError):

@@ -24,7 +24,6 @@ from tap_core.intake import binary, blocks
 from tap_core.plugin_base import Command
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json
-from tap_core.protocols.singer.events_of import event_of
 from tap_core.protocols.singer.messages import Message, RecordMessage
 from tap_core.records.conform import jsonable
 from tap_core.sinks.messages import (
@@ -90,7 +89,6 @@ class InlineMapper(SignalHeeder, abc.ABC):
         self._lines: list[bytes] = []
         self._waiting = 0
         self._heads: dict[str, bytes] = {}
-        self._wire = SingerOutlet(self._collect)
         self._way_out = SingerOutlet()
 
     @classmethod
@@ -183,7 +181,7 @@ class InlineMapper(SignalHeeder, abc.ABC):
         if type(message) is RecordMessage:
             self._collect(self._record_line(message))
         else:
-            self._wire.emit(event_of(message))
+            self._collect(encode_json(jsonable(message.to_dict())) + b"\n")
         if self._waiting >= _FLUSH_BYTES:
             self._flush()
 

@@ -261,10 +261,14 @@ class PluginBase(abc.ABC):
 
     # What it is
 
-    @classproperty
-    def logger(cls) -> logging.Logger:  # noqa: N805
-        """The plugin's logger, of the same name."""
-        return logging.getLogger(cls.name)
+    if TYPE_CHECKING:
+        logger: logging.Logger  # what Protocols with a property take; a classproperty they do not
+    else:
+
+        @classproperty
+        def logger(cls) -> logging.Logger:  # noqa: N805
+            """The plugin's logger, of the same name."""
+            return logging.getLogger(cls.name)
 
     @property
     def initialized_at(self) -> int:

@@ -14,8 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
-from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, TapCapabilities
+from tap_core.capabilities import (
+    BATCH_CONFIG,
+    PARALLEL_PARTITIONS_CONFIG,
+    PARALLEL_STREAMS_CONFIG,
+    STATE_PARTITION_LIMIT_CONFIG,
+    CapabilitiesEnum,
+    PluginCapabilities,
+    TapCapabilities,
+)
 from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.config import merge_missing_config_jsonschema
 from tap_core.documents import dump_json, read_json_file
 from tap_core.events import Checkpoint
 from tap_core.exceptions import (
@@ -24,16 +33,18 @@ from tap_core.exceptions import (
     DiscoveryError,
     SingerSDKDeprecationWarning,
 )
+from tap_core.moved import find_moved
 from tap_core.plugin_base import Command, PluginBase
-from tap_core.protocols.singer.encode import SingerOutlet
 from tap_core.protocols.singer.events_of import event_of
-from tap_core.records.conform import jsonable
+from tap_core.protocols.singer.writing import SimpleSingerWriter, outlet_of
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
-from tap_core.sync.plan import is_overridden, member_of
+from tap_core.sync.beside import Turns
+from tap_core.sync.limits import lowered, stream_classes
+from tap_core.sync.overrides import is_overridden, member_of
 from tap_core.sync.run import Outlet, Run
-from tap_core.types import TapState
+from tap_core.types import JsonSchema, TapState
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -46,20 +57,93 @@ if TYPE_CHECKING:
 __all__ = ["StateWriter", "Tap"]
 
 
-class Tap(PluginBase):
+class _Voice(PluginBase):
+    """What a tap says, and through what: rows, states, and messages that an author writes."""
+
+    document: StateDocument
+
+    message_writer_class: type[Any] = SimpleSingerWriter
+    """A class whose objects have ``write_message(message)``, for other wires."""
+
+    @property
+    def run(self) -> Run:
+        """The run that is going on, in this thread; made by the first sync."""
+        made: Run | None = self.__dict__.get("run")
+        if made is None:
+            made = self.__dict__["run"] = self._begin_run()
+        return made.here()
+
+    def _begin_run(self) -> Run:
+        return Run(self.outlet, self.document, Cadence())
+
+    @property
+    def message_writer(self) -> Any:
+        """What writes messages that authors write by hand; the rows so far are out before."""
+        if "run" in self.__dict__:
+            self.run.settle()
+        return self._message_writer
+
+    @message_writer.setter
+    def message_writer(self, writer: Any) -> None:
+        self._message_writer = writer
+        self.outlet: Outlet = outlet_of(writer)
+        self.__dict__.pop("run", None)
+
+    def write_message(self, message: Message) -> None:
+        """Write a Singer message, behind all rows so far."""
+        self.run.emit(event_of(message, self.outlet.encode))
+
+    @cached_property
+    def state_writer(self) -> StateWriter:
+        """What writes states for authors who do so themselves."""
+        return StateWriter(self)
+
+    def _leave_state(self, unfinished: str | None) -> None:
+        """Write how far the sync came, marked as unfinished, after an error or a signal.
+
+        ``currently_syncing`` keeps a target from taking the end of the input for the
+        end of the data. A state that cannot be written is no reason to hide the cause.
+        """
+        if self.run.is_broken or self.run.is_hurried:
+            return
+        state = self.document.tap_state
+        state["currently_syncing"] = unfinished
+        self.document.refresh()
+        try:
+            self.run.checkpoint(owed=True)
+        except Exception:
+            self.logger.exception("The last state could not be written.")
+        finally:
+            del state["currently_syncing"]
+
+    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
+        """Leave the sync where it is: its state is written on the way out."""
+        leave = super()._handle_termination
+        if "run" in self.__dict__:
+            self.run.stop(lambda: leave(signum, frame))
+        else:
+            leave(signum, frame)
+
+
+class Tap(_Voice):
     """A tap: override `discover_streams`, say ``name`` and ``config_jsonschema``."""
 
     dynamic_catalog: bool = False
     """Whether discovery asks the source, and so needs a valid configuration."""
+
+    max_parallel_streams: int = 1
+    """How many top-level streams may run side by side, of those that allow threads
+    themselves. A user's setting of this name can lower it."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         TapCapabilities.CATALOG,
         TapCapabilities.STATE,
         TapCapabilities.DISCOVER,
         TapCapabilities.ACTIVATE_VERSION,
+        PluginCapabilities.ABOUT,
         PluginCapabilities.STREAM_MAPS,
         PluginCapabilities.FLATTENING,
-        PluginCapabilities.ABOUT,
+        PluginCapabilities.BATCH,
         PluginCapabilities.STRUCTURED_LOGGING,
     ]
 
@@ -82,7 +166,7 @@ class Tap(PluginBase):
         """Take settings, catalog and state; with stream maps streams are discovered here.
 
         ``message_writer`` is any object with ``write_message(message)``; without it
-        messages go to standard output.
+        messages go to standard output, or where ``message_writer_class`` puts them.
 
         Raises:
             ConfigValidationError: the settings do not fit; every fault at once.
@@ -93,15 +177,28 @@ class Tap(PluginBase):
         )
         self._streams: dict[str, Stream] | None = None
         self._catalog: Catalog | None = None
-        self._syncing: str | None = None
         self._input_catalog = _catalog_of(catalog)
         self.document = StateDocument({})
-        self.outlet: Outlet = SingerOutlet()
-        if message_writer is not None:
-            self.outlet = _MessageOutlet(message_writer)
+        self.message_writer = message_writer or self.message_writer_class()
         if setup_mapper:
             self.setup_mapper()
         self.load_state(_state_of(state))
+
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
+        """Add the settings of the capabilities, and those of what the author allows."""
+        super().append_builtin_config(config_jsonschema)
+        if PluginCapabilities.BATCH in cls._built_capabilities():
+            merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
+        streams = list(stream_classes(cls))
+        if any(stream.state_partition_limit is not None for stream in streams):
+            merge_missing_config_jsonschema(STATE_PARTITION_LIMIT_CONFIG, config_jsonschema)
+        if cls.max_parallel_streams > 1:
+            merge_missing_config_jsonschema(PARALLEL_STREAMS_CONFIG, config_jsonschema)
+        if cls.max_parallel_streams > 1 or any(
+            stream.max_parallel_partitions > 1 for stream in streams
+        ):
+            merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
 
     # Streams and catalog
 
@@ -245,21 +342,7 @@ class Tap(PluginBase):
             for key, value in (bookmark or {}).items():
                 write_stream_state(self.document.tap_state, stream, key, value)
 
-    @cached_property
-    def state_writer(self) -> StateWriter:
-        """What writes states for authors who do so themselves."""
-        return StateWriter(self)
-
-    # Messages
-
-    @cached_property
-    def run(self) -> Run:
-        """The run that is going on; made by the first sync."""
-        return Run(self.outlet, self.document, Cadence())
-
-    def write_message(self, message: Message) -> None:
-        """Write a Singer message, behind all rows so far."""
-        self.run.emit(event_of(message, self.outlet.encode))
+    # Syncing
 
     @final
     def write_schemas(self) -> None:
@@ -268,8 +351,6 @@ class Tap(PluginBase):
             stream.selected = True
             stream._write_schema_message()
 
-    # Syncing
-
     @final
     def sync_all(self) -> None:
         """Sync all selected streams, in the order of their names."""
@@ -277,61 +358,19 @@ class Tap(PluginBase):
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
-        self._syncing = next(
-            (name for name, stream in self.streams.items() if stream.selected), None
-        )
+        threads = lowered(self.max_parallel_streams, self.config, "max_parallel_streams")
+        turns = Turns(list(self.streams.values()), self.logger, threads)
         with run.timer():
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)
-                for stream in self.streams.values():
-                    self._sync_one(stream)
+                turns.sync(run)
             except BaseException:
-                self._leave_state()
+                self._leave_state(turns.unfinished)
                 raise
         self.document.unshare()
         for stream in self.streams.values():
             stream.log_sync_costs()
-
-    def _sync_one(self, stream: Stream) -> None:
-        """Sync a stream and its children, and make their state final."""
-        if not stream.selected and not stream.has_selected_descendents:
-            self.logger.info("Skipping deselected stream '%s'.", stream.name)
-        elif stream.parent_stream_type:
-            self.logger.debug("'%s' is synced by its parent.", stream.name)
-        else:
-            self._syncing = stream.name
-            stream.sync()
-            stream.finalize_state_progress_markers()
-            for done in (stream, *stream.descendent_streams):
-                if done._stream_version is not None:
-                    done._write_activate_version_message(done._stream_version)
-
-    def _leave_state(self) -> None:
-        """Write how far the sync came, marked as unfinished, after an error or a signal.
-
-        ``currently_syncing`` keeps a target from taking the end of the input for the
-        end of the data. A state that cannot be written is no reason to hide the cause.
-        """
-        if self.run.is_broken:
-            return
-        state = self.document.tap_state
-        state["currently_syncing"] = self._syncing
-        self.document.refresh()
-        try:
-            self.run.checkpoint(owed=True)
-        except Exception:
-            self.logger.exception("The last state could not be written.")
-        finally:
-            del state["currently_syncing"]
-
-    def _handle_termination(self, signum: int, frame: FrameType | None) -> None:
-        """Leave the sync where it is: its state is written on the way out."""
-        leave = super()._handle_termination
-        if "run" in self.__dict__:
-            self.run.stop(lambda: leave(signum, frame))
-        else:
-            leave(signum, frame)
 
     def _set_compatible_replication_methods(self) -> None:
         """Read a parent in full where a selected child changes without it."""
@@ -383,7 +422,7 @@ Tap._HOOKS = {name: member_of(Tap, name) for name in ("catalog", "write_message"
 class StateWriter:
     """Writes states that an author gives it, equal ones in a row once."""
 
-    def __init__(self, tap: Tap) -> None:
+    def __init__(self, tap: _Voice) -> None:
         """Write through the run of ``tap``."""
         self._tap = tap
         self._last = b""
@@ -397,25 +436,6 @@ class StateWriter:
         elif (line := StateDocument(state).encode()) != self._last:
             run.emit(Checkpoint(line))
             self._last = line
-
-
-class _MessageOutlet:
-    """Gives events as message objects to a writer that an author brought."""
-
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-
-    def encode(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a copy of the record: its author may use the object again."""
-        copied: dict[str, Any] = jsonable(record)
-        return copied
-
-    def emit(self, event: Any) -> None:
-        """Write the messages of one event."""
-        from tap_core.protocols.singer.events_of import messages_of
-
-        for message in messages_of(event):
-            self._writer.write_message(message)
 
 
 def _catalog_of(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
@@ -444,3 +464,8 @@ def _state_of(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
         stacklevel=3,
     )
     return read_json_file(state)
+
+
+def __getattr__(name: str) -> Any:
+    """Find what stands elsewhere now, and say so."""
+    return find_moved(name, old=__name__, known=("SQLTap",), new="tap_core.sql")

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, final
 
+from tap_core.batch.formats import BaseBatchFileEncoding
 from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG,
     ADD_RECORD_METADATA_CONFIG,
@@ -34,10 +35,12 @@ from tap_core.documents import dump_json, load_json, serialize_json
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
 from tap_core.exceptions import InvalidInputLine
 from tap_core.intake import binary, blocks
+from tap_core.moved import find_moved
 from tap_core.plugin_base import Command
 from tap_core.protocols.singer.decode import Decoder
+from tap_core.protocols.singer.reading import SimpleSingerReader, is_plain
+from tap_core.said import SaidOfTargets
 from tap_core.sinks.core import Sink
-from tap_core.sinks.files import BaseBatchFileEncoding
 from tap_core.sinks.messages import (
     batch_message,
     record_message,
@@ -61,10 +64,10 @@ class _Stopped(Exception):  # noqa: N818  nothing went wrong
     """Raised through a reader that an author brought, to end it."""
 
 
-class Target(Router, abc.ABC):
+class Target(SaidOfTargets, Router, abc.ABC):
     """A target: say ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
-    message_reader_class: type[Any] | None = None
+    message_reader_class: type[Any] = SimpleSingerReader
     """A class whose objects have ``process_lines(file_input, callbacks)``, for other wires."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
@@ -92,8 +95,7 @@ class Target(Router, abc.ABC):
         super().__init__(
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
         )
-        reader_class = self.message_reader_class
-        self.message_reader = message_reader or (reader_class() if reader_class else None)
+        self.message_reader = message_reader or self.message_reader_class()
         self._described: dict[str, Describe] = {}
         if setup_mapper:
             self.setup_mapper()
@@ -149,7 +151,7 @@ class Target(Router, abc.ABC):
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
         """Read messages to the end of the input; return how many there were of each type."""
-        if self.message_reader is not None:
+        if not is_plain(self.message_reader):
             return self._read_by(self.message_reader, file_input)
         counts: Counter[str] = Counter()
         decoder = Decoder()
@@ -286,35 +288,6 @@ class Target(Router, abc.ABC):
         self._deliver(routes, record, extracted, version, size)
         self._handle_max_record_age()
 
-    def _weighs(self, route: Route) -> bool:
-        sink = self._sinks_active.get(route.alias)
-        return sink is not None and sink.MAX_BYTES is not None
-
-    def _deliver(
-        self,
-        routes: tuple[Route, ...],
-        record: Record,
-        extracted: str | None,
-        version: int | None,
-        size: int,
-    ) -> None:
-        for route in routes:
-            mapped: Record | None = record if len(routes) == 1 else dict(record)
-            if route.transform is not None:
-                mapped = route.transform(dict(record))
-            if mapped is None:
-                continue
-            self._assert_sink_exists(route.alias)
-            sink = self.get_sink(route.alias, record=mapped)
-            lane = self._lane_of(sink)
-            if lane.weighs:
-                sink._batch_bytes_read += size
-            is_full = lane.take(mapped, extracted, version)
-            sink.record_counter_metric.increment()
-            self._watermark.began(sink)
-            if is_full:
-                self._drain_full(sink)
-
     # Schemas
 
     def _fold_schema(self, event: Describe) -> None:
@@ -374,16 +347,55 @@ class Target(Router, abc.ABC):
 
     def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
         """Drain the sinks of a stream, then bring files of records into them."""
+        self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
-        for route in self._routes_of(message_dict["stream"]):
+        routes = self._routes_of(message_dict["stream"])
+        taken = []
+        for route in routes:
             sink = self.get_sink(route.alias)
             self.drain_one(sink)
+            self._release()
             if self._is_stopping:
                 return
-            sink.process_batch_files(encoding, message_dict["manifest"])
-            self._release()
-            self._handle_max_record_age()
+            if sink.whole_batch_files or _reads_files(sink):
+                sink.process_batch_files(encoding, message_dict["manifest"])
+            else:
+                taken.append(route)
+        if taken:
+            self._take_files(encoding, message_dict, tuple(taken))
+        self._release()
+        self._handle_max_record_age()
+
+    def _take_files(
+        self,
+        encoding: BaseBatchFileEncoding,
+        message: dict[str, Any],
+        routes: tuple[Route, ...],
+    ) -> None:
+        """Bring the records of files into sinks, like those of RECORD messages."""
+        name, version = message["stream"], message.get("version")
+        own = self._overrides("_process_record_message")
+
+        def take(record: Record, size: int) -> None:
+            if own:
+                self._process_record_message(record_message(name, record, None, version))
+            else:
+                self._deliver(routes, record, None, version, size)
+
+        for path in message["manifest"]:
+            self._take_file(path, encoding, name, routes, take)
+
+
+def _reads_files(sink: Sink) -> bool:
+    """Tell whether an author processes batch files in a way of his own."""
+    hook = "process_batch_files"
+    return hook in vars(sink) or getattr(type(sink), hook) is not getattr(Sink, hook)
 
 
 def _told(counts: Mapping[str, int]) -> str:
     return json.dumps(counts).strip("{}").replace('"', "") or "no messages"
+
+
+def __getattr__(name: str) -> Any:
+    """Find what stands elsewhere now, and say so."""
+    return find_moved(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")

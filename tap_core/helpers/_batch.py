@@ -1,7 +1,16 @@
-"""Import path of singer_sdk; the words are in `tap_core.sinks.files`."""
+"""The import path of singer_sdk for what batch files hold and where they are."""
 
-from tap_core.sinks.files import DEFAULT_BATCH_SIZE as DEFAULT_BATCH_SIZE
-from tap_core.sinks.files import BaseBatchFileEncoding as BaseBatchFileEncoding
-from tap_core.sinks.files import BatchConfig as BatchConfig
-from tap_core.sinks.files import BatchFileFormat as BatchFileFormat
-from tap_core.sinks.files import StorageTarget as StorageTarget
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.batch.formats import (
+    DEFAULT_BATCH_SIZE as DEFAULT_BATCH_SIZE,
+    BaseBatchFileEncoding as BaseBatchFileEncoding,
+    BatchConfig as BatchConfig,
+    BatchFileFormat as BatchFileFormat,
+    JSONLinesEncoding as JSONLinesEncoding,
+    ParquetEncoding as ParquetEncoding,
+)
+from tap_core.batch.storage import StorageTarget as StorageTarget
+from tap_core.protocols.singer.messages import SDKBatchMessage as SDKBatchMessage

@@ -1,8 +1,21 @@
-"""The import path of singer_sdk for records, contexts and paths."""
+"""The import path of singer_sdk for records, contexts, paths and what acts on requests."""
 
 from __future__ import annotations
 
-from tap_core.types import Context as Context
-from tap_core.types import Record as Record
-from tap_core.types import StrPath as StrPath
-from tap_core.types import TapState as TapState
+from typing import TYPE_CHECKING, Any
+
+from tap_core.types import Context, Record, StrPath, TapState
+
+if TYPE_CHECKING:
+    from tap_core.http.request import Auth, RequestFunc
+
+__all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs an HTTP client, for those who ask."""
+    if name in {"Auth", "RequestFunc"}:
+        from tap_core.http import request
+
+        return getattr(request, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,10 +7,12 @@ them, and lose every secret that the HTTP client wrote into their text.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
 
 from tap_core.exceptions import SyncError
 from tap_core.http.answer import Answer
@@ -21,6 +23,7 @@ __all__ = [
     "NAMED_ERRORS",
     "attached",
     "error_words",
+    "make_room",
     "name_error",
     "renewed",
     "send",
@@ -70,6 +73,16 @@ def _clean(
     error.__cause__ = error.__context__ = None
 
 
+def make_room(session: requests.Session, threads: int) -> None:
+    """Let a session keep a connection for each of so many threads."""
+    for adapter in {id(each): each for each in session.adapters.values()}.values():
+        known = vars(adapter)  # attributes of requests that its own pickling relies on
+        if isinstance(adapter, HTTPAdapter) and known["_pool_maxsize"] < threads:
+            adapter.init_poolmanager(
+                known["_pool_connections"], threads, block=known["_pool_block"]
+            )
+
+
 def attached(authenticator: Any, stream: Any) -> Any:
     """Tell an authenticator that wants to know it which stream it works for; return it."""
     attach = getattr(authenticator, "attach", None)
@@ -81,16 +94,19 @@ def attached(authenticator: Any, stream: Any) -> Any:
 def renewed(authenticator: Any, refusal: requests.Response) -> bool:
     """Get a new access token, unless someone did since what was refused was sent.
 
+    Of threads that were refused at once, the first asks and the others wait for it.
+
     Returns:
         Whether there may be another token now; False for authenticators without tokens.
     """
     update = getattr(authenticator, "update_access_token", None)
     if not callable(update):
         return False
-    token = getattr(authenticator, "access_token", None)
-    sent = [*refusal.history, refusal][0].request
-    if token is None or _carries(sent, str(token)):
-        update()
+    with getattr(authenticator, "_updating", nullcontext()):
+        token = getattr(authenticator, "access_token", None)
+        sent = [*refusal.history, refusal][0].request
+        if token is None or _carries(sent, str(token)):
+            update()
     return True
 
 

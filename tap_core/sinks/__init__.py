@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tap_core.sinks.batch import BatchSink
 from tap_core.sinks.core import Sink
 from tap_core.sinks.record import RecordSink
 
 __all__ = ["BatchSink", "RecordSink", "Sink"]
+
+
+def __getattr__(name: str) -> Any:
+    """Find what stands elsewhere now, and say so."""
+    from tap_core.moved import find_moved
+
+    return find_moved(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

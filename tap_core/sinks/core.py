@@ -17,9 +17,12 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, final
 
 from tap_core import metrics
+from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
+from tap_core.exceptions import InvalidJSONSchema as InvalidJSONSchema
 from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
 from tap_core.sinks.dates import date_fields, read_dates_with_care
-from tap_core.sinks.files import BaseBatchFileEncoding, BatchConfig, records_of
+from tap_core.sinks.files import FileReader, batch_config_of
+from tap_core.sinks.messages import record_message
 from tap_core.sinks.metadata import (
     add_metadata,
     add_metadata_columns,
@@ -34,6 +37,7 @@ from tap_core.typing.values import DatetimeErrorTreatmentEnum as DatetimeErrorTr
 __all__ = [
     "BaseJSONSchemaValidator",
     "DatetimeErrorTreatmentEnum",
+    "InvalidJSONSchema",
     "JSONSchemaValidator",
     "Sink",
     "SinkOwner",
@@ -76,6 +80,10 @@ class Sink(abc.ABC):
 
     fail_on_record_validation_exception: bool = True
     """Whether a record that does not fit its schema ends the run, or is only logged."""
+
+    whole_batch_files: bool = False
+    """Whether each batch file is a batch, however large; otherwise its records are taken
+    like any others, and memory is bounded."""
 
     def __init__(
         self,
@@ -128,8 +136,7 @@ class Sink(abc.ABC):
     @property
     def batch_config(self) -> BatchConfig | None:
         """Where batch files are and what they hold, if the settings say it."""
-        given = self.config.get("batch_config")
-        return BatchConfig.from_dict(given) if given else None
+        return batch_config_of(self.config)
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
@@ -347,10 +354,28 @@ class Sink(abc.ABC):
     def process_batch_files(self, encoding: BaseBatchFileEncoding, files: Sequence[str]) -> None:
         """Process files of records, each as one batch whose context holds ``records``.
 
+        Called for sinks that override it or ask for `whole_batch_files`; for others the
+        records of the files, with their maps, are taken like those of RECORD messages.
+
         Raises:
-            NotImplementedError: files of this kind, or at this place, cannot be read.
+            BatchFileError: a file cannot be read.
+            NotImplementedError: its format is not known.
         """
+        reader = FileReader(self.stream_name, self.schema, self.batch_config)
         for path in files:
-            records = records_of(path, encoding, self.batch_config)
-            self.record_counter_metric.increment(len(records))
-            self.process_batch({"records": records})
+            context: dict[str, Any] = {"records": []}
+            for record in reader.records(path, encoding):
+                context["records"].append(self._admitted(record, context))
+            self.record_counter_metric.increment(len(context["records"]))
+            self.process_batch(context)
+
+    def _admitted(self, record: Record, context: dict[str, Any]) -> Record:
+        """Take a record of a file through the steps before processing."""
+        if self.include_sdc_metadata_properties:
+            message = record_message(self.stream_name, record, None, None)
+            self._add_sdc_metadata_to_record(record, message, context)
+        else:
+            self._remove_sdc_metadata_from_record(record)
+        admitted = self.preprocess_record(self._validate_and_parse(record), context)
+        self._singer_validate_message(admitted)
+        return admitted

@@ -1,7 +1,8 @@
 """The sinks of a target: made, drained and put away, and the states that wait for them.
 
 Rules of the room: a state leaves as soon as every record before it, of every sink, is
-drained, and never sooner. A sink that is replaced is drained before its successor is made.
+drained, and never sooner. A sink that is replaced is drained when its successor is set up,
+before that gets a row: a target that begins its file anew in `Sink.setup` keeps all rows.
 Where one drain fails, the others end what they have begun.
 """
 
@@ -68,7 +69,8 @@ class Drainer(SignalHeeder, abc.ABC):
         """Return the sink of a stream.
 
         With a schema, the sink is made if there is none, or if schema or keys have
-        changed; then the old one is drained and cleaned up before.
+        changed; then the old one is drained once the new one is set up, and cleaned up at
+        the end.
 
         Raises:
             KeyError: there is none, and no schema was given.
@@ -85,19 +87,17 @@ class Drainer(SignalHeeder, abc.ABC):
             "Schema or key properties for '%s' stream have changed. Initializing a new sink...",
             stream_name,
         )
-        self._retire(stream_name, existing)
-        return self.add_sink(stream_name, schema, key_properties)
+        successor = self._made(stream_name, schema, key_properties)
+        self._retire(existing)
+        self._sinks_active[stream_name] = successor
+        return successor
 
-    def _retire(self, stream_name: str, sink: Sink) -> None:
+    def _retire(self, sink: Sink) -> None:
         """Drain a sink that gets no more records, and put it away."""
         self.drain_one(sink)
         self._release()
-        del self._sinks_active[stream_name]
         self._lanes.pop(sink, None)
-        if sink.current_size:  # the target is stopping, and began no new drain
-            self._sinks_to_clear.append(sink)
-        else:
-            sink.clean_up()
+        self._sinks_to_clear.append(sink)
 
     def get_sink_class(self, stream_name: str) -> type[Sink]:
         """Choose the class of a stream's sink.
@@ -125,6 +125,12 @@ class Drainer(SignalHeeder, abc.ABC):
         key_properties: Sequence[str] | None = None,
     ) -> Sink:
         """Make the sink of a stream, and set it up."""
+        sink = self._sinks_active[stream_name] = self._made(stream_name, schema, key_properties)
+        return sink
+
+    def _made(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> Sink:
         sink_class = self.get_sink_class(stream_name=stream_name)
         sink = sink_class(
             target=self, stream_name=stream_name, schema=schema, key_properties=key_properties
@@ -134,7 +140,6 @@ class Drainer(SignalHeeder, abc.ABC):
         except Exception:
             self.logger.error("Error initializing the sink of '%s'", stream_name)  # noqa: TRY400
             raise
-        self._sinks_active[stream_name] = sink
         return sink
 
     def _assert_sink_exists(self, stream_name: str) -> None:

@@ -1,126 +1,121 @@
 """Batch files: rows that come in files, which a BATCH message names.
 
-Rules of the room: names are singer_sdk's. Only JSON Lines are read, plain or with gzip,
-on local paths; anything else is an error that says so.
+Rules of the room: what comes out are records as RECORD messages would have brought them:
+values of JSON's types, brought to what the schema declares (a file may hold 1 for true,
+or a point in time as Parquet keeps it), so that maps, validation and sinks need not know
+where they came from. Memory is bounded, whatever the size of a file.
 
 Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
 """
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from enum import Enum
-from pathlib import Path
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-from typing_extensions import Self
+from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig, BatchFileFormat
+from tap_core.batch.reading import rows_of_file
+from tap_core.catalog import SelectionMask
+from tap_core.records.conform import warn_once
+from tap_core.records.shape import compile_conforming
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.inspect import TypeConformanceLevel
 
-from tap_core.documents import load_json
-from tap_core.types import Record
+__all__ = ["FileReader", "batch_config_of"]
 
-__all__ = [
-    "DEFAULT_BATCH_SIZE",
-    "BaseBatchFileEncoding",
-    "BatchConfig",
-    "BatchFileFormat",
-    "StorageTarget",
-    "records_of",
-]
-
-DEFAULT_BATCH_SIZE = 10000
-"""Rows in one file."""
+logger = logging.getLogger(__name__)
 
 
-class BatchFileFormat(str, Enum):
-    """What a file holds."""
-
-    JSONL = "jsonl"
-    PARQUET = "parquet"
-
-
-@dataclass
-class BaseBatchFileEncoding:
-    """What the files of a batch hold, and how they are compressed."""
-
-    format: str
-    compression: str | None = None
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Take it from a message or from the settings."""
-        return cls(**data)
+def batch_config_of(config: Any) -> BatchConfig | None:
+    """Return the setting ``batch_config`` where it says a storage: files are looked for there."""
+    given = config.get("batch_config") or {}
+    return BatchConfig.from_dict(given) if given.get("storage") else None
 
 
-@dataclass
-class StorageTarget:
-    """Where files are: ``root`` is a folder or an address."""
+class FileReader:
+    """Reads the batch files of one stream with one schema."""
 
-    root: str
-    prefix: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, stream: str, schema: JsonSchema, config: BatchConfig | None = None) -> None:
+        """Read files of ``stream``, from the storage of ``config`` where that is given."""
+        self._stream = stream
+        self._schema = schema
+        self._storage = config.storage if config is not None else None
+        self._conform = _conform(stream, schema)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
-        """Take it from the settings."""
-        return cls(**data)
+    def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
+        """Yield the records of a file.
 
-    def asdict(self) -> dict[str, Any]:
-        """Return it as the settings have it."""
-        return asdict(self)
-
-
-@dataclass
-class BatchConfig:
-    """The setting ``batch_config``."""
-
-    encoding: BaseBatchFileEncoding
-    storage: StorageTarget
-    batch_size: int = DEFAULT_BATCH_SIZE
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> BatchConfig:
-        """Take it from the settings."""
-        return cls(
-            BaseBatchFileEncoding.from_dict(data["encoding"]),
-            StorageTarget.from_dict(data["storage"]),
-            data.get("batch_size") or DEFAULT_BATCH_SIZE,
-        )
-
-    def asdict(self) -> dict[str, Any]:
-        """Return it as the settings have it."""
-        return asdict(self)
+        Raises:
+            BatchFileError: the file cannot be read, or not to its end.
+            NotImplementedError: its format or compression is not known.
+        """
+        rows = rows_of_file(address, encoding, stream=self._stream, storage=self._storage)
+        if encoding.format == BatchFileFormat.PARQUET:
+            rows = map(_dropping_nulls(self._schema), rows)
+        return map(self._conform, rows)
 
 
-def records_of(
-    address: str, encoding: BaseBatchFileEncoding, config: BatchConfig | None = None
-) -> list[Record]:
-    """Read a file of records; where the settings name a storage, it is looked for there.
+def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
+    """Return what brings a record to its schema; nothing that the schema lacks is lost."""
+    opened = _opened(schema)
+    shape = compile_conforming(
+        schema=opened,
+        effective_schema=opened,
+        mask=SelectionMask(),
+        level=TypeConformanceLevel.RECURSIVE,
+        unmapped=warn_once(stream, logger),
+        copies=False,
+    )
 
-    Raises:
-        NotImplementedError: its encoding or its place is none that can be read.
-    """
-    if encoding.format != BatchFileFormat.JSONL:
-        raise NotImplementedError(f"Unsupported batch encoding format: {encoding.format}")
-    if encoding.compression not in {None, "none", "gzip"}:
-        raise NotImplementedError(f"Unsupported batch file compression: {encoding.compression}")
-    path = _local_path(address)
-    if config is not None:
-        path = _local_path(config.storage.root) / path.name
-    if encoding.compression == "gzip":
-        with gzip.open(path) as lines:
-            return [load_json(line) for line in lines]
-    with path.open("rb") as plain:
-        return [load_json(line) for line in plain]
+    def conform(record: Record) -> Record:
+        conformed: Record = record if shape.fits(record) else shape(record)
+        return conformed
+
+    return conform
 
 
-def _local_path(address: str) -> Path:
-    """Return the path of a file that is named by its path or by a ``file:`` address."""
-    scheme, place, path, *_ = urlsplit(address)
-    if "://" not in address:
-        return Path(address)
-    if scheme != "file" or place not in {"", "localhost"}:
-        raise NotImplementedError(f"Batch files are read from local paths only, not {address!r}.")
-    return Path(unquote(path))
+def _opened(schema: Any) -> Any:
+    """Copy a schema so that its objects allow properties beyond those declared."""
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    if isinstance(schema.get("properties"), dict):
+        made["properties"] = {name: _opened(each) for name, each in schema["properties"].items()}
+        made["additionalProperties"] = True
+    if isinstance(schema.get("items"), dict):
+        made["items"] = _opened(schema["items"])
+    return made
+
+
+def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
+    """Return what drops nulls that the schema does not allow: Parquet knows no absent values."""
+    properties = schema.get("properties") or {}
+    strict = [name for name, each in properties.items() if not _admits_null(each)]
+    nested = [
+        (name, _dropping_nulls(each))
+        for name, each in properties.items()
+        if isinstance(each, dict) and each.get("properties")
+    ]
+
+    def drop(record: Record) -> Record:
+        for name in strict:
+            if name in record and record[name] is None:
+                del record[name]
+        for name, inner in nested:
+            if isinstance(record.get(name), dict):
+                inner(record[name])
+        return record
+
+    return drop
+
+
+def _admits_null(schema: Any) -> bool:
+    """Tell whether a value may be null, as far as the schema says it in plain words."""
+    if not isinstance(schema, dict):
+        return bool(schema)
+    kinds = schema.get("type")
+    if kinds is not None:
+        return "null" in ([kinds] if isinstance(kinds, str) else kinds)
+    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return any(map(_admits_null, options)) if options else None in schema.get("enum", (None,))

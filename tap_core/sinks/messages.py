@@ -74,9 +74,12 @@ def version_message(event: Truncate) -> dict[str, Any]:
 
 def batch_message(event: Files) -> dict[str, Any]:
     """Return a BATCH message."""
-    return {
+    message: dict[str, Any] = {
         "type": "BATCH",
         "stream": event.stream.name,
         "encoding": dict(event.format),
         "manifest": list(event.paths),
     }
+    if event.version is not None:
+        message["version"] = event.version
+    return message

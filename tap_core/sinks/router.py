@@ -1,8 +1,10 @@
 """Where the records of a stream go: through its stream maps, or straight into its sink.
 
 Rules of the room: decided once per schema. Without maps and flattening there is no mapper
-at all, and a route costs nothing.
+at all, and a route costs nothing. Records of files go the way of all others.
 """
+
+# ruff: noqa: SLF001  what a sink counts has an underscore, and its target counts
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.documents import serialize_json
 from tap_core.sinks.drainer import Drainer
+from tap_core.sinks.files import FileReader
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -87,6 +92,58 @@ class Router(Drainer, abc.ABC):
             self._assert_sink_exists(stream_name)
             return (Route(stream_name),)
         return routes
+
+    # Records on their routes
+
+    def _weighs(self, route: Route) -> bool:
+        sink = self._sinks_active.get(route.alias)
+        return sink is not None and sink.MAX_BYTES is not None
+
+    def _deliver(
+        self,
+        routes: tuple[Route, ...],
+        record: Record,
+        extracted: str | None,
+        version: int | None,
+        size: int,
+    ) -> None:
+        for route in routes:
+            mapped: Record | None = record if len(routes) == 1 else dict(record)
+            if route.transform is not None:
+                mapped = route.transform(dict(record))
+            if mapped is None:
+                continue
+            self._assert_sink_exists(route.alias)
+            sink = self.get_sink(route.alias, record=mapped)
+            lane = self._lane_of(sink)
+            if lane.weighs:
+                sink._batch_bytes_read += size
+            is_full = lane.take(mapped, extracted, version)
+            sink.record_counter_metric.increment()
+            self._watermark.began(sink)
+            if is_full:
+                self._drain_full(sink)
+
+    def _take_file(
+        self,
+        path: str,
+        encoding: BaseBatchFileEncoding,
+        stream: str,
+        routes: tuple[Route, ...],
+        take: Callable[[Record, int], None],
+    ) -> None:
+        """Give the records of a file to ``take``, each with its bytes if they count; then drain."""
+        sinks = [self.get_sink(route.alias) for route in routes]
+        weighs = any(map(self._weighs, routes))
+        schema, _ = self._raw_schemas.get(stream, (sinks[0].original_schema, None))
+        reader = FileReader(stream, schema, sinks[0].batch_config)
+        for record in reader.records(path, encoding):
+            if self._is_stopping:
+                return
+            take(record, len(serialize_json(record)) if weighs else 0)
+            self._handle_max_record_age()
+        for sink in sinks:
+            self.drain_one(sink)
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:

@@ -235,7 +235,7 @@ def progress_markers_of(state: dict[str, Any]) -> dict[str, Any] | None:
 def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
     """Say which value broke the order that a sorted stream promises."""
     return (
-        f"The stream is declared as sorted by '{replication_key}', but '{new}' came after '{old}'. "
+        f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
         "Set is_sorted = False if the source does not send its records in order."
     )
 
@@ -307,9 +307,9 @@ def sort_error_text(
     partition: tuple[Context | None, int],
 ) -> str:
     """Make the sentence for `log_sort_error`; ``partition`` is its context and own count."""
-    words = [f"Records of stream '{stream}' are out of order at record {count}"]
+    words = [f"Sorting error detected in '{stream}' on record #{count}"]
     if partition[1] != count:
-        words.append(f", which is record {partition[1]} of partition {partition[0]}")
+        words.append(f", partition record #{partition[1]} of {partition[0]}")
     if context:
         words.append(f", context {dict(context)}")
     return f"{''.join(words)}: {error}"

@@ -8,10 +8,14 @@ Rules of the room:
   change unseen is made anew at every `encode` (`share`) until the sync ends (`unshare`).
 - Entries that were appended and lists that were replaced are noticed without being told.
 - Everything at the top of the document beside ``bookmarks`` is written too.
+- Threads may share a document. ``lock`` is held while its text is made, and by whoever changes
+  a state dict, from the word that it changes to the change itself: text made in between would
+  be taken for the newest.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, cast
@@ -31,31 +35,40 @@ class StateDocument:
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
         self.tap_state = cast(dict[str, Any], tap_state)
+        self.lock = threading.RLock()
         self._encoder = Encoder()
         self._streams: dict[str, StreamText] = {}
         self._all_shared = False
         self._touched = 0
         self._given: bytes | None = None
+        self.runs = 0
+        """How many syncs have begun on this document."""
 
     # Finding state dicts
 
     def stream_state(self, stream_id: str) -> dict[str, Any]:
         """Return the state dict of a stream, made if absent."""
-        return self._text(stream_id).state
+        with self.lock:
+            return self._text(stream_id).state
 
     def context_state(self, stream_id: str, partition_context: Context | None) -> dict[str, Any]:
         """Return the state dict of a partition, made if absent; of the stream for no context.
 
         O(1). Raises ValueError when the document has two entries for the context.
         """
-        text = self._text(stream_id)
-        if not partition_context:
-            return text.state
-        index = text.index(add=True)
-        count = len(index.entries)
-        entry = index.find_or_add(partition_context)
-        self._touched += len(index.entries) - count
-        return entry
+        with self.lock:
+            text = self._text(stream_id)
+            if not partition_context:
+                return text.state
+            index = text.index(add=True)
+            count = len(index.entries)
+            entry = index.find_or_add(partition_context)
+            self._touched += len(index.entries) - count
+            return entry
+
+    def has_partition(self, stream_id: str, partition_context: Context) -> bool:
+        """Return whether a partition has an entry; O(1), raises as `context_state` does."""
+        return self._text(stream_id).index(add=False).position(partition_context) is not None
 
     def partitions(self, stream_id: str) -> list[dict[str, Any]] | None:
         """Return the list of a stream's partitions, None when its state has none."""
@@ -70,19 +83,22 @@ class StateDocument:
             for entry in (state, *(partitions or ())):
                 if isinstance(entry, dict):
                     reset_state_progress_markers(entry)
+        self.runs += 1
         self.refresh()
 
     # What changed
 
     def change(self, stream_id: str, partition_context: Context | None = None) -> dict[str, Any]:
         """Return a state dict as `context_state` does, for a change that is made at once."""
-        self._touched += 1
-        return self._text(stream_id).change(partition_context)
+        with self.lock:
+            self._touched += 1
+            return self._text(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
         """Say that a state dict was changed."""
-        self._touched += 1
-        self._text(stream_id).touch(partition_context)
+        with self.lock:
+            self._touched += 1
+            self._text(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
         """Say that someone holds this state dict, so that it may change at any time.
@@ -90,10 +106,11 @@ class StateDocument:
         Without a stream: the whole document. A stream's dict contains its partitions'.
         A partition that is not there yet is made.
         """
-        if stream_id is None:
-            self._all_shared = True
-        else:
-            self._text(stream_id).share(partition_context)
+        with self.lock:
+            if stream_id is None:
+                self._all_shared = True
+            else:
+                self._text(stream_id).share(partition_context)
 
     def unshare(self) -> None:
         """End every `share`: from now on changes are told by `touch` again."""
@@ -104,9 +121,10 @@ class StateDocument:
 
     def refresh(self) -> None:
         """Forget all kept text and every index: the dict may have been changed anywhere."""
-        self._touched += 1
-        for text in self._streams.values():
-            text.refresh()
+        with self.lock:
+            self._touched += 1
+            for text in self._streams.values():
+                text.refresh()
 
     # Text
 
@@ -122,22 +140,24 @@ class StateDocument:
 
     def encode(self) -> bytes:
         """Return the whole document as JSON on one line."""
-        return b"".join(chain.from_iterable(self._pieces()))
+        with self.lock:
+            return b"".join(chain.from_iterable(self._pieces()))
 
     def encode_if_changed(self) -> bytes | None:
         """Return what `encode` does, or None when that is what this returned the last time."""
-        if self._given is not None and not self._touched and not self._is_shared():
-            return None
-        line = self.encode()
-        self._touched = 0
-        if line == self._given:
-            return None
-        self._given = line
-        return line
+        with self.lock:
+            if self._given is not None and not self._touched and not self._is_shared():
+                return None
+            line = self.encode()
+            self._touched = 0
+            if line == self._given:
+                return None
+            self._given = line
+            return line
 
     def _pieces(self) -> Iterator[Iterable[bytes]]:
         before = b"{"
-        for key, value in self.tap_state.items():
+        for key, value in list(self.tap_state.items()):  # authors may add to it meanwhile
             if key == "bookmarks" and isinstance(value, dict):
                 yield (before, b'"bookmarks":')
                 yield from self._bookmarks(value)
@@ -148,7 +168,7 @@ class StateDocument:
 
     def _bookmarks(self, bookmarks: dict[str, Any]) -> Iterator[Iterable[bytes]]:
         before = b"{"
-        for stream_id, state in bookmarks.items():
+        for stream_id, state in list(bookmarks.items()):
             if isinstance(state, dict):
                 text = self._text(stream_id)
                 yield (before, text.name, b":")

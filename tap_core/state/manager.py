@@ -7,24 +7,45 @@ Rules of the room:
 - Signposts stand at every state dict that gets progress markers, partitions included, and
   never in a sorted stream, whose bookmark is exact.
 - Whatever changes a state dict here tells the document.
+- Which partitions have an entry in it is for `limit` to say; all others are asked of it.
 - Constructor keywords and methods are those of singer_sdk's ``StreamStateManager``.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.state import bookmarks
 from tap_core.state.cursor import Cursor
 from tap_core.state.document import StateDocument
+from tap_core.state.limit import PartitionLimit, kept_entries
 from tap_core.state.order import Order, is_missing, order_of
 from tap_core.types import Context, Record, TapState
 
 __all__ = ["StreamStateManager"]
+
+
+_Manager = TypeVar("_Manager", bound="StreamStateManager")
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def _at_once(
+    method: Callable[Concatenate[_Manager, _Given], _Found],
+) -> Callable[Concatenate[_Manager, _Given], _Found]:
+    """Let no text of the document be made while a method changes what it told of."""
+
+    @functools.wraps(method)
+    def guarded(self: _Manager, *args: _Given.args, **kwargs: _Given.kwargs) -> _Found:
+        with self.document.lock:
+            return method(self, *args, **kwargs)
+
+    return guarded  # type: ignore[return-value]
 
 
 class StreamStateManager:
@@ -32,6 +53,7 @@ class StreamStateManager:
 
     ``document`` is shared by the streams of a tap; without it one is made for ``tap_state``.
     ``order`` compares the values of the replication key; without it as text.
+    ``partition_limit`` is how many partitions may have a bookmark of their own.
     """
 
     def __init__(
@@ -45,6 +67,7 @@ class StreamStateManager:
         state_partitioning_keys: Sequence[str] | None = None,
         document: StateDocument | None = None,
         order: Order | None = None,
+        partition_limit: int | None = None,
     ) -> None:
         self.tap_name = tap_name
         self.stream_name = stream_name
@@ -57,6 +80,8 @@ class StreamStateManager:
         self._check_sorted = check_sorted
         self._logger = logging.getLogger(tap_name).getChild(stream_name)
         self._told_start = False
+        self._partition_limit = partition_limit
+        self._limit: tuple[int, PartitionLimit] | None = None
 
     # Where the state stands
 
@@ -70,11 +95,10 @@ class StreamStateManager:
         """The state dict of the stream, made if absent."""
         return self.document.stream_state(self.stream_name)
 
+    @_at_once
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict for a context: its partition's, or the stream's for none."""
-        return self.document.context_state(
-            self.stream_name, self.get_state_partition_context(context)
-        )
+        return self._state_of(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
         """Return the part of a context by which state is kept; None for no context."""
@@ -91,8 +115,16 @@ class StreamStateManager:
         """Say that the state dict for a context was changed from outside."""
         self.document.touch(self.stream_name, self.get_state_partition_context(context))
 
+    @_at_once
+    def share(self, context: Context | None = None) -> None:
+        """Say that someone holds the state dict for a context, and may change it."""
+        partition = self.get_state_partition_context(context)
+        if not partition or not self._limit_of_run.is_beyond(partition):
+            self.document.share(self.stream_name, partition)
+
     # The start of a context
 
+    @_at_once
     def write_starting_replication_value(
         self,
         context: Context | None,
@@ -107,6 +139,7 @@ class StreamStateManager:
         ``compare_start_date_fn(bookmark, start_date)`` decides; without it the bookmark
         does. Nothing is written for full-table streams.
         """
+        self._visit(context)
         if replication_method == REPLICATION_FULL_TABLE:
             return
         state = self._change(context)
@@ -114,6 +147,7 @@ class StreamStateManager:
         if replication_key:
             if replication_key == state.get("replication_key"):
                 value = state.get("replication_key_value")
+                self._limit_of_run.reads_everything = not value and self.reads_everything
             value = _later_start(value, config.get("start_date"), compare_start_date_fn)
             self._tell_start(value)
         bookmarks.write_starting_replication_value(state, value)
@@ -127,6 +161,7 @@ class StreamStateManager:
             return None
         return bookmarks.get_starting_replication_value(state)
 
+    @_at_once
     def write_replication_key_signpost(
         self,
         value: dt.datetime | str | float | None,
@@ -149,13 +184,16 @@ class StreamStateManager:
         *,
         replication_key: str,
         on_first_marker: Callable[[], object] | None = None,
+        state: dict[str, Any] | None = None,
     ) -> Cursor:
         """Return what follows the replication key through the records of a context.
+
+        ``state`` is a state dict that it moves instead of the context's own.
 
         That the stream is taken as unsorted is warned of once, or told by ``on_first_marker``.
         """
         return Cursor(
-            self.get_context_state(context),
+            self.get_context_state(context) if state is None else state,
             replication_key=replication_key,
             is_sorted=self.is_sorted,
             check_sorted=self._check_sorted,
@@ -163,6 +201,7 @@ class StreamStateManager:
             on_first_marker=on_first_marker or self._tell_unsorted,
         )
 
+    @_at_once
     def increment_state(
         self, latest_record: Record, *, context: Context | None = None, replication_key: str
     ) -> None:
@@ -181,11 +220,13 @@ class StreamStateManager:
 
     # The end
 
+    @_at_once
     def finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Promote the markers of one state dict."""
         state = self.stream_state if state is None else state
         bookmarks.finalize_state_progress_markers(state, order=self.order)
         self.document.touch(self.stream_name, state.get("context"))
+        self._limit_of_run.finish(state)
         self.is_flushed = False
 
     def finalize_progress_markers(
@@ -199,6 +240,39 @@ class StreamStateManager:
             return
         for context in partitions or [{}]:
             self._finalize(context or None)
+
+    @property
+    def reads_everything(self) -> bool:
+        """Whether every context of this run so far was read from its beginning."""
+        return bool(self._limit_of_run.reads_everything)
+
+    @_at_once
+    def complete(
+        self,
+        *,
+        replication_key: str | None,
+        saw_all: bool = True,
+        keeps: Callable[[Context], bool] | None = None,
+    ) -> bool:
+        """Bring the partitions to the form in which they are kept; return whether any changed.
+
+        To be called when all partitions of a run have ended. ``saw_all`` is whether they
+        are all that there are. Then ``keeps`` is asked for each partition that was not
+        read, and those for which it returns False are forgotten.
+        """
+        limit, state = self._limit_of_run, self.stream_state
+        limit.finish_all(ended=self.state_partitioning_keys is not None, order=self.order)
+        entries = state.get("partitions") or []
+        stay = kept_entries(entries, limit, keeps) if keeps and saw_all else entries
+        if pruned := len(stay) < len(entries):
+            state["partitions"] = stay
+        changed = limit.close(state, replication_key=replication_key, saw_all=saw_all)
+        if not state.get("partitions", True):
+            del state["partitions"]
+        if pruned or changed:
+            self.document.touch(self.stream_name)
+            self.is_flushed = False
+        return pruned or changed
 
     def is_state_non_resumable(self, context: Context | None = None) -> bool:
         """Return whether an interruption now would lose the progress of a context."""
@@ -225,12 +299,61 @@ class StreamStateManager:
 
     def _change(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict for a context, which is about to be changed."""
-        return self.document.change(self.stream_name, self.get_state_partition_context(context))
+        return self._state_of(context, self.document.change)
 
+    @property
+    def _limit_of_run(self) -> PartitionLimit:
+        """The rule of this run: each begins with what the state says then."""
+        if self._limit is None or self._limit[0] != self.document.runs:
+            state = bookmarks.get_state_if_exists(self.document.tap_state, self.stream_name) or {}
+            limit = PartitionLimit(self.stream_name, state, self._partition_limit, self.order)
+            self._limit = (self.document.runs, limit)
+        return self._limit[1]
+
+    def _state_of(
+        self,
+        context: Context | None,
+        take: Callable[[str, Context | None], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """Take the state dict for a context from the document, or from beyond the limit."""
+        partition, limit = self.get_state_partition_context(context), self._limit_of_run
+        if not partition or limit.is_idle or self._has_entry(partition):
+            return take(self.stream_name, partition)
+        count = len(self.get_state_partitions() or ())
+        if limit.has_room(count):
+            entry = take(self.stream_name, partition)
+            limit.begin(entry)
+            return entry
+        if not limit.was_passed:
+            limit.pass_limit(self.document.change(self.stream_name), count + 1)
+        return limit.beyond(partition)
+
+    def _has_entry(self, partition: Context) -> bool:
+        return self.document.has_partition(self.stream_name, partition)
+
+    def _visit(self, context: Context | None) -> None:
+        limit = self._limit_of_run
+        if limit.reads_everything is None:
+            limit.reads_everything = True
+        if partition := self.get_state_partition_context(context):
+            limit.visit(partition)
+
+    def _is_finished_beyond(self, context: Context | None) -> bool:
+        partition, limit = self.get_state_partition_context(context), self._limit_of_run
+        return not (
+            not partition
+            or not limit.was_passed
+            or limit.is_beyond(partition)
+            or self._has_entry(partition)
+        )
+
+    @_at_once
     def _finalize(self, context: Context | None) -> None:
         self.is_flushed = False
+        if self._is_finished_beyond(context):
+            return
         if not bookmarks.is_final(self.get_context_state(context)):
-            bookmarks.finalize_state_progress_markers(self._change(context), order=self.order)
+            self.finalize_state(self._change(context))
 
     def _tell_unsorted(self) -> None:
         self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)

@@ -70,7 +70,7 @@ class Order:
         for read in _READERS[self.kind]:
             left, right = read(new), read(old)
             if left is not None and right is not None:
-                return left, right
+                return _of_one_kind(left, right)
         if not (self.kind is Kind.TEXT and isinstance(new, str) and isinstance(old, str)):
             self._tell_of_text(new, old)
         return _text_of(new), _text_of(old)
@@ -84,6 +84,19 @@ class Order:
             old,
             self.kind.value,
         )
+
+
+def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return a float beside a decimal as the decimal that its text spells.
+
+    A state keeps 49.49 of a decimal column as a number, which is read as the nearest
+    float; that one is a little more or less than the column's 49.49.
+    """
+    if isinstance(left, Decimal) and isinstance(right, float):
+        return left, Decimal(repr(right))
+    if isinstance(left, float) and isinstance(right, Decimal):
+        return Decimal(repr(left)), right
+    return left, right
 
 
 def order_of(property_schema: Any) -> Order:

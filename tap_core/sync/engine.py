@@ -4,16 +4,19 @@ Rules of the room: what an author can see keeps the Singer SDK's order. A record
 pulled, post-processed, its children synced, then it is written, and only then does the
 bookmark move; an error in between leaves what was written valid and the bookmark where
 it was. A partition that ends is final. The compiled lane is the loop here; a stream with
-hooks of its own takes the loop in `hooked`.
+hooks of its own takes the loop in `hooked`. `sync_partition` is one context from its first
+record to its bookmark; here and in a worker it is the same.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,12 +27,16 @@ from tap_core.exceptions import (
     SingerSDKDeprecationWarning,
 )
 from tap_core.records.shape import ENCODING_ERRORS
-from tap_core.sync.children import sync_child_contexts
+from tap_core.state.partitions import freeze
+from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
+from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
+from tap_core.sync.meters import Tally, metered
 from tap_core.sync.plan import plan_of
-from tap_core.sync.run import CHUNK_BYTES, CHUNK_ROWS
+from tap_core.sync.run import CHUNK_BYTES
+from tap_core.sync.workers import Crew, Job
 
 if TYPE_CHECKING:
-    from tap_core.metrics import Counter, Timer
+    from tap_core.metrics import Counter
     from tap_core.state.cursor import Cursor
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.plan import Plan
@@ -37,15 +44,19 @@ if TYPE_CHECKING:
     from tap_core.types import Context, Record
 
 __all__ = [
+    "alone",
     "begin_partition",
     "contexts_of",
     "end_partition",
     "end_records",
+    "family_of",
     "is_foreign",
     "log_sort_error",
-    "metered",
     "missing_replication_key",
+    "pulling",
     "replication_key_of",
+    "state_is_due",
+    "sync_partition",
     "sync_stream",
     "unpack",
 ]
@@ -54,6 +65,7 @@ __all__ = [
 def sync_stream(stream: SyncStream, context: Context | None) -> None:
     """Sync a stream: all its partitions, or the one context that is given."""
     run = stream._tap.run
+    stream = run.own(stream)
     context = stream.preprocess_context(context) if context else None
     _announce(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
@@ -63,14 +75,14 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         stream._write_replication_key_signpost(context, signpost)
     if stream.selected:
         stream._write_schema_message()
-        _begin_version(stream)
+        _begin_version(stream, run)
+    own_batches = begin_batches(stream, run, plan)
     before = run.open(plan)
     try:
-        if plan.compiled:
-            _pull(stream, run, plan, context, signpost)
+        if own_batches is not None:
+            sync_own_batches(stream, own_batches, context)
         else:
-            for _ in stream._sync_records(context=context):
-                pass
+            _sync_contexts(stream, run, plan, context, signpost)
     except Exception:
         stream.log(
             "An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR
@@ -78,6 +90,8 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         raise
     finally:
         run.open(before)
+    if context is None:
+        end_batches(stream, run)
 
 
 def _announce(stream: SyncStream, context: Context | None) -> None:
@@ -95,50 +109,164 @@ def _announce(stream: SyncStream, context: Context | None) -> None:
         stream.log("Beginning sync of '%s' in %s mode", stream.name, method)
 
 
-def _begin_version(stream: SyncStream) -> None:
+def _begin_version(stream: SyncStream, run: Run) -> None:
     """Say which version of a full table is coming, once per run."""
     if (
         stream.replication_method == REPLICATION_FULL_TABLE
         and stream.emit_activate_version_messages
         and stream._stream_version is None
     ):
-        stream._stream_version = stream._initialized_at // 1000
-        stream._write_activate_version_message(stream._stream_version)
+        version = stream._stream_version = stream._initialized_at // 1000
+        run.outbox.say_once(
+            ("version", stream.name),
+            version,
+            lambda: stream._write_activate_version_message(version),
+        )
+
+
+def _sync_contexts(
+    stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any
+) -> None:
+    """Sync the contexts of one sync: in threads, in the compiled lane, or through hooks."""
+    contexts: Iterable[Context | None] = contexts_of(stream, context)
+    if plan.threads > 1 and context is None:
+        contexts = list(contexts)
+        if len(contexts) > 1:
+            _share_out(stream, run, plan, contexts, signpost)
+            return
+    if plan.compiled:
+        _pull(stream, run, plan, contexts, context, signpost)
+    else:
+        for _ in stream._sync_records(context=context):
+            pass
+
+
+# Several threads
+
+
+def _share_out(
+    stream: SyncStream, run: Run, plan: Plan, contexts: list[Context | None], signpost: Any
+) -> None:
+    """Sync the contexts of one sync in workers."""
+    for current in contexts:
+        make_entry(stream, current)
+    size = min(plan.threads, len(contexts))
+    with metered(stream, run), Crew(run, size, [stream]) as crew:
+        for current in contexts:
+            work = partial(_sync_in_worker, context=current, signpost=signpost)
+            crew.submit(Job(stream, current, work))
+        crew.drain()
+    end_records(stream, None)
+
+
+def _sync_in_worker(stream: SyncStream, context: Context | None, signpost: Any) -> None:
+    """Sync one context of a worker's copy of a stream."""
+    run, plan = stream._tap.run, plan_of(stream)
+    run.open(plan)
+    if plan.compiled:
+        with metered(stream, run) as (counter, _):
+            sync_partition(stream, run, plan, context, signpost, counter, 0)
+    else:
+        if signpost is not None:
+            stream._write_replication_key_signpost(context, signpost)
+        for _ in stream._sync_records(context=context):
+            pass
+
+
+def alone(stream: SyncStream, run: Run, context: Context | None) -> AbstractContextManager[None]:
+    """Keep other threads from a context that has a bookmark of its own."""
+    if run.leader is None or not context:
+        return nullcontext()
+    if stream._get_state_partition_context(context) != context:
+        return nullcontext()
+    return run.outbox.visiting((stream.name, freeze(context)), run, run.leader.check)
+
+
+def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManager[Family | None]:
+    """Give the children of a stream workers, where they may have some."""
+    if plan.child_threads > 1 and run.may_lead:
+        return Family(stream, run, plan.child_threads)
+    return nullcontext()
+
+
+@contextmanager
+def pulling(run: Run, records: Iterable[Any]) -> Iterator[None]:
+    """Close what a worker pulls from, however that ends: an error keeps it alive for long."""
+    try:
+        yield
+    finally:
+        close = None if run.leader is None else getattr(records, "close", None)
+        if close is not None:
+            close()
 
 
 # The compiled lane
 
 
-def _pull(stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any) -> None:
+def _pull(
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    contexts: Iterable[Context | None],
+    context: Context | None,
+    signpost: Any,
+) -> None:
     """Pull all records of the contexts of one sync."""
     done = 0
-    with metered(stream, run) as (counter, timer):
-        for current in contexts_of(stream, context):
+    with metered(stream, run) as (counter, timer), family_of(stream, run, plan):
+        for current in contexts:
             counter.with_context(current or {})
             timer.with_context(current or {})
-            bookmark = begin_partition(stream, current, None if context else signpost)
-            records = _prepared(stream, plan, current, bookmark)
-            if stream.selected:
-                write = _write if plan.mapped is None else _write_mapped
-                with _cursor(stream, run, current) as cursor:
-                    done = write(_Pull(stream, run, plan, cursor, counter), records, done)
-            else:
-                done += sum(1 for _ in records)
-            end_partition(stream, current, bookmark)
+            signpost = None if context else signpost
+            done = sync_partition(stream, run, plan, current, signpost, counter, done)
     end_records(stream, context)
 
 
+def sync_partition(
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    context: Context | None,
+    signpost: Any,
+    counter: Counter | Tally,
+    done: int,
+) -> int:
+    """Sync one context, from its first record to its final bookmark.
+
+    Its rows go to the run and its bookmark to the run's document. ``done`` records of the
+    stream were written before; returned is their number after it.
+    """
+    family: Family | None = run.families.get(stream.name)
+    with alone(stream, run, context):
+        bookmark = begin_partition(stream, context, signpost)
+        records = _prepared(stream, run, plan, context, bookmark)
+        with pulling(run, records), _cursor(stream, run, context) as cursor:
+            if stream.selected:
+                write = _write if plan.mapped is None else _write_mapped
+                done = write(_Pull(stream, run, plan, cursor, counter), records, done)
+            else:
+                done += sum(1 for _ in records)
+            if family is not None:
+                family.drain()
+        end_partition(stream, context, bookmark)
+        if isinstance(counter, Tally) and counter.is_due(stream.STATE_MSG_FREQUENCY):
+            stream._write_state_message()  # partitions may all be smaller than that
+    return done
+
+
 def _prepared(
-    stream: SyncStream, plan: Plan, context: Context | None, bookmark: Context | None
+    stream: SyncStream, run: Run, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
     """Return the author's records, ready to be written.
 
     Where nothing is to be done to them they are the author's iterable itself.
     """
-    records = stream.get_records(context)
+    records = run.guarded(stream.get_records(context))
     if plan.post_process or plan.child_contexts or bookmark:
-        return _processed(stream, plan, records, context, tuple((bookmark or {}).items()))
-    return records
+        extra = tuple((bookmark or {}).items())
+        records = _processed(stream, plan, records, context, extra)
+    family: Family | None = run.families.get(stream.name)
+    return records if family is None else family.following(records)
 
 
 def _processed(
@@ -178,7 +306,7 @@ class _Pull(NamedTuple):
     run: Run
     plan: Plan
     cursor: Cursor | None
-    counter: Counter
+    counter: Counter | Tally
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
@@ -223,9 +351,9 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
         size += len(body)
         if done >= stop or size >= CHUNK_BYTES:
             run.waiting = size
-            next_state = _end_chunk(stream, run, done, next_state)
             counter.increment(done - counted)
-            counted, stop = done, min(done + CHUNK_ROWS, next_state)
+            next_state = _end_chunk(pull, done, next_state)
+            counted, stop = done, min(done + run.room(), next_state)
     run.waiting = size
     counter.increment(done - counted)
     return done
@@ -257,9 +385,9 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
             except (KeyError, InvalidStreamSortException) as error:
                 _refuse(stream, cursor, error, record, done, start)
         if done >= stop or run.waiting >= CHUNK_BYTES:
-            next_state = _end_chunk(stream, run, done, next_state)
             counter.increment(done - counted)
-            counted, stop = done, min(done + CHUNK_ROWS, next_state)
+            next_state = _end_chunk(pull, done, next_state)
+            counted, stop = done, min(done + run.room(), next_state)
     counter.increment(done - counted)
     return done
 
@@ -275,17 +403,34 @@ def is_foreign(record: Any) -> bool:
     return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
-def _end_chunk(stream: SyncStream, run: Run, done: int, next_state: int) -> int:
+def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
     """Send what is there, and the state where it is time; return when it is time again."""
-    run.settle()
-    if done < next_state:
+    stream = pull.stream
+    pull.run.settle()
+    if state_is_due(stream, pull.counter, done, next_state):
+        stream._write_state_message()
+    elif done < next_state:
         return next_state
-    stream._write_state_message()
     return _next_state(stream, done)
 
 
+def state_is_due(stream: SyncStream, counter: Counter | Tally, done: int, next_state: int) -> bool:
+    """Tell whether a state is owed: after a file, or after so many records.
+
+    The records are those of all threads, where there are several.
+    """
+    files = stream._tap.run.files
+    if stream.name in files:
+        return files.wants_state()
+    if isinstance(counter, Tally):
+        return counter.is_due(stream.STATE_MSG_FREQUENCY)
+    return done >= next_state
+
+
 def _next_state(stream: SyncStream, done: int) -> int:
-    """Return after which record the next state is owed."""
+    """Return after which record the next state is owed; after files it is owed otherwise."""
+    if stream.name in stream._tap.run.files:
+        return sys.maxsize
     return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
 
 
@@ -304,16 +449,45 @@ def _cursor(stream: SyncStream, run: Run, context: Context | None) -> Iterator[C
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
         return
+    key = replication_key_of(stream.name, stream.replication_key)
+    family: Family | None = run.families.get(stream.name)
+    if family is not None:
+        with _held_cursor(stream, run, context, key, family) as cursor:
+            yield cursor
+        return
     manager = stream.state_manager
-    cursor = manager.cursor(
-        context, replication_key=replication_key_of(stream.name, stream.replication_key)
-    )
+    cursor = manager.cursor(context, replication_key=key)
     run.cursors[cursor] = lambda: manager.touch(context)
     try:
         yield cursor
     finally:
         run.settle_bookmarks()
         del run.cursors[cursor]
+
+
+@contextmanager
+def _held_cursor(
+    stream: SyncStream, run: Run, context: Context | None, key: str, family: Family
+) -> Iterator[Cursor]:
+    """Make a cursor that runs ahead, while the bookmark waits for the children."""
+    manager = stream.state_manager
+    entry = manager.get_context_state(context).items()
+    ahead = {name: copy.copy(value) for name, value in entry if name != "partitions"}
+    cursor = manager.cursor(context, replication_key=key, state=ahead)
+
+    def move(value: Any) -> None:
+        manager.increment_state({key: value}, context=context, replication_key=key)
+
+    bookmark = HeldBookmark(cursor, move)
+    family.hold(bookmark)
+    run.outbox.held[bookmark] = None
+    try:
+        yield cursor
+    finally:
+        family.hold(None)
+        with run.outbox.lock:
+            bookmark.settle()
+            del run.outbox.held[bookmark]
 
 
 def replication_key_of(name: str, key: str | None) -> str:
@@ -358,32 +532,6 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._tap.run.checkpoint(owed=False)
     elif write:
         stream._write_state_message()
-
-
-@contextmanager
-def metered(stream: SyncStream, run: Run) -> Iterator[tuple[Counter, Timer]]:
-    """Count and time a stream; the contexts of a child share one measurement."""
-    if stream.name in run.meters:
-        yield run.meters[stream.name]
-    elif run.meter_stack is not None:
-        yield _enter_meters(stream, run, run.meter_stack)
-    else:
-        with ExitStack() as stack:
-            run.meter_stack = stack
-            try:
-                yield _enter_meters(stream, run, stack)
-            finally:
-                run.meter_stack = None
-                run.meters.clear()
-
-
-def _enter_meters(stream: SyncStream, run: Run, stack: ExitStack) -> tuple[Counter, Timer]:
-    pair = (
-        stack.enter_context(stream.get_record_counter()),
-        stack.enter_context(stream.get_sync_timer()),
-    )
-    run.meters[stream.name] = pair
-    return pair
 
 
 def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | None]:

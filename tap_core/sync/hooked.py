@@ -8,8 +8,8 @@ bytes are those of the compiled lane.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.exceptions import (
@@ -19,21 +19,27 @@ from tap_core.exceptions import (
     MaxRecordsLimitException,
 )
 from tap_core.sync.engine import (
+    alone,
     begin_partition,
     contexts_of,
     end_partition,
     end_records,
+    family_of,
     is_foreign,
     log_sort_error,
-    metered,
+    pulling,
+    state_is_due,
     unpack,
 )
+from tap_core.sync.meters import metered
 from tap_core.sync.plan import plan_of
 from tap_core.sync.run import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from tap_core.metrics import Counter
     from tap_core.sync.contract import SyncStream
+    from tap_core.sync.meters import Tally
+    from tap_core.sync.run import Run
     from tap_core.types import Context, Record
 
 __all__ = ["abort_sync", "check_record_limit", "hooked_records", "write_record"]
@@ -46,18 +52,19 @@ def hooked_records(
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
     done = 0
-    with metered(stream, run) as (counter, timer):
+    with metered(stream, run) as (counter, timer), family_of(stream, run, plan_of(stream)):
         for current in contexts_of(stream, context):
             counter.with_context(current or {})
             timer.with_context(current or {})
-            bookmark = begin_partition(stream, current, signpost)
-            try:
-                lane = _Lane(stream, counter, done, write_messages=write_messages)
-                yield from lane.records(current, bookmark)
-            finally:
-                run.settle()
-            done = lane.done
-            end_partition(stream, current, bookmark)
+            with alone(stream, run, current):
+                bookmark = begin_partition(stream, current, signpost)
+                try:
+                    lane = _Lane(stream, counter, done, write_messages=write_messages)
+                    yield from lane.records(current, bookmark)
+                finally:
+                    run.settle()
+                done = lane.done
+                end_partition(stream, current, bookmark)
     end_records(stream, context, write=write_messages)
 
 
@@ -65,9 +72,10 @@ class _Lane:
     """One partition on its way through the hooks; ``done`` counts over all of a sync."""
 
     def __init__(
-        self, stream: SyncStream, counter: Counter, done: int, *, write_messages: bool
+        self, stream: SyncStream, counter: Counter | Tally, done: int, *, write_messages: bool
     ) -> None:
         self.stream = stream
+        self.run: Run = stream._tap.run
         self.counter = counter
         self.done = self.before = done
         self.write_messages = write_messages
@@ -76,7 +84,19 @@ class _Lane:
         """Pull a partition's records and give each to the hooks."""
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
-        for result in stream.get_records(context):
+        results = self.run.guarded(stream.get_records(context))
+        with pulling(self.run, results):
+            yield from self._written(results, context, child_context, bookmark)
+
+    def _written(
+        self,
+        results: Iterable[Any],
+        context: Context | None,
+        child_context: Context | None,
+        bookmark: Context | None,
+    ) -> Iterator[Record]:
+        stream = self.stream
+        for result in results:
             stream._check_max_record_limit(current_record_index=self.done)
             pulled = result
             if isinstance(pulled, tuple):
@@ -100,15 +120,26 @@ class _Lane:
     ) -> Iterator[Record]:
         stream = self.stream
         stream._process_record(record, child_context=child_context, partition_context=bookmark)
+        family = self.run.families.get(stream.name)
+        if family is not None:  # the hooks move the bookmark: nobody could hold it back
+            family.drain()
         if not stream.selected:
             return
         if self.write_messages:
             stream._write_record_message(record)
         stream._increment_stream_state(record, context=context)
-        if self.write_messages and (self.done + 1) % stream.STATE_MSG_FREQUENCY == 0:
+        if not self.write_messages:
+            stream._tap.run.files.hold(stream.name)
+        elif self._owes_state():
             stream._write_state_message()
         self.counter.increment()
         yield record
+
+    def _owes_state(self) -> bool:
+        """Tell whether it is time for a state."""
+        done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
+        next_state = done if done % frequency == 0 else done + 1
+        return state_is_due(self.stream, self.counter, done, next_state)
 
 
 def write_record(stream: SyncStream, record: Record) -> None:

@@ -12,10 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tap_core.catalog import Schema
 from tap_core.events import Describe, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
 from tap_core.records.shape import Shape, compile_conforming, compile_shape
+from tap_core.sync.limits import threads_for_children, threads_of
+from tap_core.sync.overrides import is_overridden as is_overridden
+from tap_core.sync.overrides import member_of as member_of
 
 if TYPE_CHECKING:
     from tap_core.mapper.maps import StreamMap
@@ -63,6 +67,10 @@ class Plan:
     """Whether the stream says its children's contexts, or has children to say them to."""
     version: Callable[[], int | None]
     """The table version that rows carry now."""
+    threads: int
+    """In how many threads its contexts may be synced."""
+    child_threads: int
+    """In how many threads its children may be synced while it goes on."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         """Sort a chunk by the streams that its rows go out as."""
@@ -70,28 +78,13 @@ class Plan:
 
 
 def plan_of(stream: SyncStream) -> Plan:
-    """Return the stream's plan, made now where there is none or it is stale."""
+    """Return the stream's plan for this thread, made now where there is none or it is stale."""
     run = stream._tap.run
+    stream = run.own(stream)
     made: tuple[Run, Plan] | None = stream._plan
     if made is None or made[0] is not run:
         made = stream._plan = (run, _compile(stream, run))
     return made[1]
-
-
-def is_overridden(stream: Any, *names: str) -> bool:
-    """Return True when a class or object has its own version of one of these members.
-
-    ``stream._HOOKS`` holds the base class's versions.
-    """
-    own = getattr(stream, "__dict__", {})
-    return any(
-        name in own or member_of(type(stream), name) is not stream._HOOKS[name] for name in names
-    )
-
-
-def member_of(kind: type, name: str) -> Any:
-    """Return a class's member as it is written there, descriptors and all."""
-    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
 
 
 def _compile(stream: SyncStream, run: Run) -> Plan:
@@ -105,7 +98,7 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         mapped = map_records(maps, shape, run.outlet.encode)
         keeps = filter_of(maps)
     return Plan(
-        stream=StreamId(stream.name),
+        stream=_id_of(stream),
         describes=_descriptions(stream, maps),
         shape=shape,
         mapped=mapped,
@@ -117,6 +110,8 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         child_contexts=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
         version=lambda: stream._stream_version,
+        threads=threads_of(stream) if run.may_lead else 1,
+        child_threads=threads_for_children(stream) if run.may_lead else 1,
     )
 
 
@@ -165,12 +160,18 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
         from tap_core.sync.mapped import descriptions
 
         return descriptions(stream.stream_maps if maps is None else maps, stream.replication_key)
-    declared = stream.schema if stream._input_schema is None else stream._input_schema
+    declared = stream._input_schema
+    if declared is None:  # as in the catalog, without what has no part in validation
+        declared = Schema.from_dict(stream.schema).to_dict()
     return (
         Describe(
-            StreamId(stream.name),
+            _id_of(stream),
             selected_schema(declared, stream.mask),
             tuple(stream.primary_keys or ()),
             stream.replication_key,
         ),
     )
+
+
+def _id_of(stream: SyncStream) -> StreamId:
+    return StreamId(stream.name, stream.namespace)

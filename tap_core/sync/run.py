@@ -5,31 +5,35 @@ open chunk of one stream; it closes by count, by size, by age (a timer, since th
 may be silent), when another stream writes, at the end of a partition, and before
 anything by which an author can look at state or write. A checkpoint goes out behind the
 rows that it covers, never before them. What is collected are encoded bodies, never the
-author's own objects.
+author's own objects. Each thread that syncs has a run of its own, a branch of the first:
+its chunk, its bookmarks, its copies of streams. What they share is the `Outbox`.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tap_core.events import Checkpoint, Describe, Rows
+from tap_core.events import Rows
+from tap_core.sync.outbox import Outbox
+from tap_core.sync.outbox import Outlet as Outlet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import ExitStack
 
-    from tap_core.events import Event, StreamId
+    from tap_core.events import Describe, Event, StreamId
     from tap_core.metrics import Counter, Timer
     from tap_core.state.checkpoint import Cadence
     from tap_core.state.cursor import Cursor
     from tap_core.state.document import StateDocument
-    from tap_core.types import Record
+    from tap_core.sync.files import FileRows
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Outlet", "Run", "Source"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Leader", "Outlet", "Run", "Source"]
 
 CHUNK_ROWS = 1_000
 """Rows after which a chunk closes."""
@@ -40,20 +44,12 @@ CHUNK_BYTES = 64 * 1024
 MAX_AGE_SECONDS = 0.5
 """Age after which a waiting row is sent, whatever else happens."""
 
+_Stream = TypeVar("_Stream")
+
 
 def _now_text() -> str:
     """Return the present instant in ISO 8601, UTC, with microseconds."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
-
-
-class Outlet(Protocol):
-    """A door's side of a sync: how a body is encoded and where events go."""
-
-    def encode(self, record: Record, /) -> Any:
-        """Encode the body of one shaped record."""
-
-    def emit(self, event: Event, /) -> None:
-        """Take one event; may block until the reader is ready."""
 
 
 class Source(Protocol):
@@ -71,8 +67,39 @@ class Source(Protocol):
         """Sort a chunk by the streams that its rows go out as."""
 
 
+class Leader(Protocol):
+    """Whom a thread works for: `workers.Crew`."""
+
+    @property
+    def owner(self) -> Run:
+        """The run that its threads are branches of."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether its threads sync whole streams, and may have workers of their own."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its threads are to stop."""
+
+    def check(self) -> None:
+        """Raise an error when the work has ended meanwhile."""
+
+    def check_output(self) -> None:
+        """Raise an error when nobody waits for the thread's rows any more."""
+
+    def until_stopped(self, records: Iterable[Any], /) -> Iterator[Any]:
+        """Yield records until the work has ended."""
+
+    def copy(self, stream: Any, /) -> Any:
+        """Return the copy of a stream for one thread."""
+
+    def meters(self, name: str, pair: tuple[Counter, Timer], /) -> tuple[Any, Any]:
+        """Return what counts for one stream in all threads."""
+
+
 class Run:
-    """What one sync of a tap shares among its streams."""
+    """What one sync of a tap shares among its streams, in one thread."""
 
     def __init__(
         self,
@@ -82,8 +109,16 @@ class Run:
         clock: Callable[[], str] = _now_text,
     ) -> None:
         """Start a run that writes to ``outlet``; ``clock`` gives extraction times."""
-        self.outlet = outlet
+        self.outbox = Outbox(outlet, document, cadence)
         self.document = document
+        self.meters: dict[str, tuple[Counter, Timer]] = {}
+        self.meter_stack: ExitStack | None = None
+        self._clock = clock
+        self._begin_alone(None)
+
+    def _begin_alone(self, leader: Leader | None) -> None:
+        """Set what belongs to one thread only."""
+        self.leader = leader
         self.bodies: list[Any] = []
         """The open chunk; always this very list."""
         self.limit = 1
@@ -92,20 +127,21 @@ class Run:
         """Bytes that stand in the open chunk, where they are counted here."""
         self.cursors: dict[Cursor, Callable[[], None]] = {}
         """The bookmarks that are moving, and how to say that one moved."""
-        self.meters: dict[str, tuple[Counter, Timer]] = {}
-        self.meter_stack: ExitStack | None = None
-        self._cadence = cadence
-        self._clock = clock
+        self.families: dict[str, Any] = {}
+        """By the name of a parent: who syncs its children beside it."""
+        self._copies: dict[int, Any] = {}
         self._source: Source | None = None
         self._extracted_at = ""
         self._opened = 0.0
-        self._described: dict[str, Describe] = {}
-        self._begun: set[str] = set()
-        self._lock = threading.RLock()
         self._busy = 0
         self._stopping: Callable[[], None] | None = None
         self._asked = 0
-        self._failure: BaseException | None = None
+        self.outbox.chunks[self] = None
+
+    @property
+    def outlet(self) -> Outlet:
+        """The door's side: how a body is encoded, and where events go."""
+        return self.outbox.outlet
 
     # Rows
 
@@ -120,8 +156,8 @@ class Run:
         if before is not source:
             self.flush()
             self._source = source
-            begun = source is not None and source.stream.name in self._begun
-            self.limit = CHUNK_ROWS if begun else 1
+            begun = source is not None and source.stream.name in self.outbox.begun
+            self.limit = self.room() if begun else 1
         return before
 
     def begin(self) -> None:
@@ -133,13 +169,15 @@ class Run:
     def flush(self) -> None:
         """Send the open chunk, or wait until the timer has sent it."""
         if self.bodies:
-            with self._whole(), self._lock:
-                self._send()
-        if self._failure is not None:
-            raise self._failure
+            if self.leader is not None:
+                self.leader.check_output()
+            with self._whole(), self.outbox.lock:
+                self.send()
+        if self.outbox.failure is not None:
+            raise self.outbox.failure
 
-    def _send(self) -> None:
-        """Send what the chunk holds.
+    def send(self) -> None:
+        """Send what the chunk holds, under the lock; by whichever thread.
 
         The list stays the same one, so that whoever appends to it needs no lock. Rows
         leave it when they are out: until then nobody takes the chunk for empty, and so
@@ -148,14 +186,30 @@ class Run:
         count = len(self.bodies)
         rows = self.bodies[:count]
         if rows and self._source is not None:
-            self._begun.add(self._source.stream.name)
-            self.limit = CHUNK_ROWS
-            self._cadence.rows(self.waiting)
+            self.outbox.begun.add(self._source.stream.name)
+            self.outbox.cadence.rows(self.waiting)
             self.waiting = 0
-            version = self._source.version()
+            version, at = self._source.version(), self._extracted_at
             for stream, bodies in self._source.parts(rows):
-                self._hand(Rows(stream, bodies, extracted_at=self._extracted_at, version=version))
+                self.outbox.hand(Rows(stream, bodies, extracted_at=at, version=version))
+            self.limit = self.room()
         del self.bodies[:count]
+
+    def room(self) -> int:
+        """Return how many rows the next chunk may hold, so that no file gets too many."""
+        source = self._source
+        return CHUNK_ROWS if source is None else self.files.room(source.stream.name, CHUNK_ROWS)
+
+    @property
+    def files(self) -> FileRows:
+        """The streams whose rows go into files."""
+        return self.outbox.files
+
+    def send_if_old(self) -> None:
+        """Send the chunk if its first row has waited for long."""
+        if self.bodies and time.monotonic() - self._opened >= MAX_AGE_SECONDS:
+            with self.outbox.lock:
+                self.send()
 
     # Everything else
 
@@ -166,9 +220,11 @@ class Run:
 
     def settle_bookmarks(self) -> None:
         """Move the bookmarks past what was pulled."""
-        for cursor, moved in self.cursors.items():
-            if cursor.settle():
-                moved()
+        if self.cursors:
+            with self.outbox.lock:
+                for cursor, moved in list(self.cursors.items()):
+                    if cursor.settle():
+                        moved()
 
     def reload_bookmarks(self) -> None:
         """Go on from what the state says now, after an author moved it himself."""
@@ -178,13 +234,14 @@ class Run:
     def emit(self, event: Event) -> None:
         """Send an event behind all rows so far."""
         self.settle()
-        self._emit(event)
+        if self.leader is not None:
+            self.leader.check_output()
+        with self._whole(), self.outbox.lock:
+            self.outbox.hand(event)
 
     def describe(self, event: Describe) -> None:
         """Send a stream's schema, unless it is the one sent last."""
-        if self._described.get(event.stream.name) != event:
-            self.emit(event)
-            self._described[event.stream.name] = event
+        self.outbox.describe(event, self.emit)
 
     def checkpoint(self, *, owed: bool, document: StateDocument | None = None) -> None:
         """Send the state, if it changed since it was sent.
@@ -193,38 +250,73 @@ class Run:
         out only while states are a small share of what is written. ``document`` is a
         state of an author's own.
         """
-        if not owed and not self._cadence.due(self.document.size_estimate):
+        if not self.outbox.files.allows_state(owed=owed):
+            return
+        if not owed and not self.outbox.cadence.due(self.document.size_estimate):
             return
         self.settle()
+        if self.leader is not None:
+            self.leader.check_output()
         with self._whole():
-            state = (document or self.document).encode_if_changed()
-            if state is not None:
-                self._emit(Checkpoint(state))
-                self._cadence.wrote(len(state))
-
-    def _emit(self, event: Event) -> None:
-        """Hand one event to the door, whole: a signal waits until it is out."""
-        with self._whole(), self._lock:
-            self._hand(event)
-
-    def _hand(self, event: Event) -> None:
-        """Hand one event to the door.
-
-        Once that has failed nothing goes out any more: rows may be lost, and a state
-        behind them would say that they are not.
-        """
-        if self._failure is not None:
-            raise self._failure
-        try:
-            self.outlet.emit(event)
-        except BaseException as error:
-            self._failure = error
-            raise
+            self.outbox.checkpoint(document)
 
     @property
     def is_broken(self) -> bool:
         """Whether the door could not take an event, so that nothing more can go out."""
-        return self._failure is not None
+        return self.outbox.failure is not None
+
+    # Threads
+
+    def branch(self, leader: Leader) -> Run:
+        """Return a run for another thread, which works for ``leader``."""
+        made = copy.copy(self)
+        with self.outbox.lock:
+            made._begin_alone(leader)
+        if leader.leads:
+            made.meters, made.meter_stack = {}, None
+        return made
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be the run of this thread."""
+        me = threading.get_ident()
+        with self.outbox.lock:
+            self.outbox.threads[me] = self
+        try:
+            yield
+        finally:
+            with self.outbox.lock:
+                del self.outbox.threads[me]
+                self.outbox.chunks.pop(self, None)
+
+    def here(self) -> Run:
+        """Return the run of the thread that asks."""
+        threads = self.outbox.threads
+        return threads.get(threading.get_ident(), self) if threads else self
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether work of this thread may be given to others."""
+        return self.leader is None or self.leader.leads
+
+    def own(self, stream: _Stream) -> _Stream:
+        """Return this thread's copy of a stream, made for it; the first run has none."""
+        if self.leader is None:
+            return stream
+        origin: Any = getattr(stream, "_origin", None) or stream
+        made: Any = self._copies.get(id(origin))
+        if made is None:
+            made = self._copies[id(origin)] = self.leader.copy(self.leader.owner.own(origin))
+            made.child_streams = [self.own(child) for child in made.child_streams]
+        return cast(_Stream, made)
+
+    def copies(self) -> Iterable[Any]:
+        """Return the copies that were made for this thread."""
+        return self._copies.values()
+
+    def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
+        """Return an author's records so that a worker stops at the next one if it must."""
+        return records if self.leader is None else self.leader.until_stopped(records)
 
     # Signals and time
 
@@ -254,6 +346,11 @@ class Run:
         else:
             leave()
 
+    @property
+    def is_hurried(self) -> bool:
+        """Whether it was asked to stop a second time."""
+        return self._asked > 1
+
     @contextmanager
     def timer(self) -> Iterator[None]:
         """Send chunks that grow old while the source is silent."""
@@ -266,14 +363,13 @@ class Run:
             yield
         finally:
             ended.set()
-            if self._asked <= 1:  # else it may be the one that waits for the reader
+            if not self.is_hurried:  # else it may be the one that waits for the reader
                 thread.join()
 
     def _watch(self, ended: threading.Event) -> None:
-        """Look at the chunk's age until the run ends."""
+        """Look at the chunks' age until the run ends."""
         while not ended.wait(MAX_AGE_SECONDS / 2):
-            if self.bodies and time.monotonic() - self._opened >= MAX_AGE_SECONDS:
-                with suppress(Exception), self._lock:  # the next flush raises it again
-                    self._send()
-                if self.is_broken:
-                    return
+            with suppress(Exception):  # the next flush raises it again
+                self.outbox.send_what_is_old()
+            if self.is_broken:
+                return

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tap_core import Stream, Tap
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.singer.catalog_file import parse_catalog, strangers
 
@@ -53,6 +54,36 @@ def test_what_is_no_catalog_is_refused_with_its_name(text, fault):
 def test_streams_are_known_by_id_and_by_name():
     assert said(entry("public-users", "id"), entry("users", "name"), entry("empty")) == []
     assert said({"stream": "users", "schema": {}}) == []
+
+
+class Computed:
+    tap_stream_id = "computed"
+
+    @property
+    def schema(self) -> dict:
+        raise AssertionError("a catalog was given so that nothing need be discovered")
+
+
+class Given(Stream):
+    name = "given"
+
+    def get_records(self, context):
+        return []
+
+
+class TapOfNone(Tap):
+    name = "tap-of-none"
+
+    def discover_streams(self):
+        return []
+
+
+def test_a_schema_that_code_computes_is_not_asked_for():
+    catalog = {"streams": [entry("computed", "a"), entry("given", "id", "b")]}
+    given = Given(TapOfNone(), schema={"properties": {"id": {}}})
+    assert list(strangers(catalog, {"computed": Computed(), "given": given})) == [
+        "The catalog's stream 'given' has unknown properties: b"
+    ]
 
 
 def test_strangers_are_named():

@@ -68,7 +68,16 @@ def test_each_event_is_one_line(event, line):
 
 
 def test_what_singer_has_no_message_for_is_left_out():
-    assert lines(Log("info", "x"), Files(A, ["f"], {}), Rows(A, [])) == b""
+    assert lines(Log("info", "x"), Rows(A, [])) == b""
+
+
+def test_files_are_named_by_a_batch():
+    known = {"format": "jsonl", "compression": "gzip"}
+    assert lines(Files(A, ["f", "g"], known), Files(A, ["h"], {"format": "x"}, version=3)) == (
+        b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl","compression":"gzip"},'
+        b'"manifest":["f","g"]}\n'
+        b'{"type":"BATCH","stream":"a","encoding":{"format":"x"},"manifest":["h"],"version":3}\n'
+    )
 
 
 @settings(deadline=None)

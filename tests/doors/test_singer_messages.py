@@ -92,7 +92,7 @@ def test_what_comes_over_the_wire_becomes_a_message():
 
 def test_bookmark_properties_are_a_list_of_texts():
     assert singer.SchemaMessage("s", {}, None, "a").bookmark_properties == ["a"]
-    with pytest.raises(ValueError, match="bookmark_properties"):
+    with pytest.raises(ValueError, match="'bookmark_properties' must be a string or list"):
         singer.SchemaMessage("s", {}, None, {"a"})
 
 

@@ -18,7 +18,7 @@ PEER = peer_python("singer_sdk")
 PROGRAM = Path(__file__).with_name("peer_plugins.py")
 ALIASED = "import runpy, sys; from tap_core import alias; alias.install(); "
 
-OURS = {"max_parallel_partitions", "max_parallel_streams", "state_partition_limit"}
+OURS = {"max_parallel_partitions", "max_parallel_streams"}
 """Settings that taps have here alone."""
 
 NAMES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import logging
@@ -14,7 +13,6 @@ import pytest
 from tap_core import BatchSink, Target
 from tap_core.exceptions import InvalidRecord
 from tap_core.sinks.dates import _old_datetime, _old_time
-from tap_core.sinks.files import BaseBatchFileEncoding, BatchConfig, StorageTarget, records_of
 from tap_core.sinks.validation import BaseJSONSchemaValidator
 
 PROPERTIES = {
@@ -185,36 +183,3 @@ def test_python_3_10_reads_what_later_ones_read():
     assert _old_datetime("2024-01-31T12:00:00.123456789+00:00").microsecond == 123_456
     assert _old_time("12:30:00.25") == time(12, 30, microsecond=250_000)
     assert isinstance(_old_datetime("2024-01-31"), date)
-
-
-# Batch files
-
-
-def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
-    given = {
-        "encoding": {"format": "jsonl", "compression": "gzip"},
-        "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
-    }
-    with gzip.open(tmp_path / "one file.gz", "wb") as out:
-        out.write(b'{"id":1}\n')
-    config = BatchConfig.from_dict(given)
-    assert config.asdict()["storage"] == {"root": tmp_path.as_uri(), "prefix": "p", "params": {}}
-    assert config.storage.asdict() == StorageTarget(tmp_path.as_uri(), "p").asdict()
-    assert records_of("/elsewhere/one file.gz", config.encoding, config) == [{"id": 1}]
-    sink, _ = kept(config={"batch_config": given})
-    assert sink.batch_config == config
-    assert kept()[0].batch_config is None
-
-
-@pytest.mark.parametrize(
-    "address, encoding, message",
-    [
-        ("/a", {"format": "parquet"}, "Unsupported batch encoding format: parquet"),
-        ("/a", {"format": "jsonl", "compression": "zstd"}, "compression: zstd"),
-        ("s3://bucket/a", {"format": "jsonl"}, "local paths only, not 's3://bucket/a'"),
-        ("file://host/a", {"format": "jsonl"}, "local paths only"),
-    ],
-)
-def test_other_files_are_refused(address, encoding, message):
-    with pytest.raises(NotImplementedError, match=message):
-        records_of(address, BaseBatchFileEncoding.from_dict(encoding))

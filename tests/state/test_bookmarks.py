@@ -223,8 +223,8 @@ def test_a_sort_error_says_where() -> None:
     )
     assert said == [
         (
-            "Records of stream 's' are out of order at record 12, which is record 3 of partition "
+            "Sorting error detected in 's' on record #12, partition record #3 of "
             "{'a': 1}, context {'a': 1, 'b': 2}: why"
         ),
-        "Records of stream 's' are out of order at record 3: why",
+        "Sorting error detected in 's' on record #3: why",
     ]

@@ -10,7 +10,6 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 
 from tap_core.protocols.singer.encode import SingerOutlet
@@ -41,8 +40,7 @@ class StillTap(Tap):
     def discover_streams(self) -> list[Stream]:
         return [kind(self) for kind in self.kinds]
 
-    @cached_property
-    def run(self) -> Run:
+    def _begin_run(self) -> Run:
         cadence = Cadence(clock=lambda: 0.0)
         return Run(self.outlet, self.document, cadence, clock=lambda: NOW)
 

@@ -53,9 +53,13 @@ def door() -> Door:
     return Door()
 
 
+def run_to(door: Door) -> Run:
+    return Run(door, StateDocument({"bookmarks": {}}), Cadence(), clock=lambda: NOW)
+
+
 @pytest.fixture
 def run(door) -> Run:
-    return Run(door, StateDocument({"bookmarks": {}}), Cadence(), clock=lambda: NOW)
+    return run_to(door)
 
 
 def collect(run: Run, *bodies: bytes) -> None:
@@ -138,7 +142,7 @@ def test_a_failure_of_the_timer_is_raised_by_the_next_write(run, door):
     assert door.events == []
 
 
-def test_a_stop_waits_for_what_is_half_done(run, door):
+def test_a_stop_waits_for_what_is_half_done(door):
     stopped = []
 
     class Stop(Exception):  # noqa: N818
@@ -153,7 +157,8 @@ def test_a_stop_waits_for_what_is_half_done(run, door):
             run.stop(leave)
             super().emit(event)
 
-    run.outlet = slow = Slow()
+    slow = Slow()
+    run = run_to(slow)
     run.open(Source("a"))
     collect(run, b"1")
     with pytest.raises(Stop):
@@ -181,13 +186,13 @@ def test_a_stop_between_taking_rows_and_sending_them_loses_none(run, door):
     assert [event.rows for event in door.events] == [[b"1", b"2"]]
 
 
-def test_who_asks_twice_to_stop_is_heard(run):
+def test_who_asks_twice_to_stop_is_heard():
     class Stuck(Door):
         def emit(self, event):
             run.stop(lambda: None)
             run.stop(lambda: None)
 
-    run.outlet = Stuck()
+    run = run_to(Stuck())
     run.open(Source("a"))
     collect(run, b"1")
     with pytest.raises(SystemExit) as left:
@@ -353,7 +358,7 @@ def test_no_other_stream_gets_in_while_rows_are_sent(run, door):
             thread.start()
             turned.wait(0.1)
 
-    run._cadence = Interrupting()
+    run.outbox.cadence = Interrupting()
     run.open(Source("a"))
     collect(run, b"1")
     run.flush()

@@ -233,7 +233,7 @@ def masked(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory):
     folder = tmp_path_factory.mktemp("peer")
-    (folder / "plain.jsonl").write_text('{"id":1}\n{"id":2.5}\n')
+    (folder / "plain.jsonl").write_text('{"id":1}\n{"id":2}\n')
     (folder / "packed.jsonl.gz").write_bytes(gzip.compress(b'{"id":3}\n'))
     plain, packed = (folder / "plain.jsonl").as_uri(), (folder / "packed.jsonl.gz").as_uri()
     CASES["batch files"] = {

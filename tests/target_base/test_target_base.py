@@ -165,17 +165,31 @@ def test_a_drain_that_fails_releases_what_others_have_covered():
 # Sinks and schemas
 
 
-def test_a_sink_is_drained_and_put_away_before_its_successor_is_made():
+def test_a_sink_is_drained_when_its_successor_is_set_up_and_before_that_gets_a_row():
     assert fed(schema(), *rows(1), schema("a", id=ID), *rows(2)) == [
         ("made", "a"),
         ("setup", "a"),
-        ("batch", "a", [1]),
-        ("clean", "a"),
         ("made", "a"),
         ("setup", "a"),
+        ("batch", "a", [1]),
         ("batch", "a", [2]),
         ("clean", "a"),
+        ("clean", "a"),
     ]
+
+
+def test_a_target_that_begins_its_file_in_setup_keeps_the_rows_of_the_old_schema(tmp_path):
+    class FileSink(NotingSink):
+        def setup(self):
+            super().setup()
+            (tmp_path / "a").write_text("")
+
+        def process_batch(self, context):
+            with (tmp_path / "a").open("a") as file:
+                file.writelines(f"{record['id']} " for record in context["records"])
+
+    fed(schema(), *rows(1, 2), schema("a", id=ID), *rows(3), kind=made(FileSink))
+    assert (tmp_path / "a").read_text() == "1 2 3 "
 
 
 def test_a_repeated_schema_changes_nothing():

@@ -25,6 +25,7 @@ FLOORS: dict[str, int] = {
     "tap_core.events": 1,  # a sync is a stream of these
     "tap_core.exceptions": 1,  # the tree of errors
     "tap_core.classproperty": 1,  # a property of a class
+    "tap_core.moved": 1,  # names that once stood elsewhere
     "tap_core.clock": 1,  # instants to and from text
     "tap_core.documents": 1,  # JSON documents whose numbers survive
     "tap_core.jsonpath": 1,  # values of a JSON document by path
@@ -43,6 +44,8 @@ FLOORS: dict[str, int] = {
     "tap_core.records": 3,  # schema -> function of a record
     "tap_core.state": 3,  # the state document and its rules
     "tap_core.capabilities": 3,
+    "tap_core.said": 3,  # what a class may say with a plain value, for type checkers
+    "tap_core.batch": 3,  # files of rows: written and read, wherever they lie
     "tap_core.authenticators": 3,  # keys, tokens and passwords onto requests
     # What a plugin is, whatever it does -------------------------------------------------
     "tap_core.about": 4,
@@ -57,9 +60,14 @@ FLOORS: dict[str, int] = {
     # The only rooms that know all -------------------------------------------------------
     "tap_core.tap_base": 7,
     "tap_core.target_base": 7,
+    "tap_core.mapper_base": 7,
+    "tap_core.sql": 7,  # tables as streams, and streams into tables
+    "tap_core.connectors": 7,  # where its connectors stood once
     "tap_core": 7,
     "tap_core.alias": 7,  # singer_sdk's import paths, for plugins that run as they are
-    "tap_core.command": 8,  # `tap-core run`
+    "tap_core.scaffold": 1,  # text of a new project; imports nothing of the house
+    "tap_core.command": 8,  # `tap-core run`, `tap-core new`
+    "tap_core.filesystem": 8,  # the files of a folder as streams
     "tap_core.testing": 8,  # the tests that every tap should pass; never imported by a tap
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # what can go wrong, in words for a person
@@ -92,9 +100,11 @@ FLOORS: dict[str, int] = {
 """Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
 
 FACES: tuple[str, ...] = (
+    "tap_core._singerlib",
     "tap_core.configuration",
     "tap_core.contrib",
     "tap_core.helpers",
+    "tap_core.io_base",
     "tap_core.singerlib",
 )
 """The annex: import paths of singer_sdk. Faces only, above every floor, imported by no room."""
@@ -190,9 +200,20 @@ HEAVY: dict[str, Home] = {
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",
+            "tap_core.schema.read",
         ),
         lazily=False,
         why="a tap that reads files pays for no HTTP client",
+    ),
+    "fsspec": Home(
+        ("tap_core.batch", "tap_core.filesystem"),
+        lazily=True,
+        why="needed only for files elsewhere; Python itself opens those on disk",
+    ),
+    "pyarrow": Home(
+        ("tap_core.batch",),
+        lazily=True,
+        why="an extra: only Parquet needs it",
     ),
     "faker": Home(("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"),
     "cryptography": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),

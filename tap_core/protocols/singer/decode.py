@@ -95,6 +95,7 @@ class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
     stream: str
     encoding: dict[str, Any]
     manifest: list[str]
+    version: _Version | None = None
 
 
 _Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
@@ -261,7 +262,7 @@ class Decoder:
             return Describe(stream, message.schema, keys, _cursor(message.bookmark_properties))
         if isinstance(message, _ActivateVersion):
             return Truncate(stream, message.version)
-        return Files(stream, tuple(message.manifest), message.encoding)
+        return Files(stream, tuple(message.manifest), message.encoding, version=message.version)
 
 
 def _cursor(bookmark_properties: str | list[str] | None) -> str | None:

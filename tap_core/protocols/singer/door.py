@@ -1,4 +1,4 @@
-"""The Singer command line of a tap or a target: arguments in, an exit code out.
+"""The Singer command line of a tap, target or mapper: arguments in, an exit code out.
 
 Rules of the room: the only one that knows typer; plugins are handed in and never
 imported. Flags, outputs and exit codes are singer_sdk's: a fault of the configuration
@@ -40,6 +40,7 @@ __all__ = [
     "SingerCommand",
     "TapPlugin",
     "TargetPlugin",
+    "mapper_command",
     "tap_command",
     "target_command",
 ]
@@ -97,7 +98,7 @@ class TapPlugin(Plugin, Protocol):
 
 
 class TargetPlugin(Plugin, Protocol):
-    """A target; its class is called with these keywords."""
+    """A target, or a mapper; its class is called with these keywords."""
 
     def __init__(
         self,
@@ -221,7 +222,7 @@ def _logger(plugin: type[Plugin]) -> logging.Logger:
     return logging.getLogger(plugin.name)
 
 
-# The two commands
+# The commands
 
 
 def tap_command(tap_class: type[TapPlugin]) -> Command:
@@ -253,6 +254,16 @@ def tap_command(tap_class: type[TapPlugin]) -> Command:
 
 def target_command(target_class: type[TargetPlugin]) -> Command:
     """Make the Singer command of a target; it is run by ``main(args=…, prog_name=…)``."""
+    return _listening_command(target_class, "Execute the Singer target.")
+
+
+def mapper_command(mapper_class: type[TargetPlugin]) -> Command:
+    """Make the Singer command of a mapper; it is run by ``main(args=…, prog_name=…)``."""
+    return _listening_command(mapper_class, "Execute the Singer mapper.")
+
+
+def _listening_command(plugin: type[TargetPlugin], description: str) -> Command:
+    """Make the command of a plugin that reads messages."""
 
     def invoke(
         *,
@@ -262,13 +273,13 @@ def target_command(target_class: type[TargetPlugin]) -> Command:
         config: _Config = [],  # noqa: B006  typer reads it, nobody changes it
         file_input: _Input = "",
     ) -> None:
-        with _guarded(target_class):
+        with _guarded(plugin):
             if version or about:
-                _introduce(target_class, version=version, about_format=about_format)
+                _introduce(plugin, version=version, about_format=about_format)
             else:
-                _listen(target_class, config, file_input)
+                _listen(plugin, config, file_input)
 
-    return _command(target_class, "Execute the Singer target.", invoke)
+    return _command(plugin, description, invoke)
 
 
 # What they do

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from tap_core.events import Checkpoint, Describe, Rows, Truncate
+from tap_core.events import Checkpoint, Describe, Files, Rows, Truncate
 
 if TYPE_CHECKING:
     from tap_core.events import Event
@@ -34,6 +34,9 @@ encode_json: Callable[[Any], bytes] = _encoder.encode
 class SingerOutlet:
     """Writes events as Singer messages with ``write``, a function that takes all bytes."""
 
+    takes_files = True
+    """BATCH messages name them."""
+
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
         """Write to ``write``, or to standard output as it is at each call."""
         self._write = write or _to_stdout
@@ -49,8 +52,11 @@ class SingerOutlet:
             OSError: the reader of the output is gone, or the disk is full.
         """
         lines = self._lines(event)
-        if not lines:
-            return
+        if lines:
+            self.write(lines)
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines; raises as `emit` does."""
         if self._broken:
             msg = "The output is closed: nothing more can be written."
             raise BrokenPipeError(msg)
@@ -68,6 +74,8 @@ class SingerOutlet:
             return b'{"type":"STATE","value":%b}\n' % event.state
         if isinstance(event, Describe):
             return self._schema(event)
+        if isinstance(event, Files):
+            return self._batch(event)
         if isinstance(event, Truncate):
             return b'{"type":"ACTIVATE_VERSION","stream":%b,"version":%d}\n' % (
                 self._name(event.stream.name),
@@ -102,6 +110,17 @@ class SingerOutlet:
         }
         if event.cursor:
             message["bookmark_properties"] = [event.cursor]
+        return encode_json(message) + b"\n"
+
+    def _batch(self, event: Files) -> bytes:
+        message: dict[str, Any] = {
+            "type": "BATCH",
+            "stream": event.stream.name,
+            "encoding": dict(event.format),
+            "manifest": list(event.paths),
+        }
+        if event.version is not None:
+            message["version"] = event.version
         return encode_json(message) + b"\n"
 
     def _name(self, name: str) -> bytes:

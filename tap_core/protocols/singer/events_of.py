@@ -12,13 +12,15 @@ from typing import Any
 
 import msgspec
 
-from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.protocols.singer.encode import encode_body, encode_json
 from tap_core.protocols.singer.messages import (
     ActivateVersionMessage,
     Message,
     RecordMessage,
     SchemaMessage,
+    SDKBatchMessage,
     StateMessage,
 )
 from tap_core.records.conform import jsonable
@@ -48,6 +50,9 @@ def event_of(message: Message, encode: Callable[[Any], Any] = encode_body) -> Ev
         return Checkpoint(encode_json(jsonable(message.value)))
     if isinstance(message, ActivateVersionMessage):
         return Truncate(StreamId(message.stream), message.version)
+    if isinstance(message, SDKBatchMessage):
+        form, paths = message.to_dict()["encoding"], tuple(message.manifest)
+        return Files(StreamId(message.stream), paths, form, version=message.version)
     msg = f"A message of type {type(message).__name__} cannot be written."
     raise TypeError(msg)
 
@@ -65,5 +70,8 @@ def messages_of(event: Event) -> Iterator[Message]:
         yield SchemaMessage(event.stream.name, dict(event.schema), list(event.keys), cursor)
     elif isinstance(event, Checkpoint):
         yield StateMessage(msgspec.json.decode(event.state))
+    elif isinstance(event, Files):
+        encoding = BaseBatchFileEncoding.from_dict(event.format)
+        yield SDKBatchMessage(event.stream.name, encoding, list(event.paths), event.version)
     elif isinstance(event, Truncate):
         yield ActivateVersionMessage(event.stream.name, event.version)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
+from tap_core.batch.formats import BaseBatchFileEncoding
 from tap_core.clock import parse_instant
 from tap_core.documents import serialize_json
 from tap_core.types import JsonSchema, Record
@@ -22,6 +23,7 @@ __all__ = [
     "ActivateVersionMessage",
     "Message",
     "RecordMessage",
+    "SDKBatchMessage",
     "SchemaMessage",
     "SingerMessageType",
     "StateMessage",
@@ -82,7 +84,10 @@ class RecordMessage(Message):
         self.type = SingerMessageType.RECORD
         if self.time_extracted is not None:
             if self.time_extracted.tzinfo is None:
-                raise ValueError("'time_extracted' needs a time zone.")
+                raise ValueError(
+                    "'time_extracted' must be either None or an aware datetime; this one has no"
+                    " time zone."
+                )
             self.time_extracted = self.time_extracted.astimezone(timezone.utc)
 
     @classmethod
@@ -122,7 +127,7 @@ class SchemaMessage(Message):
         if isinstance(self.bookmark_properties, str):
             self.bookmark_properties = [self.bookmark_properties]
         if self.bookmark_properties and not isinstance(self.bookmark_properties, list):
-            raise ValueError("'bookmark_properties' must be a text or a list of texts.")
+            raise ValueError("'bookmark_properties' must be a string or list of strings.")
 
 
 @dataclass
@@ -146,6 +151,27 @@ class ActivateVersionMessage(Message):
     def __post_init__(self) -> None:
         """Fix the type."""
         self.type = SingerMessageType.ACTIVATE_VERSION
+
+
+@dataclass
+class SDKBatchMessage(Message):
+    """Rows that stand in files: what the files hold, and where they are."""
+
+    stream: str
+    encoding: BaseBatchFileEncoding
+    manifest: list[str] = field(default_factory=list)
+    version: int | None = None
+
+    def __post_init__(self) -> None:
+        """Fix the type; an encoding may be given as a dictionary."""
+        self.type = SingerMessageType.BATCH
+        if isinstance(self.encoding, Mapping):
+            self.encoding = BaseBatchFileEncoding.from_dict(self.encoding)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message; of the encoding what has a value."""
+        encoding = asdict(self.encoding, dict_factory=exclude_null_dict)
+        return {**super().to_dict(), "encoding": encoding}
 
 
 def format_message(message: Message) -> str:

@@ -1,0 +1,20 @@
+"""The catalog, by an older path of singer_sdk."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.singerlib.catalog import (
+    AnyMetadata as AnyMetadata,
+    Breadcrumb as Breadcrumb,
+    Catalog as Catalog,
+    CatalogEntry as CatalogEntry,
+    Metadata as Metadata,
+    MetadataMapping as MetadataMapping,
+    REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE,
+    REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL,
+    REPLICATION_LOG_BASED as REPLICATION_LOG_BASED,
+    Schema as Schema,
+    SelectionMask as SelectionMask,
+    StreamMetadata as StreamMetadata,
+)

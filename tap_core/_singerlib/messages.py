@@ -1,0 +1,17 @@
+"""The Singer messages, by an older path of singer_sdk."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.singerlib.messages import (
+    ActivateVersionMessage as ActivateVersionMessage,
+    exclude_null_dict as exclude_null_dict,
+    format_message as format_message,
+    Message as Message,
+    RecordMessage as RecordMessage,
+    SchemaMessage as SchemaMessage,
+    SingerMessageType as SingerMessageType,
+    StateMessage as StateMessage,
+    write_message as write_message,
+)

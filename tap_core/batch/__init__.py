@@ -1,0 +1,21 @@
+"""Rows in files: what they hold, where they are, how they are written and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tap_core.batch.batcher import BaseBatcher, lazy_chunked_generator
+
+if TYPE_CHECKING:
+    from tap_core.batch.batchers import Batcher, JSONLinesBatcher
+
+__all__ = ["BaseBatcher", "Batcher", "JSONLinesBatcher", "lazy_chunked_generator"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what writes files, for those who ask."""
+    if name in {"Batcher", "JSONLinesBatcher"}:
+        from tap_core.batch import batchers
+
+        return getattr(batchers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

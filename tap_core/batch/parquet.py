@@ -1,0 +1,243 @@
+"""Rows into Parquet and out of it again, to the last digit.
+
+Rules of the room: a column has the type that the schema gives it, the same in every file:
+text (date-times too, as they stand in RECORD lines), 64-bit integers, doubles, booleans,
+and structs and lists of these where the schema declares them. What such a type cannot
+hold exactly goes another way in that file: numbers as decimals, all else, like whatever
+has no one type by the schema, as JSON text in a column that is marked so. Parquet knows
+no absent value: a reader takes a null that the schema does not allow for an absent one.
+
+Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from types import NoneType
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from tap_core.types import JsonSchema, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MARK", "ParquetRows", "read_parquet"]
+
+MARK: Final = {b"tap_core": b"json"}
+"""Metadata of a column that holds JSON text."""
+
+_ROWS_AT_ONCE: Final = 1_000
+
+
+def _number(text: str) -> float | Decimal:
+    """Read a fraction: a double where that is the very same number, else a decimal."""
+    double = float(text)
+    if repr(double) == text:
+        return double
+    exact = Decimal(text)
+    return double if Decimal(repr(double)) == exact else exact
+
+
+_decode: Final = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+_decode_any: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+# Writing
+
+
+class ParquetRows:
+    """Gathers the rows of one file and writes them when it ends."""
+
+    def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
+        """Write to an open file; without a compression by pyarrow's own choice, Snappy."""
+        self._file = file
+        self._schema = schema
+        self._compression = compression or "snappy"
+        self._bodies: list[bytes] = []
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        """Take encoded rows."""
+        self._bodies.extend(bodies)
+
+    def finish(self) -> None:
+        """Write the file."""
+        from pyarrow import parquet
+
+        table = _table([_decode(body) for body in self._bodies], self._schema)
+        parquet.write_table(table, self._file, compression=self._compression)
+
+
+def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
+    import pyarrow as pa
+
+    declared = schema.get("properties")
+    types = {name: _type_of(each) for name, each in (declared or {}).items()}
+    strangers = sorted(set().union(*rows) - types.keys())
+    fields, arrays = [], []
+    for name in [*types, *strangers]:
+        values = [row.get(name) for row in rows]
+        kind = types.get(name) if declared is not None else _guess(values)
+        array = None if kind is None else _exactly(values, kind)
+        mark = None if array is not None else MARK
+        array = pa.array(map(_as_json, values), pa.string()) if array is None else array
+        fields.append(pa.field(name, array.type, metadata=mark))
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _as_json(value: Any) -> str | None:
+    return None if value is None else _encode(value).decode()
+
+
+def _guess(values: list[Any]) -> pa.DataType | None:
+    """Return the type that values have where no schema says one."""
+    names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
+    found = {type(value).__name__ for value in values if value is not None}
+    kinds = [names.get(name, "number" if name == "Decimal" else "") for name in found]
+    return _type_of({"type": kinds})
+
+
+def _type_of(schema: Any) -> pa.DataType | None:
+    """Return the type of a column by its schema; None where it has no single one."""
+    import pyarrow as pa
+
+    kinds = _kinds(schema)
+    if kinds == {"object"}:
+        return _struct_of(schema)
+    if kinds == {"array"}:
+        item = _type_of(schema.get("items"))
+        return None if item is None else pa.list_(item)
+    scalars: dict[frozenset[str], Callable[[], pa.DataType]] = {
+        frozenset({"string"}): pa.string,
+        frozenset({"integer"}): pa.int64,
+        frozenset({"boolean"}): pa.bool_,
+        frozenset({"number"}): pa.float64,
+        frozenset({"integer", "number"}): pa.float64,
+    }
+    make = scalars.get(frozenset(kinds))
+    return None if make is None else make()
+
+
+def _struct_of(schema: JsonSchema) -> pa.DataType | None:
+    import pyarrow as pa
+
+    if schema.get("additionalProperties") or schema.get("patternProperties"):
+        return None
+    types = {name: _type_of(each) for name, each in (schema.get("properties") or {}).items()}
+    if not types or None in types.values():
+        return None
+    return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
+
+
+def _kinds(schema: Any) -> set[str]:
+    """Return the JSON types that a schema names, null apart; none where it does not say."""
+    if not isinstance(schema, dict):
+        return set()
+    named = schema.get("type")
+    if named is not None:
+        return ({named} if isinstance(named, str) else set(named)) - {"null"}
+    options = [_kinds_or_null(each) for each in schema.get("anyOf") or schema.get("oneOf") or ()]
+    return set() if None in options else set().union(*cast("list[set[str]]", options))
+
+
+def _kinds_or_null(schema: Any) -> set[str] | None:
+    """Return the types of one option: none for null, None where it does not say."""
+    is_null = isinstance(schema, dict) and schema.get("type") == "null"
+    return _kinds(schema) or (set() if is_null else None)
+
+
+def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
+    """Return a column that gives back the very values; None where none does."""
+    import pyarrow as pa
+
+    found = set(map(type, values)) - {NoneType}
+    if pa.types.is_nested(kind):
+        array = _array(values, kind)
+        return array if array is not None and _all_hold(array.to_pylist(), values) else None
+    if found <= _python_types(kind):
+        array = _array(values, kind)
+        if array is not None:
+            return array
+    if found <= {int, float, Decimal} and kind in {pa.int64(), pa.float64()}:
+        return _array([None if value is None else Decimal(str(value)) for value in values], None)
+    return None
+
+
+def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array | None:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _python_types(kind: pa.DataType) -> set[type]:
+    import pyarrow as pa
+
+    if kind == pa.string():
+        return {str}
+    if kind == pa.bool_():
+        return {bool}
+    return {int} if kind == pa.int64() else {int, float}
+
+
+def _all_hold(read: list[Any], given: list[Any]) -> bool:
+    return len(read) == len(given) and all(map(_holds, read, given))
+
+
+def _holds(read: Any, given: Any) -> bool:
+    """Tell whether what was read is what was given, absent values as nulls apart."""
+    if isinstance(given, dict):
+        return given.keys() <= read.keys() and all(
+            _holds(read[name], given[name]) for name in given
+        )
+    if isinstance(given, list):
+        return _all_hold(read, given)
+    return bool(type(read) is type(given) and read == given)
+
+
+# Reading
+
+
+def read_parquet(file: IO[bytes]) -> Iterator[Record]:
+    """Yield the rows of a Parquet file, a thousand in memory at a time.
+
+    Columns that this room marked as JSON are read as such. Numbers are those of JSON: whole
+    decimals are integers, doubles the decimals that they are written as.
+    """
+    from pyarrow import parquet
+
+    source = parquet.ParquetFile(file)
+    readers = [(each.name, reader) for each in source.schema_arrow if (reader := _reader(each))]
+    for batch in source.iter_batches(batch_size=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            for name, read in readers:
+                if row[name] is not None:
+                    row[name] = read(row[name])
+            yield row
+
+
+def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
+    import pyarrow as pa
+
+    if MARK.items() <= (field.metadata or {}).items():
+        return _decode_any
+    if pa.types.is_decimal(field.type) and field.type.scale == 0:
+        return int
+    may_have_doubles = pa.types.is_floating(field.type) or pa.types.is_nested(field.type)
+    return _without_doubles if may_have_doubles else None
+
+
+def _without_doubles(value: Any) -> Any:
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, list):
+        return [_without_doubles(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_doubles(each) for name, each in value.items()}
+    return value

@@ -1,0 +1,131 @@
+"""The rows of a batch file, one after the other.
+
+Rules of the room: memory is bounded whatever the size of the file. Fractions of JSON are
+`Decimal`. Whatever is wrong with a file, from its address to its last byte, is one
+`BatchFileError` that names the file and the stream.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from decimal import Decimal
+from typing import IO, Any, Final
+
+import msgspec
+
+from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
+from tap_core.batch.storage import StorageTarget, without_secrets
+from tap_core.documents import load_json
+from tap_core.exceptions import BatchFileError
+from tap_core.types import Record
+
+__all__ = ["rows_of_file"]
+
+_COMPRESSIONS: Final = frozenset({None, "none", "gzip"})
+_decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+def rows_of_file(
+    address: str,
+    encoding: BaseBatchFileEncoding,
+    *,
+    stream: str,
+    storage: StorageTarget | None = None,
+) -> Iterator[Record]:
+    """Yield the records of a file.
+
+    A ``storage`` is where the file is looked for: by its whole address where that lies in
+    the storage, else by its name.
+
+    Raises:
+        BatchFileError: the file cannot be read, or not to its end.
+        NotImplementedError: its format or compression is not known.
+    """
+    _refuse_unknown(encoding)
+    reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_open(address, storage))
+            yield from reads(file, encoding, stack)
+        except Exception as error:
+            raise _complaint(address, stream, error) from error
+
+
+def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
+    kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
+    if encoding.format not in kinds:
+        raise NotImplementedError(f"Unsupported batch encoding format: {encoding.format}")
+    if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:
+        raise NotImplementedError(f"Unsupported batch file compression: {encoding.compression}")
+
+
+def _open(address: str, storage: StorageTarget | None) -> IO[bytes]:
+    if storage is None:
+        return StorageTarget(address).at(address)
+    if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
+        return storage.at(address)
+    name = StorageTarget.split_url(address)[1]
+    return storage.at(_below(storage, name))
+
+
+def _below(storage: StorageTarget, name: str) -> str:
+    """Return the address of a file in a storage; the name is as it stands in an address."""
+    root = storage.root if "://" in storage.root else storage.get_url("")
+    return f"{root.rstrip('/')}/{name}"
+
+
+def _lines(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> Iterator[Record]:
+    if encoding.compression == "gzip":
+        lines: Iterable[bytes] = stack.enter_context(gzip.GzipFile(fileobj=file))
+    else:
+        lines = file
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _record(line, number)
+
+
+def _record(line: bytes, number: int) -> Record:
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = _read_with_care(line, number)
+    if not isinstance(found, dict):
+        raise ValueError(f"line {number} is no JSON object")  # noqa: TRY004  as other faults
+    if number == 1 and found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
+        raise ValueError("it holds Singer messages, where bare records belong")
+    return found
+
+
+def _read_with_care(line: bytes, number: int) -> Any:
+    """Read what Python's own reader takes: NaN, or half of a letter."""
+    try:
+        return load_json(line)
+    except ValueError:
+        raise ValueError(f"line {number} is no JSON, or was cut off") from None
+
+
+def _parquet(
+    file: IO[bytes], _encoding: BaseBatchFileEncoding, _stack: ExitStack
+) -> Iterator[Record]:
+    from tap_core.batch.parquet import read_parquet
+
+    return read_parquet(file)
+
+
+def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
+    """Return the error for a file, in words for a person."""
+    reason = str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = "it is not there"
+    elif isinstance(error, EOFError):
+        reason = "it ends too early"
+    elif isinstance(error, ImportError):
+        reason = f"a package is missing: {error}"
+    elif isinstance(error, OSError):
+        reason = error.strerror or reason or type(error).__name__
+    return BatchFileError(
+        f"Stream '{stream}': batch file {without_secrets(address)} cannot be read:"
+        f" {reason or type(error).__name__}"
+    )

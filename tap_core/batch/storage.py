@@ -1,0 +1,144 @@
+"""Where batch files are: a local folder, or whatever fsspec knows.
+
+Rules of the room: a local path, plain or as a ``file:`` address, is opened by Python
+itself, so that fsspec is imported only for places elsewhere. ``params`` are the keywords
+of fsspec's file system; they may hold keys and passwords and stand in no message. A
+relative path is relative to the working directory, also after ``file://``, as in
+singer_sdk; addresses in manifests are always absolute.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
+
+from tap_core.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+__all__ = ["StorageTarget", "local_path", "without_secrets"]
+
+_DRIVE = re.compile(r"^/(?=[A-Za-z]:)")
+_LOCAL = ("file", "local")
+
+
+@dataclass
+class StorageTarget:
+    """Where files are: ``root`` is a folder or an address."""
+
+    root: str
+    prefix: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StorageTarget:
+        """Take it from the settings.
+
+        Raises:
+            ConfigurationError: it has no root, or says what nobody knows.
+        """
+        if not data.get("root"):
+            raise ConfigurationError("batch_config: 'storage' lacks 'root'.")
+        strangers = data.keys() - {"root", "prefix", "params"}
+        if strangers:
+            names = ", ".join(sorted(strangers))
+            raise ConfigurationError(
+                f"batch_config: 'storage' has unknown parts: {names}. What the file system"
+                " needs goes into 'params'."
+            )
+        return cls(data["root"], data.get("prefix"), dict(data.get("params") or {}))
+
+    def asdict(self) -> dict[str, Any]:
+        """Return it as the settings have it."""
+        return asdict(self)
+
+    @staticmethod
+    def split_url(url: str) -> tuple[str, str]:
+        """Take an address apart into its folder and the file's name."""
+        head, _, tail = url.rpartition("/")
+        return head, tail
+
+    @classmethod
+    def from_url(cls, url: str) -> StorageTarget:
+        """Make a storage of the address of a folder; a query is left out."""
+        return cls(root=urlsplit(url)._replace(query="").geturl())
+
+    def get_url(self, filename: str) -> str:
+        """Return the absolute address of a file in this storage."""
+        folder = local_path(self.root)
+        if folder is not None:
+            return (folder.resolve() / filename).as_uri()
+        return f"{self.root.rstrip('/')}/{filename}"
+
+    @contextmanager
+    def _fs(self) -> Iterator[AbstractFileSystem]:
+        """Give the file system of this storage, its folder made."""
+        system, folder = self._system(self.root)
+        system.makedirs(folder, exist_ok=True)
+        yield system
+
+    @contextmanager
+    def open(self, filename: str, mode: str = "rb") -> Iterator[IO[Any]]:
+        """Open a file of this storage; for writing its folder is made."""
+        with self.file(filename, mode) as file:
+            yield file
+
+    def file(self, filename: str, mode: str = "rb") -> IO[Any]:
+        """Open a file of this storage; whoever calls closes it."""
+        folder = local_path(self.root)
+        if folder is None:
+            return self.at(f"{self.root.rstrip('/')}/{filename}", mode)
+        return self.at(str(folder / filename), mode)
+
+    def at(self, address: str, mode: str = "rb") -> IO[Any]:
+        """Open a file by its address, with the parameters of this storage."""
+        makes_folder = "r" not in mode
+        path = local_path(address)
+        if path is not None:
+            if makes_folder:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open(mode)
+        system, place = self._system(address)
+        if makes_folder:
+            with suppress(OSError, NotImplementedError):  # whether it is needed, opening tells
+                system.makedirs(self.split_url(place)[0], exist_ok=True)
+        return cast(IO[Any], system.open(place, mode))
+
+    def remove(self, filename: str) -> None:
+        """Remove a file, if that can be done."""
+        folder = local_path(self.root)
+        with suppress(Exception):
+            if folder is not None:
+                (folder / filename).unlink()
+            else:
+                system, place = self._system(f"{self.root.rstrip('/')}/{filename}")
+                system.rm_file(place)
+
+    def _system(self, address: str) -> tuple[AbstractFileSystem, str]:
+        from fsspec.core import url_to_fs
+
+        system, place = url_to_fs(address, **self.params)
+        return system, place
+
+
+def local_path(address: str) -> Path | None:
+    """Return the path that a plain path or a ``file:`` address means; None for others."""
+    scheme, found, path = address.partition("://")
+    if not found:
+        return Path(address)
+    if scheme not in _LOCAL:
+        return None
+    path = unquote(path.removeprefix("localhost") if path.startswith("localhost/") else path)
+    return Path(_DRIVE.sub("", path) if os.name == "nt" else path)
+
+
+def without_secrets(address: str) -> str:
+    """Return an address as it may be shown: without user and password, without query."""
+    return re.sub(r"(?<=://)[^/@]*@", "", address.partition("?")[0])

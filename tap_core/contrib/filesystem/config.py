@@ -1,0 +1,6 @@
+"""The import path of singer_sdk for the settings of servers of files."""
+
+from __future__ import annotations
+
+from tap_core.filesystem.settings import FTP as FTP
+from tap_core.filesystem.settings import SFTP as SFTP

@@ -1,0 +1,15 @@
+"""The import path of singer_sdk for the files of a folder as streams."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.filesystem.settings import (
+    BASE_CONFIG_SCHEMA as BASE_CONFIG_SCHEMA,
+    DEFAULT_MERGE_STREAM_NAME as DEFAULT_MERGE_STREAM_NAME,
+    ReadMode as ReadMode,
+)
+from tap_core.filesystem.tap import (
+    FolderTap as FolderTap,
+    file_path_to_stream_name as file_path_to_stream_name,
+)

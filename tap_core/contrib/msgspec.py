@@ -1,0 +1,17 @@
+"""The import path of singer_sdk for messages by msgspec."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.protocols.singer.reading import (
+    MsgSpecReader as MsgSpecReader,
+    dec_hook as dec_hook,
+    decoder as decoder,
+)
+from tap_core.protocols.singer.writing import (
+    MsgSpecWriter as MsgSpecWriter,
+    enc_hook as enc_hook,
+    encoder as encoder,
+    serialize_jsonl as serialize_jsonl,
+)

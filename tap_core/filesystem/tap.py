@@ -1,0 +1,116 @@
+"""`FolderTap`: the files of a folder as streams.
+
+Rules of the room: names and signatures are singer_sdk's (version 0.54). Discovery lists
+the folder, not what is below it; files come in the order of their names.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from tap_core.config import copied
+from tap_core.exceptions import ConfigValidationError
+from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA, ReadMode
+from tap_core.filesystem.stream import FileStream
+from tap_core.tap_base import Tap
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+    from tap_core.types import JsonSchema
+
+__all__ = ["FolderTap", "file_path_to_stream_name"]
+
+_NEEDS_SETTINGS = ("ftp", "sftp")
+_WITH_DOT = ("local", *_NEEDS_SETTINGS)
+
+_Files = TypeVar("_Files", bound=FileStream)
+
+
+def file_path_to_stream_name(file_path: str) -> str:
+    """Return the name of a file's stream: no extension, slashes as double underscores."""
+    return PurePosixPath(file_path).with_suffix("").as_posix().replace("/", "__")
+
+
+class FolderTap(Tap, Generic[_Files]):
+    """A tap of a folder: say ``valid_extensions`` and ``default_stream_class``."""
+
+    valid_extensions: tuple[str, ...]
+    """How the names of files end that are read."""
+
+    default_stream_class: type[_Files]
+    """The class of the streams, a `FileStream`."""
+
+    dynamic_catalog: bool = True
+
+    config_jsonschema: ClassVar[JsonSchema] = {"properties": {}}
+
+    @classmethod
+    def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
+        """Add the settings of a folder, and those that every tap has."""
+        properties = config_jsonschema.setdefault("properties", {})
+        for name, schema in copied(BASE_CONFIG_SCHEMA["properties"]).items():
+            properties.setdefault(name, schema)
+        required = [*config_jsonschema.get("required", ()), *BASE_CONFIG_SCHEMA["required"]]
+        config_jsonschema["required"] = list(dict.fromkeys(required))
+        super().append_builtin_config(config_jsonschema)
+
+    @cached_property
+    def read_mode(self) -> ReadMode:
+        """Whether files become one stream each, or one together."""
+        return ReadMode(self.config["read_mode"])
+
+    @cached_property
+    def path(self) -> str:
+        """The folder."""
+        path: str = self.config["path"]
+        return path
+
+    @cached_property
+    def fs(self) -> AbstractFileSystem:
+        """The file system, which takes the folder for its root.
+
+        Raises:
+            ConfigValidationError: nothing says how the server is reached.
+        """
+        from fsspec.implementations.dirfs import DirFileSystem
+
+        protocol = self.config["filesystem"]
+        options = self.config.get(protocol)
+        if options is None and protocol in _NEEDS_SETTINGS:
+            fault = f"'{protocol}' is required where 'filesystem' is '{protocol}'"
+            raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
+        self.logger.debug("Opening the file system '%s'", protocol)
+        return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
+
+    def discover_streams(self) -> list[_Files]:
+        """Return the streams of the files that are there.
+
+        Raises:
+            ConfigValidationError: there is no such folder, or no file for the one stream.
+        """
+        if not self.fs.isdir(""):
+            fault = f"'path': '{self.path}' does not exist or is not a directory"
+            raise ConfigValidationError(f"Config validation failed: {fault}", errors=[fault])
+        files = self._files()
+        if self.read_mode is ReadMode.merge:
+            return [self._stream(self.config["stream_name"], files)]
+        return [self._stream(file_path_to_stream_name(file), [file]) for file in files]
+
+    def _stream(self, name: str, files: list[str]) -> _Files:
+        return self.default_stream_class(tap=self, name=name, filepaths=files, filesystem=self.fs)
+
+    def _files(self) -> list[str]:
+        """Return the files of the folder that are to be read, below the folder.
+
+        Their names are in states: where singer_sdk reads too, they begin as they do there.
+        """
+        members: list[dict[str, Any]] = self.fs.ls("", detail=True)
+        start = "./" if self.config["filesystem"] in _WITH_DOT else ""
+        return sorted(
+            f"{start}{member['name']}"
+            for member in members
+            if member["type"] == "file" and member["name"].endswith(self.valid_extensions)
+        )

@@ -1,0 +1,23 @@
+"""The import path of singer_sdk for messages and what reads and writes them as text."""
+
+# ruff: noqa: I001  one list reads better than one statement per name
+
+from __future__ import annotations
+
+from tap_core.protocols.singer.messages import (
+    ActivateVersionMessage as ActivateVersionMessage,
+    Message as Message,
+    RecordMessage as RecordMessage,
+    SchemaMessage as SchemaMessage,
+    SingerMessageType as SingerMessageType,
+    StateMessage as StateMessage,
+    exclude_null_dict as exclude_null_dict,
+)
+from tap_core.protocols.singer.reading import (
+    GenericSingerReader as GenericSingerReader,
+    SimpleSingerReader as SimpleSingerReader,
+)
+from tap_core.protocols.singer.writing import (
+    GenericSingerWriter as GenericSingerWriter,
+    SimpleSingerWriter as SimpleSingerWriter,
+)

@@ -1,0 +1,110 @@
+"""The streams of one sync, each in its turn.
+
+Rules of the room: top-level streams run in the order of their names, a child when its
+parent has records. Only streams that allow threads themselves, with all that is synced
+below them, run beside others, when it is the turn of the first of them; each has a thread,
+in which it may have workers of its own. All others run alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tap_core.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.endings import Endings
+from tap_core.sync.limits import threads_of
+from tap_core.sync.workers import Crew, Job
+
+if TYPE_CHECKING:
+    from tap_core.sync.contract import SyncStream
+    from tap_core.sync.run import Run
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """The streams of one sync of a tap; ``threads`` is how many may run side by side."""
+
+    def __init__(self, streams: Sequence[SyncStream], logger: logging.Logger, threads: int) -> None:
+        self._streams = streams
+        self._logger = logger
+        self._threads = threads
+        self._unfinished = [stream.name for stream in streams if stream.selected][:1]
+
+    @property
+    def unfinished(self) -> str | None:
+        """The name of the stream that is being synced; of several, the first."""
+        return next(iter(self._unfinished), None)
+
+    def sync(self, run: Run) -> None:
+        """Sync all streams, and make their state final."""
+        endings = Endings(self._streams)
+        together = self._side_by_side()
+        for stream in self._streams:
+            if stream not in together:
+                self._sync_alone(stream)
+            elif stream is together[0]:
+                self._sync_together(together, run)
+            endings.after(stream)
+
+    def _side_by_side(self) -> list[SyncStream]:
+        """Return the streams that may run beside each other, none unless there are several."""
+        found = [
+            stream
+            for stream in self._streams
+            if self._threads > 1
+            and not stream.parent_stream_type
+            and (stream.selected or stream.has_selected_descendents)
+            and threads_of(stream) > 1
+        ]
+        return found if len(found) > 1 else []
+
+    def _sync_alone(self, stream: SyncStream) -> None:
+        if not stream.selected and not stream.has_selected_descendents:
+            self._logger.info("Skipping deselected stream '%s'.", stream.name)
+        elif stream.parent_stream_type:
+            self._logger.debug("'%s' is synced by its parent.", stream.name)
+        else:
+            self._unfinished = [stream.name]
+            _sync_root(stream)
+
+    def _sync_together(self, streams: Sequence[SyncStream], run: Run) -> None:
+        """Sync several streams at once.
+
+        Their places in the state are made before, in the order in which one after the
+        other would have made them.
+        """
+        for stream in streams:
+            _make_places(stream)
+        self._unfinished = [stream.name for stream in streams]
+        with Crew(run, min(self._threads, len(streams)), streams, leads=True) as crew:
+            for stream in streams:
+                crew.submit(Job(stream, None, self._sync_beside))
+            crew.drain()
+
+    def _sync_beside(self, stream: SyncStream) -> None:
+        _sync_root(stream)
+        self._unfinished.remove(stream.name)
+
+
+def _sync_root(stream: SyncStream) -> None:
+    """Sync a stream and its children, and make their state final."""
+    stream.sync()
+    stream.finalize_state_progress_markers()
+    for done in (stream, *stream.descendent_streams):
+        if done._stream_version is not None:
+            done._write_activate_version_message(done._stream_version)
+
+
+def _make_places(stream: SyncStream) -> None:
+    """Make the entries of a stream and of those below it; one read in full writes at its end."""
+    is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
+    if not is_read_in_full:
+        _ = stream.state_manager.stream_state
+    for child in stream.child_streams:
+        if child.selected or child.has_selected_descendents:
+            _make_places(child)
+    if is_read_in_full:
+        _ = stream.state_manager.stream_state

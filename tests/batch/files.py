@@ -1,0 +1,52 @@
+"""What tests do with batch files: read them all, and the settings that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.reading import rows_of_file
+
+__all__ = ["ENCODINGS", "batch_config", "numbers", "rows_in", "rows_named"]
+
+ENCODINGS = [("jsonl", "gzip"), ("jsonl", "none"), ("parquet", None), ("parquet", "gzip")]
+
+
+def batch_config(
+    root: Any, form: str = "jsonl", compression: str | None = "gzip", size: int = 3
+) -> dict[str, Any]:
+    encoding = {"format": form} if compression is None else _both(form, compression)
+    storage = {"root": str(root), "prefix": "p-"}
+    return {"batch_config": {"encoding": encoding, "storage": storage, "batch_size": size}}
+
+
+def _both(form: str, compression: str) -> dict[str, str]:
+    return {"format": form, "compression": compression}
+
+
+def rows_in(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read all files of a BATCH."""
+    encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
+    return [row for path in message["manifest"] for row in rows_of_file(path, encoding, stream="s")]
+
+
+def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) -> list[Any]:
+    """Read all files that messages name."""
+    return [
+        row
+        for message in messages
+        if message["type"] == "BATCH" and stream in {None, message["stream"]}
+        for row in rows_in(message)
+    ]
+
+
+def numbers(value: Any) -> Any:
+    """Return a value with decimals for numbers: what JSON says of them, whatever their type."""
+    if isinstance(value, dict):
+        return {key: numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [numbers(each) for each in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return Decimal(repr(value)) if is_number else value

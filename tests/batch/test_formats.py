@@ -1,0 +1,143 @@
+"""The setting ``batch_config``, and the storage it names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tap_core.batch.formats import (
+    BaseBatchFileEncoding,
+    BatchConfig,
+    BatchFileFormat,
+    JSONLinesEncoding,
+    ParquetEncoding,
+)
+from tap_core.batch.storage import StorageTarget, local_path, without_secrets
+from tap_core.exceptions import ConfigurationError, SingerSDKDeprecationWarning
+
+JSONL = {"format": "jsonl", "compression": "gzip"}
+
+
+def test_settings_become_objects_and_settings_again():
+    given = {"encoding": JSONL, "storage": {"root": "s3://b", "prefix": "p", "params": {"k": 1}}}
+    config = BatchConfig.from_dict(given)
+    assert config.encoding == BaseBatchFileEncoding("jsonl", "gzip")
+    assert config.storage == StorageTarget("s3://b", "p", {"k": 1})
+    assert config.asdict() == {**given, "batch_size": 10_000}
+    assert asdict(config.encoding) == JSONL
+    assert config.storage.asdict() == given["storage"]
+
+
+def test_parts_may_be_objects_already():
+    encoding, storage = BaseBatchFileEncoding("jsonl"), StorageTarget("r")
+    config = BatchConfig(encoding, storage, 5)
+    assert (config.encoding, config.storage, config.batch_size) == (encoding, storage, 5)
+
+
+@pytest.mark.parametrize("given, size", [({"batch_size": 3}, 3), ({"batch_size": None}, 10_000)])
+def test_the_size_of_a_file(given, size):
+    config = BatchConfig.from_dict({"encoding": JSONL, "storage": {"root": "r"}, **given})
+    assert config.batch_size == size
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({}, "batch_config lacks 'encoding' and 'storage'"),
+        ({"encoding": JSONL, "storage": {}}, "lacks 'storage'"),
+        ({"encoding": JSONL, "storage": {"prefix": "p"}}, "'storage' lacks 'root'"),
+        ({"encoding": {"compression": "gzip"}, "storage": {"root": "r"}}, "lacks 'format'"),
+        ({"encoding": {**JSONL, "level": 3}, "storage": {"root": "r"}}, "unknown parts: level"),
+        ({"encoding": JSONL, "storage": {"root": "r", "key": "k"}}, "unknown parts: key. What"),
+        ({"encoding": JSONL, "storage": {"root": "r"}, "size": 1}, "unknown parts: size"),
+        ({"encoding": JSONL, "storage": {"root": "r"}, "batch_size": -1}, "at least 1"),
+    ],
+)
+def test_what_a_setting_lacks_is_said(given, message):
+    with pytest.raises(ConfigurationError, match=message):
+        BatchConfig.from_dict(given)
+
+
+@pytest.mark.parametrize("kind", [JSONLinesEncoding, ParquetEncoding])
+def test_an_encoding_of_its_own_class_is_deprecated(kind):
+    with pytest.warns(SingerSDKDeprecationWarning, match="Use BaseBatchFileEncoding"):
+        made = kind(compression="gzip")
+    assert made.format in {each.value for each in BatchFileFormat}
+    with pytest.warns(SingerSDKDeprecationWarning) as caught:
+        kind.from_dict({"format": made.format})
+    assert len(caught) == 1
+
+
+# Storage
+
+
+def test_addresses_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for root in ("a b", "./a b", "file://a b", "file://a%20b", (tmp_path / "a b").as_uri()):
+        assert StorageTarget(root).get_url("x.json") == (tmp_path / "a b" / "x.json").as_uri()
+    assert StorageTarget("s3://b/c/").get_url("d/x.json") == "s3://b/c/d/x.json"
+
+
+def test_an_address_is_taken_apart():
+    assert StorageTarget.split_url("s3://b/c/x.json") == ("s3://b/c", "x.json")
+    assert StorageTarget.from_url("file:///a/b?x=1") == StorageTarget("file:///a/b")
+
+
+@pytest.mark.parametrize(
+    "address, path",
+    [
+        ("a/b", "a/b"),
+        ("/a%20b", "/a%20b"),
+        ("file:///a%20b", "/a b"),
+        ("file://localhost/a", "/a"),
+        ("file://tests/a", "tests/a"),
+        ("local:///a", "/a"),
+        ("s3://b/a", None),
+    ],
+)
+def test_what_is_local(address, path):
+    assert local_path(address) == (None if path is None else Path(path))
+
+
+@pytest.mark.parametrize("root", ["plain", "as uri", "memory"])
+def test_a_file_is_written_read_and_removed(tmp_path, root):
+    roots = {"plain": str(tmp_path / "n"), "as uri": (tmp_path / "n").as_uri()}
+    storage = StorageTarget(roots.get(root, f"memory://{tmp_path.name}/n"))
+    with storage.open("deep/x", "wb") as file:
+        file.write(b"abc")
+    with storage.open("deep/x") as file:
+        assert file.read() == b"abc"
+    with storage.at(storage.get_url("deep/x")) as file:
+        assert file.read() == b"abc"
+    with storage._fs() as system:
+        assert system.exists(storage.root if root != "as uri" else str(tmp_path / "n"))
+    storage.remove("deep/x")
+    with pytest.raises(FileNotFoundError):
+        storage.file("deep/x")
+    storage.remove("deep/x")
+
+
+def test_parameters_reach_the_file_system():
+    with StorageTarget("memory://x", params={"skip_instance_cache": True}).open("y", "wb") as file:
+        file.write(b"1")
+    with pytest.raises(ValueError, match="nosuch"):
+        StorageTarget("nosuch://x").file("y")
+
+
+def test_no_password_is_shown():
+    assert without_secrets("ftp://me:secret@host/a?key=k") == "ftp://host/a"
+    assert without_secrets("/a@b/c") == "/a@b/c"
+
+
+def test_local_files_need_no_fsspec(tmp_path):
+    program = (
+        "import sys; from tap_core.batch.storage import StorageTarget\n"
+        f"with StorageTarget({str(tmp_path)!r}).open('x', 'wb') as f: f.write(b'1')\n"
+        "import tap_core, tap_core.target_base, tap_core.contrib.batch_encoder_jsonl\n"
+        "assert not {'fsspec', 'pyarrow'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

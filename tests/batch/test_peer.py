@@ -1,0 +1,102 @@
+"""Batches beside those of singer_sdk, and each side reading the other's files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.batch.files import batch_config, numbers, rows_in
+from tests.peers import missing_reason, peer_python
+from tests.sync.syncing import parsed
+
+PEER = peer_python("singer_sdk")
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("peer_batches.py")
+SIDES = {"ours": ("tap_core", sys.executable), "theirs": ("singer_sdk", str(PEER))}
+FORMS = [("jsonl", "gzip"), ("parquet", "gzip"), ("parquet", None)]
+
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk")),
+]
+
+
+def run(side, *args, given=b""):
+    sdk, python = SIDES[side]
+    done = subprocess.run(
+        [python, str(PROGRAM), *args],
+        input=given,
+        capture_output=True,
+        env={**os.environ, "BATCH_SDK": sdk, "PYTHONPATH": str(ROOT), "LOGLEVEL": "ERROR"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done
+
+
+@pytest.fixture(scope="module")
+def taps(tmp_path_factory):
+    @cache
+    def output(side, form, compression):
+        folder = tmp_path_factory.mktemp("batches")
+        config = folder / "config.json"
+        config.write_text(json.dumps(batch_config(folder / "files", form, compression)))
+        return run(side, "tap", str(config)).stdout
+
+    return output
+
+
+@pytest.mark.parametrize("form, compression", FORMS)
+def test_files_and_their_names_are_the_same(taps, form, compression):
+    ours, theirs = (parsed(taps(side, form, compression)) for side in SIDES)
+    batches = [[each for each in side if each["type"] == "BATCH"] for side in (ours, theirs)]
+    for our, their in zip(*batches, strict=True):
+        assert our.keys() == their.keys()
+        assert our["encoding"] == their["encoding"]
+        assert numbers(rows_in(our)) == numbers(rows_in(their))
+        [path], [other] = our["manifest"], their["manifest"]
+        assert masked(path) == masked(other).replace("%3D", "-")
+
+
+def masked(path):
+    """Return a file's name without what is by chance."""
+    return re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "ID", path.rpartition("/")[2])
+
+
+def test_a_state_stands_behind_each_file_in_both(taps):
+    ours, theirs = (parsed(taps(side, "jsonl", "gzip")) for side in SIDES)
+    assert [values(each) for each in ours if each["type"] in {"BATCH", "STATE"}] == [
+        values(each) for each in theirs if each["type"] in {"BATCH", "STATE"}
+    ]
+
+
+def values(message):
+    if message["type"] == "BATCH":
+        return "BATCH"
+    return message["value"]["bookmarks"]["rows"].get("replication_key_value")
+
+
+@pytest.mark.parametrize("form, compression", FORMS)
+@pytest.mark.parametrize("writer, reader", [("ours", "theirs"), ("theirs", "ours")])
+def test_each_target_reads_the_other_s_files(taps, tmp_path, writer, reader, form, compression):
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    done = run(reader, "target", str(config), given=taps(writer, form, compression))
+    rows = [
+        row
+        for line in done.stderr.splitlines()
+        if line.startswith(b"[")
+        for row in json.loads(line)
+    ]
+    assert [row["id"] for row in rows] == list(range(8))
+    assert [row["name"] for row in rows][1:3] == ["name 1 \u00e4", None]
+    assert [row["deep"] for row in rows] == [{"a": n} for n in range(8)]
+    assert [float(row["price"]) for row in rows] == [n * 1.25 for n in range(8)]
+    assert parsed(b'{"value":' + done.stdout.splitlines()[-1] + b"}\n")

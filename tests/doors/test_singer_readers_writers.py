@@ -1,0 +1,249 @@
+"""Readers and writers of single messages, and plugins that are written with them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stdout
+from datetime import datetime, timezone
+from decimal import Decimal
+from importlib import import_module
+
+import pytest
+
+from tap_core import BatchSink, Stream, Tap, Target
+from tap_core.contrib.msgspec import (
+    MsgSpecReader,
+    MsgSpecWriter,
+    dec_hook,
+    enc_hook,
+    serialize_jsonl,
+)
+from tap_core.exceptions import InvalidInputLine
+from tap_core.protocols.singer.encode import SingerOutlet
+from tap_core.protocols.singer.messages import RecordMessage, StateMessage
+from tap_core.protocols.singer.reading import is_plain
+from tap_core.protocols.singer.writing import MessageOutlet
+from tap_core.singerlib.encoding import (
+    GenericSingerReader,
+    GenericSingerWriter,
+    SimpleSingerReader,
+    SimpleSingerWriter,
+)
+
+LINES = [
+    '{"type":"SCHEMA","stream":"a","schema":{"properties":{"id":{"type":"number"}}}}\n',
+    '{"type":"RECORD","stream":"a","record":{"id":1.10}}\n',
+    '{"type":"STATE","value":{"n":1}}\n',
+]
+
+
+class Numbers(Stream):
+    name = "numbers"
+    schema = {"properties": {"id": {"type": "number"}, "at": {"type": "string"}}}
+
+    def get_records(self, context):
+        yield {"id": Decimal("1.10"), "at": datetime(2024, 1, 2, tzinfo=timezone.utc)}
+
+
+class NumbersTap(Tap):
+    name = "tap-numbers"
+
+    def discover_streams(self):
+        return [Numbers(self)]
+
+
+class NotingSink(BatchSink):
+    def process_batch(self, context):
+        NotingTarget.notes.extend(context["records"])
+
+
+class NotingTarget(Target):
+    name = "target-notes"
+    default_sink_class = NotingSink
+    notes = []
+
+
+def written(tap) -> str:
+    """Sync a tap and return its output."""
+    raw = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(raw, write_through=True)):
+        tap.sync_all()
+        sys.stdout.flush()
+        return raw.getvalue().decode()
+
+
+def messages(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def without_times(found):
+    for message in found:
+        message.pop("time_extracted", None)
+    return found
+
+
+# Writers
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
+def test_a_writer_writes_lines_at_once(kind):
+    raw = io.BytesIO()
+    at = datetime(2024, 1, 2, tzinfo=timezone.utc)
+    with redirect_stdout(io.TextIOWrapper(raw)) as out:
+        kind().write_message(RecordMessage("a", {"d": Decimal("1.10"), "x": at, "n": None}))
+        assert raw.getvalue() == (
+            b'{"type":"RECORD","stream":"a","record":{"d":1.10,"x":"2024-01-02T00:00:00%b","n":null}}\n'
+            % {SimpleSingerWriter: b"+00:00", MsgSpecWriter: b"Z"}[kind]
+        )
+        out.detach()
+
+
+def test_lines_do_not_share_a_buffer():
+    first, second = serialize_jsonl({"a": 1}), serialize_jsonl({"b": {2}}, ignored=True)
+    assert (first, second) == (b'{"a":1}\n', b'{"b":[2]}\n')
+    assert enc_hook(datetime(2024, 1, 2)) == "2024-01-02T00:00:00"  # noqa: DTZ001
+    assert (enc_hook(1), dec_hook(int, 1)) == ("1", "1")
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
+def test_a_tap_with_a_writer_as_it_stands_writes_as_any_other(kind):
+    class Own(NumbersTap):
+        message_writer_class = kind
+
+    tap = Own()
+    assert type(tap.message_writer) is kind
+    assert isinstance(tap.outlet, SingerOutlet)
+    assert without_times(messages(written(tap))) == without_times(messages(written(NumbersTap())))
+    assert isinstance(Own(message_writer=kind()).outlet, SingerOutlet)
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
+def test_a_writer_of_an_author_s_own_gets_every_message(kind):
+    class Writer(kind):
+        def format_message(self, message):
+            line = self.serialize_message(message)
+            return line.replace(*((b"numbers", b"NUMBERS") if kind is MsgSpecWriter else (
+                "numbers", "NUMBERS")))  # fmt: skip
+
+    class Own(NumbersTap):
+        message_writer_class = Writer
+
+    tap = Own()
+    assert isinstance(tap.outlet, MessageOutlet)
+    theirs = without_times(messages(written(tap)))
+    ours = written(NumbersTap()).replace("numbers", "NUMBERS")
+    assert theirs == without_times(messages(ours))
+
+
+def test_what_is_written_by_hand_stands_behind_the_rows_so_far():
+    class Own(NumbersTap):
+        def discover_streams(self):
+            class Talking(Numbers):
+                def get_records(self, context):
+                    yield from super().get_records(context)
+                    self._tap.message_writer.write_message(StateMessage({"by": "hand"}))
+
+            return [Talking(self)]
+
+    found = messages(written(Own()))
+    assert [message["type"] for message in found] == ["SCHEMA", "RECORD", "STATE", "STATE"]
+    assert found[2]["value"] == {"by": "hand"}
+
+
+def test_a_writer_may_be_exchanged():
+    seen = []
+
+    class Writer(GenericSingerWriter):
+        def serialize_message(self, message):
+            return str(message.type)
+
+        def write_message(self, message):
+            seen.append(self.format_message(message))
+
+    tap = NumbersTap()
+    tap.message_writer = Writer()
+    tap.sync_all()
+    assert [each.rpartition(".")[2] for each in seen] == ["SCHEMA", "RECORD", "STATE"]
+
+
+# Readers
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
+def test_a_reader_gives_each_message_to_its_callback(kind, monkeypatch):
+    seen = []
+    callbacks = dict.fromkeys(("SCHEMA", "RECORD", "STATE"), seen.append)
+    counts = kind().process_lines(io.StringIO("".join(LINES)), callbacks)
+    assert counts == {"SCHEMA": 1, "RECORD": 1, "STATE": 1}
+    assert seen[1]["record"] == {"id": Decimal("1.10")}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(LINES[2]))
+    assert kind().process_lines(None, callbacks) == {"STATE": 1}
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
+@pytest.mark.parametrize(
+    "line, error, message",
+    [
+        ("nothing\n", InvalidInputLine, "Unable to parse line as JSON: nothing"),
+        ('{"stream":"a"}\n', InvalidInputLine, r"missing required type key\(s\)"),
+        ('{"type":"ODD"}\n', ValueError, "Unknown message type 'ODD' in message"),
+    ],
+)
+def test_a_reader_refuses_what_is_no_message(kind, line, error, message):
+    with pytest.raises(error, match=message):
+        kind().process_lines(io.StringIO(line), {})
+
+
+@pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
+def test_a_target_reads_with_either(kind, capsys):
+    class Reading(kind):
+        def deserialize_json(self, line):
+            return {**super().deserialize_json(line), "seen": True}
+
+    for reader in (kind, Reading):
+        NotingTarget.notes.clear()
+        own = type("Own", (NotingTarget,), {"message_reader_class": reader})
+        target = own(config={})
+        assert is_plain(target.message_reader) is (reader is kind)
+        target.listen(io.StringIO("".join(LINES)))
+        assert NotingTarget.notes == [{"id": Decimal("1.10")}]
+        assert capsys.readouterr().out == '{"n":1}\n'
+    changed = kind()
+    changed.deserialize_json = json.loads
+    assert not is_plain(changed)
+
+
+def test_a_reader_of_bytes(monkeypatch):
+    class Bytes(GenericSingerReader[bytes]):
+        default_input = io.BytesIO(LINES[2].encode())
+
+        def deserialize_json(self, line):
+            return json.loads(line)
+
+    assert Bytes().process_lines(None, {"STATE": lambda _: None}) == {"STATE": 1}
+
+
+@pytest.mark.parametrize(
+    "path, names",
+    [
+        ("singerlib.encoding", "GenericSingerReader SimpleSingerWriter SingerMessageType"),
+        ("singerlib.encoding.base", "GenericSingerReader GenericSingerWriter SingerMessageType"),
+        ("singerlib.encoding.simple", "Message StateMessage SimpleSingerReader exclude_null_dict"),
+        ("contrib.msgspec", "MsgSpecReader MsgSpecWriter encoder decoder serialize_jsonl"),
+        ("contrib.batch_encoder_jsonl", "JSONLinesBatcher"),
+        ("contrib.batch_encoder_parquet", "ParquetBatcher"),
+        ("contrib.filesystem", "FileStream FolderTap"),
+        ("contrib.filesystem.config", "FTP SFTP"),
+        ("contrib.filesystem.stream", "SDC_META_FILEPATH SDC_META_MODIFIED_AT FileStream"),
+        ("contrib.filesystem.tap", "BASE_CONFIG_SCHEMA ReadMode file_path_to_stream_name"),
+        ("batch", "BaseBatcher Batcher JSONLinesBatcher lazy_chunked_generator"),
+        ("helpers._batch", "BaseBatchFileEncoding BatchConfig BatchFileFormat StorageTarget"),
+        ("helpers._batch", "DEFAULT_BATCH_SIZE JSONLinesEncoding ParquetEncoding SDKBatchMessage"),
+    ],
+)
+def test_import_paths_of_singer_sdk_resolve(path, names):
+    module = import_module(f"tap_core.{path}")
+    assert [name for name in names.split() if not hasattr(module, name)] == []
+    assert not hasattr(module, "nothing_of_the_kind")

@@ -1,0 +1,225 @@
+"""Taps of folders: real files, a file system in memory, and states that know what changed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from contextlib import redirect_stdout
+from datetime import datetime, timezone
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tap_core import typing as th
+from tap_core.contrib.filesystem import FileStream, FolderTap
+from tap_core.exceptions import ConfigValidationError
+from tap_core.filesystem.tap import file_path_to_stream_name
+from tap_core.testing import get_tap_test_class
+
+
+class CSVStream(FileStream):
+    primary_keys = ("_sdc_path", "id")
+
+    def _rows(self, path):
+        with self.filesystem.open(path, "rb") as file:
+            lines = file.read().decode().splitlines()
+        return csv.DictReader(lines, delimiter=self.config["delimiter"])
+
+    def get_schema(self, path):
+        names = self._rows(path).fieldnames
+        return th.PropertiesList(*(th.Property(name, th.StringType) for name in names)).to_dict()
+
+    def read_file(self, path):
+        self.read.append(path)
+        yield from self._rows(path)
+
+    read = []
+
+
+class CSVTap(FolderTap[CSVStream]):
+    name = "tap-folder"
+    valid_extensions = (".csv", ".CSV")
+    default_stream_class = CSVStream
+    config_jsonschema = {
+        "properties": {"delimiter": {"type": "string", "default": ","}},
+        "required": ["delimiter"],
+    }
+
+
+CHANGED = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+def put(path, text="id,name\n1,one\n2,two\n", changed=CHANGED):
+    path.write_text(text)
+    os.utime(path, (changed.timestamp(),) * 2)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    put(tmp_path / "b.csv")
+    put(tmp_path / "a.long.csv", "id\n9\n")
+    put(tmp_path / "c.txt")
+    (tmp_path / "below.csv").mkdir()
+    put(tmp_path / "below.csv" / "d.csv")
+    CSVStream.read = []
+    return tmp_path
+
+
+def synced(folder, state=None, tap=CSVTap, **config):
+    given = {"path": str(folder), "read_mode": "one_stream_per_file", **config}
+    made = tap(config=given, state=state)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        made.sync_all()
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def records(messages):
+    return [each["record"] for each in messages if each["type"] == "RECORD"]
+
+
+def state_of(messages):
+    return [each["value"] for each in messages if each["type"] == "STATE"][-1]
+
+
+def test_each_file_is_a_stream(folder):
+    messages = synced(folder)
+    described = [each for each in messages if each["type"] == "SCHEMA"]
+    assert [each["stream"] for each in described] == ["a.long", "b"]
+    assert list(described[1]["schema"]["properties"]) == [
+        "id", "name", "_sdc_path", "_sdc_modified_at",
+    ]  # fmt: skip
+    assert described[1]["bookmark_properties"] == ["_sdc_modified_at"]
+    assert records(messages)[1] == {
+        "id": "1",
+        "name": "one",
+        "_sdc_path": "./b.csv",
+        "_sdc_modified_at": "2024-01-02T03:04:05.000000+00:00",
+    }
+
+
+def test_all_files_may_be_one_stream(folder):
+    put(folder / "e.CSV", "id,name\n7,seven\n")
+    messages = synced(folder, read_mode="merge", stream_name="all")
+    assert {each["stream"] for each in messages if each["type"] != "STATE"} == {"all"}
+    assert [(each["_sdc_path"], each["id"]) for each in records(messages)] == [
+        ("./a.long.csv", "9"), ("./b.csv", "1"), ("./b.csv", "2"), ("./e.CSV", "7"),
+    ]  # fmt: skip
+    unnamed = CSVTap(config={"path": str(folder), "read_mode": "merge"})
+    assert list(unnamed.streams) == ["files"]
+
+
+def test_a_file_is_read_again_when_it_has_changed(folder):
+    state = state_of(synced(folder))
+    assert state["bookmarks"]["b"] == {
+        "partitions": [
+            {
+                "context": {"_sdc_path": "./b.csv"},
+                "replication_key": "_sdc_modified_at",
+                "replication_key_value": "2024-01-02T03:04:05.000000+00:00",
+            }
+        ]
+    }
+    put(folder / "b.csv", changed=CHANGED.replace(year=2023))
+    put(folder / "a.long.csv", "id\n10\n", changed=CHANGED.replace(year=2025))
+    CSVStream.read.clear()
+    again = synced(folder, state)
+    assert [each["id"] for each in records(again)] == ["10"]
+    assert CSVStream.read == ["./a.long.csv"]
+    assert state_of(again)["bookmarks"]["a.long"]["partitions"][0]["replication_key_value"] == (
+        "2025-01-02T03:04:05.000000+00:00"
+    )
+    assert state_of(again)["bookmarks"]["b"] == state["bookmarks"]["b"]
+
+
+def test_a_full_table_reads_every_file(folder):
+    state = state_of(synced(folder))
+    put(folder / "b.csv", changed=CHANGED.replace(year=2023))
+    tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"}, state=state)
+    for stream in tap.streams.values():
+        stream.forced_replication_method = "FULL_TABLE"
+    with redirect_stdout(io.StringIO()):
+        tap.sync_all()
+    assert CSVStream.read[-2:] == ["./a.long.csv", "./b.csv"]
+
+
+def test_other_file_systems(tmp_path):
+    place = f"/{tmp_path.name}"
+    fsspec.filesystem("memory").pipe(f"{place}/x.csv", b"id,name\n5,five\n")
+    [row] = records(synced(place, filesystem="memory"))
+    assert (row["id"], row["_sdc_path"]) == ("5", "x.csv")
+    assert row["_sdc_modified_at"] > "2024"
+
+
+def test_a_file_system_that_knows_no_times(folder, caplog):
+    class Timeless(CSVTap):
+        @property
+        def fs(self):
+            made = CSVTap.fs.func(self)
+            made.modified = self.modified
+            return made
+
+        def modified(self, path):
+            raise NotImplementedError
+
+    rows = records(synced(folder, tap=Timeless))
+    assert len(rows) == 3
+    assert rows[0]["_sdc_modified_at"] > "2024-02"
+    assert "does not say when a file was changed: './b.csv'" in caplog.text
+
+    class Naive(Timeless):
+        def modified(self, path):
+            return CHANGED.replace(tzinfo=None)
+
+    [row, *_] = records(synced(folder, tap=Naive))
+    assert row["_sdc_modified_at"] == "2024-01-02T03:04:05.000000+00:00"
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"path": "/nowhere/at/all"}, "'path': '/nowhere/at/all' does not exist or is not"),
+        ({"filesystem": "ftp"}, "'ftp' is required where 'filesystem' is 'ftp'"),
+        ({"filesystem": "sftp"}, "'sftp' is required"),
+        ({"read_mode": "merge", "path": "EMPTY"}, "Stream 'files': there are no files"),
+        ({"read_mode": "odd"}, "read_mode: 'odd' is not one of"),
+    ],
+)
+def test_what_a_folder_lacks_is_said(folder, config, message):
+    (folder / "empty").mkdir()
+    if config.get("path") == "EMPTY":
+        config = {**config, "path": str(folder / "empty")}
+    with pytest.raises(ConfigValidationError, match=message):
+        synced(folder, **config)
+
+
+def test_a_file_is_read_in_its_context_only(folder):
+    tap = CSVTap(config={"path": str(folder), "read_mode": "merge"})
+    with pytest.raises(RuntimeError, match="'files' reads the file of a context"):
+        list(tap.streams["files"].get_records(None))
+
+
+def test_settings_are_those_of_a_folder_and_of_a_tap():
+    about = CSVTap._get_about_info()
+    assert list(about.settings["properties"])[:7] == [
+        "delimiter", "filesystem", "path", "read_mode", "stream_name", "ftp", "sftp",
+    ]  # fmt: skip
+    assert {"batch_config", "stream_maps"} <= about.settings["properties"].keys()
+    assert set(about.settings["required"]) == {
+        "delimiter", "filesystem", "path", "read_mode", "stream_name",
+    }  # fmt: skip
+    assert CSVTap.config_jsonschema["required"] == ["delimiter"]
+
+
+def test_names_of_streams():
+    assert file_path_to_stream_name("./a/b/c.csv") == "a__b__c"
+    assert file_path_to_stream_name("c.tar.gz") == "c.tar"
+
+
+TestStandard = get_tap_test_class(
+    CSVTap,
+    config={"path": str(Path(__file__).parent / "people"), "read_mode": "merge"},
+)

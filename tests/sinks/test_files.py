@@ -1,0 +1,136 @@
+"""Records of batch files as records of RECORD messages: conformed, nothing of them lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.sinks.files import FileReader, batch_config_of
+
+JSONL = BaseBatchFileEncoding("jsonl")
+PARQUET = BaseBatchFileEncoding("parquet")
+SCHEMA = {
+    "properties": {
+        "id": {"type": "integer"},
+        "on": {"type": ["boolean", "null"]},
+        "at": {"type": ["string", "null"], "format": "date-time"},
+        "strict": {"type": "string"},
+        "deep": {
+            "type": "object",
+            "properties": {"on": {"type": "boolean"}, "a": {"type": "string"}},
+        },
+        "list": {"type": "array", "items": {"type": "object", "properties": {"on": {}}}},
+        "any": {},
+        "true": True,
+        "false": False,
+        "one": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "other": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        "enum": {"enum": ["a"]},
+        "maybe": {"enum": ["a", None]},
+    }
+}
+
+
+def lines(tmp_path, *rows, schema=SCHEMA, config=None):
+    path = tmp_path / "rows.json"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return list(FileReader("s", schema, config).records(str(path), JSONL))
+
+
+def table(tmp_path, columns, schema=SCHEMA):
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path)
+    return list(FileReader("s", schema).records(path.as_uri(), PARQUET))
+
+
+def test_values_are_brought_to_the_schema_and_strangers_stay(tmp_path):
+    rows = lines(
+        tmp_path,
+        {"id": 1.5, "on": 1, "deep": {"on": 0, "more": 1}, "list": [{"x": 1}], "stranger": [1]},
+        {"id": 2, "on": True},
+    )
+    assert rows == [
+        {
+            "id": Decimal("1.5"),
+            "on": True,
+            "deep": {"on": False, "more": 1},
+            "list": [{"x": 1}],
+            "stranger": [1],
+        },
+        {"id": 2, "on": True},
+    ]
+
+
+def test_parquet_of_other_writers_becomes_json(tmp_path):
+    [row] = table(
+        tmp_path,
+        {
+            "id": [2],
+            "at": [datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)],
+            "day": pa.array([date(2024, 1, 2)]),
+            "hour": pa.array([time(3, 4)]),
+            "raw": [b"\x01\xff"],
+            "price": [Decimal("1.10")],
+            "half": pa.array([0.1]),
+            "deep": [{"on": True, "half": 0.5}],
+            "nan": [float("nan")],
+        },
+        schema={"properties": {**SCHEMA["properties"], "raw": {"type": "string"}, "nan": {
+            "type": "number"}, "day": {"type": "string"}, "hour": {"type": "string"}}},
+    )  # fmt: skip
+    assert row == {
+        "id": 2,
+        "at": "2024-01-02T03:04:05.000000+00:00",
+        "day": "2024-01-02",
+        "hour": "03:04:00",
+        "raw": "01ff",
+        "price": Decimal("1.10"),
+        "half": Decimal("0.1"),
+        "deep": {"on": True, "half": Decimal("0.5")},
+        "nan": None,
+    }
+
+
+def test_a_null_that_the_schema_does_not_allow_was_absent(tmp_path):
+    columns = dict.fromkeys(SCHEMA["properties"], pa.array([None], pa.string()))
+    columns["deep"] = pa.array([{"on": None, "a": "x"}])
+    [row] = table(tmp_path, columns)
+    assert row == {
+        "on": None,
+        "at": None,
+        "deep": {"a": "x"},
+        "any": None,
+        "true": None,
+        "one": None,
+        "maybe": None,
+    }
+    assert lines(tmp_path, {"strict": None}) == [{"strict": None}]
+
+
+def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
+    given = {
+        "encoding": {"format": "jsonl", "compression": "gzip"},
+        "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
+    }
+    (tmp_path / "one file.gz").write_bytes(gzip.compress(b'{"id":1}\n'))
+    config = batch_config_of({"batch_config": given})
+    assert config is not None
+    reader = FileReader("s", SCHEMA, config)
+    encoding = BaseBatchFileEncoding("jsonl", "gzip")
+    assert list(reader.records("/elsewhere/one%20file.gz", encoding)) == [{"id": 1}]
+    del given["storage"]
+    assert batch_config_of({"batch_config": given}) is None
+    assert batch_config_of({}) is None
+
+
+@pytest.mark.parametrize("schema", [{"properties": {}}, {"properties": {"a": {"$ref": "#/x"}}}])
+def test_schemas_that_say_little_change_little(tmp_path, schema):
+    rows = [{"a": {"b": [1, None]}, "c": "x"}]
+    assert lines(tmp_path, *rows, schema=schema) == rows

@@ -1,0 +1,77 @@
+"""Taps with workers that are ended from outside: ``python parallel_taps.py --config FILE``."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import requests
+
+from tap_core import Stream, Tap
+
+INTEGER = {"type": "integer"}
+LONG = 120
+PARTITIONS = 4
+
+
+class Rows(Stream):
+    """Four sorted partitions, and then what the configuration says."""
+
+    name = "a"
+    primary_keys = ("p", "id")
+    replication_key = "id"
+    is_sorted = True
+    max_parallel_partitions = PARTITIONS
+    partitions = [{"p": number} for number in range(PARTITIONS)]
+    schema = {
+        "type": "object",
+        "properties": {"p": INTEGER, "id": INTEGER, "text": {"type": "string"}},
+    }
+    STATE_MSG_FREQUENCY = 1_000
+
+    def get_records(self, context):
+        ends, place = self.config["ends"], context["p"]
+        try:
+            for number in range(3):
+                yield {"id": number}
+            if ends == "asking":
+                requests.get(self.config["url"], timeout=LONG)
+            if ends == "sleeping" or (ends == "failing" and place):
+                for _ in range(LONG * 100):
+                    time.sleep(0.01)
+                    yield {"id": 3}
+            if ends == "failing":
+                time.sleep(0.5)
+                raise RuntimeError("the source is on fire")
+            number = 3
+            while ends == "writing" or number < 2_000:
+                yield {"id": number, "text": "x" * (number % 997)}
+                number += 1
+        finally:
+            print(f"closed {place}", file=sys.stderr, flush=True)
+
+
+class Other(Stream):
+    """A stream that comes after it, and counts the threads that are left."""
+
+    name = "b"
+    schema = {"type": "object", "properties": {"id": INTEGER}}
+
+    def get_records(self, context):
+        names = [thread.name for thread in threading.enumerate()]
+        yield {"id": sum("worker" in name for name in names)}
+
+
+class ParallelTap(Tap):
+    """A tap that is ended from outside."""
+
+    name = "tap-parallel"
+    config_jsonschema = {"properties": {"ends": {"type": "string"}, "url": {"type": "string"}}}
+
+    def discover_streams(self):
+        return [Rows(self), Other(self)]
+
+
+if __name__ == "__main__":
+    ParallelTap.cli(sys.argv[1:])

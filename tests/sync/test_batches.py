@@ -1,0 +1,716 @@
+"""BATCH messages of a tap: the same rows as RECORD lines, and no state ahead of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.batch import BaseBatcher
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.parquet import ParquetRows
+from tap_core.exceptions import BatchFileError, ConfigurationError
+from tap_core.protocols.singer.encode import SingerOutlet
+from tap_core.protocols.singer.messages import SDKBatchMessage
+from tests.batch.files import ENCODINGS, batch_config, numbers, rows_in, rows_named
+from tests.sync.syncing import (
+    DATETIME,
+    INTEGER,
+    STRING,
+    Output,
+    failed,
+    hooked,
+    make,
+    of,
+    parsed,
+    schema,
+    stream,
+    sync,
+)
+
+ROWS = [{"id": n, "at": f"2024-01-01T00:00:{n:02}Z", "n": n % 3} for n in range(8)]
+SORTED = {
+    "schema": schema(id=INTEGER, at=DATETIME, n=INTEGER),
+    "primary_keys": ("id",),
+    "replication_key": "at",
+    "is_sorted": True,
+}
+
+
+def sorted_stream(name="a", rows=ROWS, **members):
+    return stream(name, rows, **{**SORTED, **members})
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def shape_of(output):
+    """Return the types of messages, and of BATCHes the ids of their rows."""
+    return [
+        ids(rows_in(each)) if each["type"] == "BATCH" else each["type"] for each in output.messages
+    ]
+
+
+def bookmark(state, name="a"):
+    entry = state["bookmarks"][name]
+    return entry.get("progress_markers", entry).get("replication_key_value")
+
+
+def check_states(output, name="a"):
+    """Check that each state is exactly where the files before it end."""
+    last = None
+    for each in output.messages:
+        if each["type"] == "BATCH" and each["stream"] == name:
+            last = rows_in(each)[-1]["at"]
+        elif each["type"] == "STATE" and name in each["value"]["bookmarks"]:
+            assert bookmark(each["value"], name) == last
+
+
+# Rows and states
+
+
+@pytest.mark.parametrize("form, compression", ENCODINGS)
+def test_a_batch_is_one_file_and_a_state_stands_behind_it(tmp_path, form, compression):
+    output = sync(sorted_stream(), config=batch_config(tmp_path, form, compression))
+    assert shape_of(output) == [
+        "SCHEMA", [0, 1, 2], "STATE", [3, 4, 5], "STATE", [6, 7], "STATE",
+    ]  # fmt: skip
+    check_states(output)
+    known = {"format": form, **({"compression": compression} if compression else {})}
+    for number, message in enumerate(output.of("BATCH"), 1):
+        assert list(message) == ["type", "stream", "encoding", "manifest"]
+        assert message["encoding"] == known
+        [path] = message["manifest"]
+        assert path.startswith(f"{tmp_path.as_uri()}/p-tap-test--a-")
+        assert f"-{number}." in path
+    assert rows_named(output.messages) == ROWS
+
+
+def test_the_last_state_is_the_one_of_record_lines(tmp_path):
+    plain = sync(sorted_stream())
+    output = sync(sorted_stream(), config=batch_config(tmp_path))
+    assert output.states[-1] == plain.states[-1]
+    resumed = sync(
+        sorted_stream(rows=lambda self, context: ROWS[-1:]),
+        config=batch_config(tmp_path),
+        state=output.states[-1],
+    )
+    assert rows_named(resumed.messages) == ROWS[-1:]
+
+
+def test_other_places_than_disks(tmp_path):
+    output = sync(sorted_stream(), config=batch_config(f"memory://{tmp_path.name}"))
+    assert output.of("BATCH")[0]["manifest"][0].startswith(f"memory://{tmp_path.name}/p-tap")
+    assert rows_named(output.messages) == ROWS
+
+
+def test_files_hold_what_record_lines_would_hold(tmp_path):
+    given_schema = schema(id=INTEGER, at=DATETIME, secret=STRING, price={"type": "number"}, on={
+        "type": ["boolean", "null"]
+    }, deep={"type": "object", "properties": {"a": INTEGER, "b": INTEGER}})  # fmt: skip
+    rows = [
+        {"id": 1, "at": "2024", "secret": "x", "price": Decimal("1.10"), "on": 1, "more": 2},
+        {"id": 2, "secret": "y", "price": 1e300, "deep": {"a": 1, "b": 2, "c": 3}},
+    ]
+
+    def post_process(self, row, context=None):
+        return {**row, "id": row["id"] * 10}
+
+    kind = stream("a", rows, schema=given_schema, post_process=post_process)
+    catalog = make(kind).catalog_dict
+    for entry in catalog["streams"][0]["metadata"]:
+        if entry["breadcrumb"] in (
+            ["properties", "secret"],
+            ["properties", "deep", "properties", "b"],
+        ):
+            entry["metadata"]["selected"] = False
+    maps = {
+        "stream_maps": {"a": {"twice": "id * 2"}},
+        "flattening_enabled": True,
+        "flattening_max_depth": 1,
+    }
+    for config in ({}, maps):
+        lines = sync(kind, config=config, catalog=catalog)
+        files = sync(kind, config={**config, **batch_config(tmp_path)}, catalog=catalog)
+        assert rows_named(files.messages) == lines.records()
+        assert files.of("SCHEMA") == lines.of("SCHEMA")
+        assert "secret" not in json.dumps(numbers(rows_named(files.messages)), default=str)
+        tables = sync(kind, config={**config, **batch_config(tmp_path, "parquet")}, catalog=catalog)
+        assert numbers(rows_named(tables.messages)) == [
+            {name: row.get(name) for name in files.of("SCHEMA")[0]["schema"]["properties"]}
+            if not row.get("deep")
+            else {**dict.fromkeys(files.of("SCHEMA")[0]["schema"]["properties"]), **row}
+            for row in numbers(lines.records())
+        ]
+
+
+def test_a_stream_that_goes_out_by_several_names_has_files_for_each(tmp_path):
+    maps = {
+        "a": {"__filter__": "n > 0"},
+        "b": {"__source__": "a", "id": "id", "__else__": None, "__filter__": "n == 0"},
+    }
+    for kind in (sorted_stream(), hooked(sorted_stream())):
+        lines = sync(kind, config={"stream_maps": maps})
+        files = sync(kind, config={"stream_maps": maps, **batch_config(tmp_path, size=2)})
+        for name in ("a", "b"):
+            assert rows_named(files.messages, name) == lines.records(name)
+            sizes = [len(rows_in(each)) for each in files.of("BATCH", name)]
+            assert sum(sizes) == len(lines.records(name))
+            assert max(sizes) <= 2
+        assert files.states[-1] == lines.states[-1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(0, 2300),
+    size=st.sampled_from([1, 2, 7, 999, 1000, 1001, 5000]),
+    lane=st.sampled_from([lambda kind: kind, hooked]),
+    frequency=st.sampled_from([1, 10, 10_000]),
+)
+def test_no_row_is_lost_and_no_state_is_ahead(tmp_path_factory, count, size, lane, frequency):
+    size = max(size, count // 40)
+    folder = tmp_path_factory.mktemp("batches")
+    rows = [
+        {"id": n, "at": f"2024-01-01T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}Z"}
+        for n in range(count)
+    ]
+    kind = lane(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
+    output = sync(kind, config=batch_config(folder, "jsonl", "none", size))
+    assert rows_named(output.messages) == rows
+    sizes = [len(rows_in(each)) for each in output.of("BATCH")]
+    assert all(each == size for each in sizes[:-1])
+    assert not output.of("RECORD")
+    check_states(output)
+
+
+def test_rows_that_an_author_writes_by_hand_go_into_files_too(tmp_path):
+    def generate(self, record):
+        for message in super(made, self)._generate_record_messages(record):
+            message.record["by"] = "hand"
+            yield message
+
+    made = type("A", (sorted_stream(),), {"_generate_record_messages": generate})
+    output = sync(made, config=batch_config(tmp_path))
+    assert {row["by"] for row in rows_named(output.messages)} == {"hand"}
+    assert shape_of(output)[1:3] == [[0, 1, 2], "STATE"]
+
+
+def test_nothing_that_was_yielded_is_kept(tmp_path):
+    def rows(self, context):
+        row = {"deep": [0]}
+        for n in range(5):
+            row["id"] = row["deep"][0] = n
+            yield row
+
+    kind = stream("a", rows, schema=schema(id=INTEGER, deep={"type": "array", "items": INTEGER}))
+    for form, compression in ENCODINGS:
+        output = sync(kind, config=batch_config(tmp_path, form, compression, 4))
+        assert rows_named(output.messages) == [{"id": n, "deep": [n]} for n in range(5)]
+
+
+# Versions, partitions, children
+
+
+def test_a_version_goes_with_its_files(tmp_path):
+    kind = stream("a", ROWS, emit_activate_version_messages=True)
+    output = sync(kind, config=batch_config(tmp_path, size=5))
+    version = output.of("ACTIVATE_VERSION")[0]["version"]
+    assert [each["type"] for each in output.messages] == [
+        "SCHEMA", "ACTIVATE_VERSION", "BATCH", "STATE", "BATCH", "ACTIVATE_VERSION",
+    ]  # fmt: skip
+    assert {each["version"] for each in output.of("BATCH")} == {version}
+
+
+@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
+def test_a_file_may_hold_rows_of_several_partitions(tmp_path, lane):
+    def rows(self, context):
+        yield from ({**row, "part": context["part"]} for row in ROWS[:2])
+
+    kind = sorted_stream(
+        rows=rows,
+        partitions=[{"part": n} for n in range(4)],
+        schema=schema(id=INTEGER, at=DATETIME, part=INTEGER),
+        primary_keys=("id", "part"),
+    )
+    output = sync(lane(kind), config=batch_config(tmp_path, size=3))
+    assert [len(each) for each in shape_of(output) if isinstance(each, list)] == [3, 3, 2]
+    named = {}
+    for each in output.messages:
+        if each["type"] == "BATCH":
+            for row in rows_in(each):
+                named[row["part"]] = row["at"]
+        elif each["type"] == "STATE":
+            for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
+                if "replication_key_value" in part:
+                    assert part["replication_key_value"] == named[part["context"]["part"]]
+    assert output.states[-1] == sync(lane(kind)).states[-1]
+
+
+def test_partitions_in_threads_share_their_files(tmp_path):
+    def rows(self, context):
+        for row in ROWS:
+            yield {**row, "part": context["part"]}
+
+    kind = sorted_stream(
+        rows=rows,
+        partitions=[{"part": n} for n in range(20)],
+        schema=schema(id=INTEGER, at=DATETIME, part=INTEGER),
+        primary_keys=("id", "part"),
+        max_parallel_partitions=4,
+    )
+    output = sync(kind, config=batch_config(tmp_path, size=7))
+    rows = rows_named(output.messages)
+    assert sorted((row["part"], row["id"]) for row in rows) == [
+        (part, n) for part in range(20) for n in range(8)
+    ]
+    assert max(len(rows_in(each)) for each in output.of("BATCH")) <= 7
+    named = {}
+    for each in output.messages:
+        if each["type"] == "BATCH":
+            for row in rows_in(each):
+                named[row["part"]] = row["at"]
+        elif each["type"] == "STATE":
+            for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
+                value = part.get("replication_key_value")
+                assert value is None or value <= named[part["context"]["part"]]
+    assert bookmark_of_partitions(output.states[-1]) == {ROWS[-1]["at"]}
+
+
+def bookmark_of_partitions(state):
+    return {part["replication_key_value"] for part in state["bookmarks"]["a"]["partitions"]}
+
+
+def family(parents=4, **members):
+    parent = sorted_stream(
+        "parent",
+        [{"id": n, "at": f"2024-01-0{n + 1}T00:00:00Z"} for n in range(parents)],
+        get_child_context=lambda self, record, context: {"parent": record["id"]},
+    )
+
+    def children(self, context):
+        for n in range(3):
+            yield {"id": n, "parent": context["parent"], "at": f"2024-01-01T00:00:0{n}Z"}
+
+    child = sorted_stream(
+        "child",
+        children,
+        parent_stream_type=parent,
+        schema=schema(id=INTEGER, parent=INTEGER, at=DATETIME),
+        **members,
+    )
+    return parent, child
+
+
+@pytest.mark.parametrize("lane", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("size", [2, 5, 100])
+def test_children_fill_files_across_their_contexts(tmp_path, lane, size):
+    parent, child = family()
+    made = lane(child)
+    lines = sync(parent, made)
+    output = sync(parent, made, config=batch_config(tmp_path, size=size))
+    assert rows_named(output.messages, "child") == lines.records("child")
+    assert rows_named(output.messages, "parent") == lines.records("parent")
+    assert output.states[-1] == lines.states[-1]
+    assert len(output.of("SCHEMA", "child")) == 1
+    check_states(output, "parent")
+    full = sum(len(rows_in(each)) == size for each in output.of("BATCH", "child"))
+    assert full == 12 // size
+    expected = {2: 6, 5: 3, 100: 1}
+    assert len(output.of("BATCH", "child")) == expected[size]
+
+
+def test_one_stream_may_have_files_and_the_others_none(tmp_path):
+    class Own:
+        def get_batch_config(self, config):
+            given = batch_config(tmp_path)["batch_config"]
+            return super().get_batch_config({"batch_config": given})
+
+    parent, child = family()
+    made = type("Child", (Own, child), {})
+    output = sync(parent, made)
+    assert len(output.records("parent")) == 4
+    assert not output.of("RECORD", "child")
+    assert len(rows_named(output.messages, "child")) == 12
+    held = {}
+    for each in output.messages:
+        if each["type"] == "BATCH":
+            for row in rows_in(each):
+                held[row["parent"]] = row["at"]
+        elif each["type"] == "STATE":
+            for part in each["value"]["bookmarks"].get("child", {}).get("partitions", ()):
+                if "replication_key_value" in part:
+                    assert part["replication_key_value"] == held[part["context"]["parent"]]
+
+
+def test_what_is_not_selected_has_no_files(tmp_path):
+    parent, child = family()
+    catalog = make(parent, child).catalog_dict
+    for entry in catalog["streams"]:
+        if entry["tap_stream_id"] == "parent":
+            entry["metadata"][-1]["metadata"]["selected"] = False
+            entry["selected"] = False
+    output = sync(parent, child, config=batch_config(tmp_path), catalog=catalog)
+    assert not output.of("BATCH", "parent")
+    assert len(rows_named(output.messages, "child")) == 12
+
+
+def test_a_schema_that_changes_begins_a_new_file(tmp_path):
+    def rows(self, context):
+        yield ROWS[0]
+        self._tap.run.describe(
+            next(iter(self._plan[1].describes)).__class__(
+                self._plan[1].stream, schema(id=INTEGER), ("id",)
+            )
+        )
+        yield ROWS[1]
+
+    output = sync(sorted_stream(rows=rows), config=batch_config(tmp_path, "parquet"))
+    assert [each["type"] for each in output.messages[:4]] == ["SCHEMA", "BATCH", "SCHEMA", "BATCH"]
+
+
+def test_the_batches_are_counted(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        sync(sorted_stream(), config=batch_config(tmp_path))
+    found = [each.args[0] for each in caplog.records if "METRIC" in each.msg]
+    counts = {each.metric.value: each.value for each in found if each.metric_type == "counter"}
+    assert counts == {"record_count": 8, "batch_count": 3}
+
+
+def test_a_record_limit_ends_a_file_too(tmp_path):
+    output = Output()
+    tap = make(sorted_stream(), output=output, config=batch_config(tmp_path))
+    tap.run_connection_test()
+    assert rows_named(output.messages) == ROWS[:1]
+
+
+# What goes wrong
+
+
+def test_an_error_of_the_source_leaves_whole_files_and_a_state_behind_them(tmp_path):
+    def rows(self, context):
+        yield from ROWS[:5]
+        raise OSError("gone")
+
+    output, _ = failed(OSError, sorted_stream(rows=rows), config=batch_config(tmp_path))
+    assert shape_of(output) == ["SCHEMA", [0, 1, 2], "STATE", [3, 4], "STATE"]
+    check_states(output)
+    assert output.states[-1]["currently_syncing"] == "a"
+
+
+def test_after_a_file_that_could_not_be_written_no_state_goes_out(tmp_path):
+    folder = tmp_path / "files"
+
+    def rows(self, context):
+        for row in ROWS:
+            if row["id"] == 3:
+                for path in folder.iterdir():
+                    path.unlink()
+                folder.rmdir()
+                folder.touch()
+            yield row
+
+    kind = sorted_stream(rows=rows)
+    output, error = failed(BatchFileError, kind, config=batch_config(folder, size=2))
+    assert "files/p-tap-test--a-" in str(error)
+    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE"]
+    assert bookmark(output.states[-1]) == ROWS[1]["at"]
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"encoding": {"format": "jsonl"}}, "batch_config lacks 'storage'"),
+        ({"encoding": {}, "storage": {"root": "x"}}, "batch_config lacks 'encoding'"),
+    ],
+)
+def test_a_setting_that_lacks_something_ends_the_sync(config, message):
+    _, error = failed(ConfigurationError, sorted_stream(), config={"batch_config": config})
+    assert message in str(error)
+
+
+def test_a_door_that_cannot_name_files_gets_rows(tmp_path):
+    class Other(SingerOutlet):
+        takes_files = False
+
+    output = Output()
+    tap = make(sorted_stream(), config=batch_config(tmp_path))
+    tap.outlet = Other(output.append)
+    tap.sync_all()
+    assert output.records() == ROWS
+
+
+# Batches that an author makes himself
+
+
+def own_files(tmp_path, **members):
+    def get_batches(self, batch_config, context=None):
+        for n in range(2):
+            yield BaseBatchFileEncoding("parquet", "snappy"), [f"s3://b/{n}", f"s3://b/{n}x"]
+
+    return sorted_stream(get_batches=get_batches, **members)
+
+
+def test_files_of_a_stream_s_own_are_named_as_they_are(tmp_path):
+    output = sync(own_files(tmp_path), config=batch_config(tmp_path))
+    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE", "BATCH"]
+    assert output.of("BATCH") == [
+        {
+            "type": "BATCH",
+            "stream": "a",
+            "encoding": {"format": "parquet", "compression": "snappy"},
+            "manifest": [f"s3://b/{n}", f"s3://b/{n}x"],
+        }
+        for n in range(2)
+    ]
+
+
+def test_their_stream_may_have_another_name_and_maps_that_do_nothing_are_warned_of(
+    tmp_path, caplog
+):
+    config = {**batch_config(tmp_path), "stream_maps": {"a": {"__alias__": "other"}}}
+    kind = own_files(tmp_path, emit_activate_version_messages=True, replication_key=None)
+    output = sync(kind, config=config)
+    assert [each["stream"] for each in output.of("BATCH")] == ["other", "other"]
+    assert len({each["version"] for each in output.of("BATCH")}) == 1
+    assert "'a' makes its batch files itself: stream maps" in caplog.text
+
+
+def own_batcher(tmp_path, **members):
+    """Return a stream that pulls its rows and writes them two to a file."""
+
+    def get_batches(self, batch_config, context=None):
+        rows = []
+        for row in self._sync_records(context, write_messages=False):
+            rows.append(dict(row))
+            if len(rows) == 2:
+                yield batch_config.encoding, [named(rows)]
+                rows.clear()
+        if rows:
+            yield batch_config.encoding, [named(rows)]
+
+    def named(rows):
+        path = tmp_path / f"own-{rows[0]['id']}-{rows[0].get('parent')}.json"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return str(path)
+
+    return sorted_stream(get_batches=get_batches, **members)
+
+
+def test_a_state_behind_files_of_a_stream_s_own_covers_what_it_pulled(tmp_path):
+    config = batch_config(tmp_path, "jsonl", "none")
+    output = sync(own_batcher(tmp_path), config=config)
+    assert shape_of(output) == [
+        "SCHEMA", [0, 1], "STATE", [2, 3], "STATE", [4, 5], "STATE", [6, 7], "STATE", "STATE",
+    ]  # fmt: skip
+    check_states(output)
+
+
+def test_no_state_goes_out_while_a_batcher_holds_rows(tmp_path):
+    def fails(self, context):
+        yield from ROWS[:3]
+        raise OSError("gone")
+
+    config = batch_config(tmp_path, "jsonl", "none")
+    output, _ = failed(OSError, own_batcher(tmp_path, rows=fails), config=config)
+    assert shape_of(output) == ["SCHEMA", [0, 1], "STATE"]
+    check_states(output)
+
+    parent, child = family()
+    made = own_batcher(tmp_path, name="parent", rows=[
+        {"id": n, "at": f"2024-01-0{n + 1}T00:00:00Z"} for n in range(3)
+    ], get_child_context=parent.get_child_context)  # fmt: skip
+    child = type("Child", (child,), {"parent_stream_type": made})
+    output = sync(made, child, config=config)
+    check_states(output, "parent")
+    assert ids(rows_named(output.messages, "parent")) == [0, 1, 2]
+    assert len(rows_named(output.messages, "child")) == 9
+    assert output.states[-1] == sync(made, child).states[-1]
+
+
+def test_rows_that_are_only_looked_up_hold_no_state_back(tmp_path):
+    other = stream("b", ROWS)
+
+    def rows(self, context):
+        looked_up = self._tap.streams["b"]._sync_records(None, write_messages=False)
+        yield from list(looked_up)
+
+    output = sync(sorted_stream(rows=rows), other, config=batch_config(tmp_path))
+    assert rows_named(output.messages, "a") == ROWS
+    assert bookmark(output.states[0]) == ROWS[2]["at"]
+
+
+class Csv(BaseBatcher):
+    def get_batches(self, records):
+        path = Path(self.batch_config.storage.root) / "rows.csv"
+        path.write_text("".join(f"{','.join(map(str, row.values()))}\n" for row in records))
+        yield [str(path)]
+
+
+def test_an_encoder_of_another_package_gets_finished_records(tmp_path, monkeypatch):
+    monkeypatch.setattr("tap_core.batch.batchers._installed", lambda _name: Csv)
+
+    def get_batch_config(self, config):
+        given = copy.deepcopy(batch_config(tmp_path)["batch_config"])
+        given["encoding"] = {"format": "csv"}
+        return super(made, self).get_batch_config({"batch_config": given})
+
+    made = type("A", (sorted_stream(),), {"get_batch_config": get_batch_config})
+    maps = {"a": {"n": "n * 10", "at": "'x'"}}
+    output = sync(made, config={"stream_maps": maps})
+    assert output.of("BATCH")[0]["encoding"] == {"format": "csv"}
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,x,10"
+    sync(made)
+    assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,2024-01-01T00:00:01Z,1"
+    several = {"stream_maps": {"b": {"__source__": "a"}}}
+    _, error = failed(ConfigurationError, made, config=several)
+    assert "'a' goes out as a, b, and its own batcher" in str(error)
+
+
+def test_an_override_may_use_the_sdk_s_batches(tmp_path):
+    def get_batches(self, batch_config, context=None):
+        for encoding, manifest in super(made, self).get_batches(batch_config, context):
+            yield encoding, [*manifest]
+
+    made = type("A", (sorted_stream(),), {"get_batches": get_batches})
+    output = sync(made, config=batch_config(tmp_path))
+    assert shape_of(output)[1:4] == [[0, 1, 2], "STATE", [3, 4, 5]]
+    assert rows_named(output.messages) == ROWS
+    check_states(output)
+
+
+def test_the_last_files_of_a_stream_without_states_are_named_too(tmp_path, monkeypatch):
+    kind = sorted_stream(_write_state_message=lambda _self: None)
+    config = batch_config(tmp_path, "parquet")
+    output = sync(kind, config=config)
+    assert rows_named(output.messages) == ROWS
+
+    finish = ParquetRows.finish
+
+    def fails_at_the_end(self):
+        if len(self._bodies) < 3:
+            raise OSError("full")
+        finish(self)
+
+    monkeypatch.setattr(ParquetRows, "finish", fails_at_the_end)
+    output, error = failed(BatchFileError, kind, config=config)
+    assert "full" in str(error)
+    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "BATCH"]
+
+
+def test_hooks_see_every_batch(tmp_path):
+    seen = []
+
+    def write(self, encoding, manifest):
+        seen.append((encoding.format, len(manifest)))
+        super(made, self)._write_batch_message(encoding, manifest)
+
+    def generate(self, encoding, manifest):
+        for message in super(made, self)._generate_batch_messages(encoding, manifest):
+            yield SDKBatchMessage(f"{message.stream}_b", message.encoding, message.manifest)
+
+    hooks = {"_write_batch_message": write, "_generate_batch_messages": generate}
+    made = type("A", (sorted_stream(),), hooks)
+    output = sync(made, config=batch_config(tmp_path))
+    assert seen == [("jsonl", 1)] * 3
+    assert rows_named(output.messages, "a_b") == ROWS
+    check_names = {each["stream"] for each in output.of("BATCH")}
+    assert check_names == {"a_b"}
+
+
+def test_an_author_s_writer_gets_batches_as_objects(tmp_path):
+    class Writer:
+        def __init__(self):
+            self.messages = []
+
+        def write_message(self, message):
+            self.messages.append(message)
+
+    writer = Writer()
+    make(sorted_stream(), config=batch_config(tmp_path))
+    tap = make(sorted_stream(), config=batch_config(tmp_path))
+    tap.message_writer = writer
+    tap.sync_all()
+    batches = [each for each in writer.messages if isinstance(each, SDKBatchMessage)]
+    assert [row for each in batches for row in rows_in(each.to_dict())] == ROWS
+    assert all(isinstance(each.encoding, BaseBatchFileEncoding) for each in batches)
+
+
+def test_a_tap_s_own_write_message_sees_batches(tmp_path):
+    output, seen = Output(), []
+    tap = make(sorted_stream(), output=output, config=batch_config(tmp_path))
+    kind = type(tap)
+
+    def write_message(self, message):
+        seen.append(message.type)
+        super(own, self).write_message(message)
+
+    own = type("Own", (kind,), {"write_message": write_message})
+    made = own(config=batch_config(tmp_path))
+    made.outlet = SingerOutlet(output.append)
+    made.sync_all()
+    assert seen.count("BATCH") == 3
+    assert rows_named(output.messages) == ROWS
+    assert of(output.messages, "SCHEMA")
+
+
+# Signals
+
+SLOW = """
+import time
+from tap_core import Stream, Tap
+
+class Slow(Stream):
+    name = "slow"
+    replication_key = "id"
+    is_sorted = True
+    schema = {"properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context):
+        for n in range(1_000_000):
+            if n == 2_500:
+                print("READY", file=__import__("sys").stderr, flush=True)
+                time.sleep(60)
+            yield {"id": n}
+
+class SlowTap(Tap):
+    name = "tap-slow"
+
+    def discover_streams(self):
+        return [Slow(self)]
+
+SlowTap.cli()
+"""
+
+
+def test_a_stopped_tap_leaves_whole_files_and_a_state_behind_them(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(batch_config(tmp_path / "files", size=1000)))
+    tap = subprocess.Popen(
+        [sys.executable, "-c", SLOW, "--config", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        while b"READY" not in tap.stderr.readline():
+            assert tap.poll() is None
+        tap.terminate()
+        out, _ = tap.communicate(timeout=60)
+    finally:
+        tap.kill()
+    assert tap.returncode == 0
+    found = parsed(out)
+    assert [len(rows_in(each)) for each in of(found, "BATCH")] == [1000, 1000, 500]
+    assert [each["type"] for each in found[-2:]] == ["BATCH", "STATE"]
+    state = found[-1]["value"]
+    assert state["bookmarks"]["slow"]["replication_key_value"] == 2_499
+    assert state["currently_syncing"] == "slow"

@@ -1,0 +1,863 @@
+"""Streams in threads: what comes out, what is shared, who may, and who has to wait."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tap_core.authenticators import APIKeyAuthenticator, OAuthAuthenticator
+from tap_core.clock import utc_now
+from tap_core.exceptions import (
+    ConfigurationError,
+    ConfigValidationError,
+    InvalidStreamSortException,
+)
+from tap_core.state.checkpoint import Cadence
+from tap_core.streams.rest import RESTStream
+from tap_core.sync.run import Run
+from tests.sync.syncing import (
+    INTEGER,
+    STRING,
+    Output,
+    StillTap,
+    failed,
+    hooked,
+    make,
+    schema,
+    stream,
+    sync,
+)
+
+LONG = 60
+PARTED = {"replication_key": "id", "schema": schema(id=INTEGER, p=INTEGER, at=STRING)}
+both_lanes = pytest.mark.parametrize(
+    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+)
+
+
+def places(count):
+    return [{"p": number} for number in range(count)]
+
+
+def meeting(count):
+    """Return a source whose partitions go on only when so many have met."""
+    barrier = threading.Barrier(count)
+
+    def pull(self, context):
+        barrier.wait(LONG)
+        yield {"id": context["p"]}
+
+    return pull
+
+
+def threads_seen(**members):
+    """Return a stream that notes in how many threads its contexts are at once."""
+    lock, now, seen = threading.Lock(), set(), [0]
+
+    def pull(self, context):
+        with lock:
+            now.add(threading.get_ident())
+            seen[0] = max(seen[0], len(now))
+        time.sleep(0.02)
+        yield {"id": context["p"]}
+        with lock:
+            now.discard(threading.get_ident())
+
+    return stream("a", pull, **{**PARTED, "partitions": places(6), **members}), seen
+
+
+# What comes out
+
+
+@both_lanes
+def test_partitions_are_synced_at_once(lane):
+    kind = lane(stream("a", meeting(4), partitions=places(4), max_parallel_partitions=4, **PARTED))
+    output = sync(kind)
+    assert sorted(record["id"] for record in output.records("a")) == [0, 1, 2, 3]
+    assert not [one for one in threading.enumerate() if "worker" in one.name]
+
+
+@both_lanes
+@pytest.mark.parametrize("method", ["FULL_TABLE", "INCREMENTAL"])
+def test_schema_and_version_are_said_once_and_first(lane, method):
+    members = {**PARTED, "replication_key": "id" if method == "INCREMENTAL" else None}
+    rows = [{"id": number} for number in range(50)]
+    kind = stream("a", rows, partitions=places(8), max_parallel_partitions=4, **members)
+    output = sync(lane(kind), config={"emit_activate_version_messages": True})
+    kinds = [message["type"] for message in output.messages if message["type"] != "STATE"]
+    versions = ["ACTIVATE_VERSION"] if method == "FULL_TABLE" else []
+    assert kinds == ["SCHEMA", *versions, *["RECORD"] * 400, *versions]
+    if versions:
+        assert len({message["version"] for message in output.of("RECORD")}) == 1
+
+
+def test_children_have_workers_while_their_parent_goes_on():
+    parents_done, waited = threading.Event(), []
+
+    def parents(self, context):
+        for number in range(3):
+            yield {"id": number}
+        parents_done.set()
+
+    def children(self, context):
+        waited.append(parents_done.wait(LONG))
+        yield {"id": context["of"]}
+
+    parent = stream(
+        "p", parents, get_child_context=lambda self, record, context: {"of": record["id"]}
+    )
+    child = stream(
+        "c",
+        children,
+        parent_stream_type=parent,
+        max_parallel_partitions=3,
+        schema=schema(id=INTEGER),
+    )
+    output = sync(parent, child)
+    assert waited == [True] * 3
+    assert len(output.records("c")) == 3
+    assert len(output.of("SCHEMA", "c")) == 1
+
+
+def test_a_parent_waits_when_too_much_is_outstanding():
+    begun, free, ahead = [], threading.Event(), []
+
+    def parents(self, context):
+        for number in range(40):
+            begun.append(number)
+            yield {"id": number}
+
+    def children(self, context):
+        if context["of"] == 0:
+            time.sleep(0.3)
+            ahead.append(len(begun))
+            free.set()
+        free.wait(LONG)
+        yield {"id": 1}
+
+    parent = stream(
+        "p", parents, get_child_context=lambda self, record, context: {"of": record["id"]}
+    )
+    child = stream("c", children, parent_stream_type=parent, max_parallel_partitions=2)
+    sync(parent, child)
+    assert ahead[0] < 10
+
+
+@both_lanes
+def test_grandchildren_are_synced_in_the_worker_of_their_parent(lane):
+    def below(self, record, context):
+        return {**(context or {}), self.name: record["id"]}
+
+    rows = [{"id": number} for number in range(5)]
+    members = {"max_parallel_partitions": 3, "schema": schema(id=INTEGER)}
+
+    def kinds(threads):
+        own = {**members, "max_parallel_partitions": threads}
+        first = lane(stream("x", rows, get_child_context=below, **own))
+        second = stream("y", rows, parent_stream_type=first, get_child_context=below, **own)
+        third = stream("z", rows, parent_stream_type=second, replication_key="id", **own)
+        return first, second, third
+
+    one, several = sync(*kinds(1)), sync(*kinds(3))
+    assert len(several.records("z")) == 125
+    for name in "xyz":
+        found = [sorted(map(str, output.records(name))) for output in (one, several)]
+        assert found[0] == found[1]
+    parts = [
+        sorted(output.states[-1]["bookmarks"]["z"]["partitions"], key=str)
+        for output in (one, several)
+    ]
+    assert parts[0] == parts[1]
+
+
+def test_rows_of_all_workers_leave_while_their_sources_are_silent():
+    class Awaited(Output):
+        def __init__(self):
+            super().__init__()
+            self.all_seen = threading.Event()
+
+        def append(self, data):
+            super().append(data)
+            if len(self.records("a")) == 8:
+                self.all_seen.set()
+
+    output, waited = Awaited(), []
+
+    def pull(self, context):
+        yield {"id": 1}
+        yield {"id": 2}
+        waited.append(output.all_seen.wait(LONG))
+
+    make(
+        stream("a", pull, partitions=places(4), max_parallel_partitions=4, **PARTED), output=output
+    ).sync_all()
+    assert waited == [True] * 4
+
+
+def test_lines_stay_whole_and_counts_right_under_stress(caplog):
+    caplog.set_level(logging.INFO)
+    rows = [{"id": number, "at": "x" * (number % 100)} for number in range(3_000)]
+    kind = stream(
+        "a",
+        rows,
+        partitions=places(8),
+        max_parallel_partitions=8,
+        STATE_MSG_FREQUENCY=500,
+        **PARTED,
+    )
+    output = sync(kind)
+    assert len(output.records("a")) == 24_000
+    assert all(part.endswith(b"\n") for part in output)
+    assert len(output.states) >= 24_000 // 500 // 2
+    counted = [
+        json.loads(record.getMessage().split("METRIC: ")[1])
+        for record in caplog.records
+        if "record_count" in record.getMessage()
+    ]
+    assert sum(point["value"] for point in counted) == 24_000
+
+
+@both_lanes
+def test_states_are_owed_by_the_records_of_all_threads(lane):
+    rows = [{"id": number} for number in range(9)]
+    kind = stream(
+        "a",
+        rows,
+        partitions=places(10),
+        max_parallel_partitions=4,
+        STATE_MSG_FREQUENCY=10,
+        **PARTED,
+    )
+    tap = make(lane(kind), output=(output := Output()))
+    sparing = Cadence(0.0, allowance=0, clock=lambda: 0.0)
+    tap._begin_run = lambda: Run(tap.outlet, tap.document, sparing)
+    tap.sync_all()
+    assert len(output.states) >= 90 // 10
+
+
+# What an author sees
+
+
+@both_lanes
+def test_an_author_sees_the_state_of_his_own_partition(lane):
+    seen = {}
+
+    def pull(self, context):
+        start = self.get_starting_replication_key_value(context)
+        for number in range(1, 4):
+            yield {"id": 10 * context["p"] + number}
+            own = self.get_context_state(context)
+            assert own["context"] == context
+            seen[context["p"]] = (start, own["replication_key_value"])
+            assert own in self.stream_state["partitions"]
+            assert self.tap_state["bookmarks"]["a"] is self.stream_state
+
+    order = [2, 0, 1, 3, 4, 5]
+    members = {**PARTED, "partitions": [{"p": place} for place in order], "is_sorted": True}
+    kind = stream("a", pull, max_parallel_partitions=3, **members)
+    known = {"context": {"p": 2}, "replication_key": "id", "replication_key_value": 20}
+    state = {"bookmarks": {"a": {"partitions": [known]}}}
+    final = sync(lane(kind), state=state).states[-1]["bookmarks"]["a"]["partitions"]
+    assert seen == {p: (20 if p == 2 else None, 10 * p + 3) for p in range(6)}
+    assert [entry["context"]["p"] for entry in final] == order
+
+
+def test_what_a_worker_keeps_on_itself_is_its_own():
+    def pull(self, context):
+        self.place = context["p"]
+        for number in range(5):
+            time.sleep(0.001)
+            assert self.place == context["p"]
+            yield {"id": number}
+
+    def cost(self, record, context=None):
+        self._sync_costs["calls"] = self._sync_costs.get("calls", 0) + 1
+        return record
+
+    kind = stream(
+        "a", pull, partitions=places(8), max_parallel_partitions=4, post_process=cost, **PARTED
+    )
+    tap = make(kind)
+    tap.sync_all()
+    assert not hasattr(tap.streams["a"], "place")
+    assert tap.streams["a"]._sync_costs == {"calls": 40}
+
+
+def test_an_author_may_write_and_sync_another_stream_in_a_worker():
+    def pull(self, context):
+        yield {"id": 1}
+        self._write_state_message()
+        other = self._tap.streams["b"]
+        other._write_record_message({"id": 100 + context["p"]})
+        other.sync({"q": context["p"]})
+        assert other.context is None, "a worker has its own copy"
+        yield {"id": 2}
+
+    def others(self, context):
+        if context:
+            here = threading.current_thread() is threading.main_thread()
+            assert here or dict(self.context) == dict(context)
+            yield {"id": context["q"]}
+
+    first = stream("a", pull, partitions=places(6), max_parallel_partitions=3, **PARTED)
+    second = stream("b", others, schema=schema(id=INTEGER, q=INTEGER))
+    output = sync(first, second)
+    assert len(output.records("a")) == 12
+    found = {record["id"] for record in output.records("b")}
+    assert found == {*range(6), *range(100, 106)}
+
+
+def test_contexts_that_are_equal_are_synced_one_after_the_other():
+    now, starts = set(), []
+
+    def pull(self, context):
+        assert context["p"] not in now
+        now.add(context["p"])
+        starts.append(self.get_starting_replication_key_value(context))
+        time.sleep(0.01)
+        yield {"id": 5}
+        now.discard(context["p"])
+
+    kind = stream(
+        "a", pull, partitions=[{"p": 1}] * 4, max_parallel_partitions=4, is_sorted=True, **PARTED
+    )
+    assert len(sync(kind).records("a")) == 4
+    assert starts == [None, 5, 5, 5]
+
+
+# Errors
+
+
+@both_lanes
+def test_the_first_error_ends_the_sync_and_names_the_partition(lane, caplog):
+    begun, closed, all_begun = [], [], threading.Barrier(3)
+
+    def pull(self, context):
+        begun.append(context["p"])
+        try:
+            yield {"id": 1}
+            all_begun.wait(LONG)
+            if context["p"] == 1:
+                raise KeyError("gone")
+            for number in range(2, 5_000):
+                time.sleep(0.001)
+                yield {"id": number}
+        finally:
+            closed.append(context["p"])
+
+    kind = stream("a", pull, partitions=places(9), max_parallel_partitions=3, **PARTED)
+    output, error = failed(KeyError, lane(kind))
+    assert error.args == ("gone",)
+    assert sorted(begun) == [0, 1, 2] == sorted(closed)
+    assert "Stream 'a', {'p': 1}: KeyError: 'gone'" in caplog.text
+    assert output.states[-1]["currently_syncing"] == "a"
+    assert {record["p"] for record in output.records("a")} == {0, 1, 2}
+
+
+def test_a_record_out_of_order_is_an_error_in_a_worker_too():
+    def pull(self, context):
+        yield {"id": 3}
+        yield {"id": 3 if context["p"] else 2}
+
+    kind = stream(
+        "a", pull, partitions=places(3), max_parallel_partitions=3, is_sorted=True, **PARTED
+    )
+    failed(InvalidStreamSortException, kind)
+
+
+def test_a_child_that_fails_holds_its_parents_bookmark_back():
+    def children(self, context):
+        yield {"id": 1}
+        if context["of"] == 2:
+            time.sleep(0.2)
+            raise KeyError("gone")
+
+    parent = stream(
+        "p",
+        [{"id": number} for number in range(6)],
+        replication_key="id",
+        is_sorted=True,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream("c", children, parent_stream_type=parent, max_parallel_partitions=4)
+    output, _ = failed(KeyError, parent, child)
+    assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 1
+
+
+# Who may
+
+
+@pytest.mark.parametrize(
+    "members, config, most",
+    [
+        ({}, {}, 1),
+        ({"max_parallel_partitions": 3}, {}, 3),
+        ({"max_parallel_partitions": 3}, {"max_parallel_partitions": 2}, 2),
+        ({"max_parallel_partitions": 2}, {"max_parallel_partitions": 5}, 2),
+        ({"max_parallel_partitions": 3}, {"max_parallel_partitions": 1}, 1),
+        ({}, {"max_parallel_partitions": 5}, 1),
+        ({"max_parallel_partitions": 3, "state_partitioning_keys": ["q"]}, {}, 3),
+        (
+            {
+                "max_parallel_partitions": 3,
+                "state_partitioning_keys": ["q"],
+                "check_sorted": False,
+            },
+            {},
+            1,
+        ),
+    ],
+)
+def test_the_user_lowers_what_the_author_allows(members, config, most):
+    kind, seen = threads_seen(**members)
+    sync(kind, config=config)
+    assert seen[0] == most
+
+
+@pytest.mark.parametrize("hook", ["_sync_records", "state_manager"])
+def test_hooks_that_know_all_contexts_run_in_turn_and_are_warned_of(hook, caplog):
+    kind, seen = threads_seen(max_parallel_partitions=3)
+    if hook == "_sync_records":
+
+        def own(self, context=None, *, write_messages=True):
+            return super(made, self)._sync_records(context, write_messages=write_messages)
+    else:
+        own = property(lambda self: super(made, self).state_manager)
+    made = type("Own", (kind,), {hook: own})
+    sync(made)
+    assert seen[0] == 1
+    assert caplog.text.count("max_parallel_partitions of stream 'a' has no effect") == 1
+
+
+def test_a_child_that_does_not_allow_threads_keeps_its_parent_in_one():
+    lock = threading.Lock()
+
+    def children(self, context):
+        assert lock.acquire(blocking=False)
+        time.sleep(0.005)
+        yield {"id": 1}
+        lock.release()
+
+    kind, seen = threads_seen(
+        max_parallel_partitions=3, get_child_context=lambda self, record, context: dict(context)
+    )
+    child = stream("c", children, parent_stream_type=kind)
+    sync(kind, child)
+    assert seen[0] == 1
+
+
+def test_a_test_of_the_connection_runs_in_one_thread():
+    kind, seen = threads_seen(max_parallel_partitions=3)
+    make(kind).run_connection_test()
+    assert seen[0] == 1
+
+
+@pytest.mark.parametrize("value", [0, -1, "4", 2.5])
+def test_a_setting_that_is_no_count_is_refused(value):
+    with pytest.raises(ConfigValidationError, match="max_parallel_partitions"):
+        AllowingTap(config={"max_parallel_partitions": value})
+
+
+@pytest.mark.parametrize("value", [0, True, "4"])
+def test_a_setting_that_nobody_declared_is_refused_when_it_is_used(value):
+    kind, _ = threads_seen(max_parallel_partitions=3)
+    with pytest.raises(ConfigurationError, match="max_parallel_partitions"):
+        sync(kind, config={"max_parallel_partitions": value})
+
+
+class Allowing(RESTStream):
+    """A stream that allows threads; the taps of this module are known to have it."""
+
+    name = "allowing"
+    url_base = "http://127.0.0.1:1"
+    max_parallel_partitions = 16
+    schema = schema(id=INTEGER)
+
+
+class AllowingTap(StillTap):
+    """A tap whose settings tell of threads."""
+
+    kinds = (Allowing,)
+
+
+def test_the_settings_are_listed_where_they_have_an_effect():
+    class Both(StillTap):
+        max_parallel_streams = 2
+
+    names = {"max_parallel_partitions", "max_parallel_streams"}
+    assert names & set(Both._full_schema()["properties"]) == names
+    assert names & set(AllowingTap._full_schema()["properties"]) == {"max_parallel_partitions"}
+    elsewhere = type("Elsewhere", (StillTap,), {"__module__": "tests.sync.syncing"})
+    assert not names & set(elsewhere._full_schema()["properties"])
+
+
+# Streams side by side
+
+
+def side_by_side_tap(*kinds, number=3, output=None, **given):
+    tap_class = type("SideTap", (StillTap,), {"kinds": kinds, "max_parallel_streams": number})
+    tap = tap_class(**given)
+    tap.outlet = type(tap.outlet)((Output() if output is None else output).append)
+    return tap
+
+
+def test_streams_that_allow_it_run_side_by_side_and_the_others_alone():
+    barrier, running = threading.Barrier(3), set()
+
+    def pull(self, context):
+        running.add(self.name)
+        barrier.wait(LONG)
+        yield {"id": 1}
+        running.discard(self.name)
+
+    def alone(self, context):
+        assert not running
+        yield {"id": 1}
+
+    kinds = [
+        stream(
+            name, alone if name in "bd" else pull, max_parallel_partitions=1 if name in "bd" else 2
+        )
+        for name in "abcde"
+    ]
+    output = Output()
+    side_by_side_tap(*kinds, output=output).sync_all()
+    assert list(output.states[-1]["bookmarks"]) == list("acebd")
+    records = [message["stream"] for message in output.of("RECORD")]
+    assert sorted(records[:3]) == ["a", "c", "e"]
+    assert records[3:] == ["b", "d"]
+
+
+def test_streams_side_by_side_have_workers_of_their_own():
+    barrier = threading.Barrier(6)
+
+    def pull(self, context):
+        barrier.wait(LONG)
+        yield {"id": 1}
+
+    kinds = [
+        stream(name, pull, partitions=places(3), max_parallel_partitions=3, **PARTED)
+        for name in "ab"
+    ]
+    output = Output()
+    side_by_side_tap(*kinds, output=output).sync_all()
+    assert len(output.records()) == 6
+    assert {len(entry["partitions"]) for entry in output.states[-1]["bookmarks"].values()} == {3}
+
+
+@pytest.mark.parametrize("fails", ["a", "b"])
+def test_an_error_in_one_ends_all_that_run_beside_it(fails):
+    def pull(self, context):
+        for number in range(5_000):
+            time.sleep(0.001)
+            yield {"id": number}
+            if self.name == fails and number == 20:
+                raise KeyError("gone")
+
+    kinds = [
+        stream(name, pull, partitions=places(2), max_parallel_partitions=2, **PARTED)
+        for name in "ab"
+    ]
+    output = Output()
+    with pytest.raises(KeyError, match="gone"):
+        side_by_side_tap(*kinds, output=output).sync_all()
+    assert output.states[-1]["currently_syncing"] == "a"
+    assert not [one for one in threading.enumerate() if "worker" in one.name]
+
+
+def test_the_setting_lowers_how_many_run_side_by_side():
+    names = []
+
+    def pull(self, context):
+        names.append(threading.current_thread().name)
+        yield {"id": 1}
+
+    kinds = [stream(name, pull, max_parallel_partitions=2) for name in "ab"]
+    side_by_side_tap(*kinds, config={"max_parallel_streams": 1}).sync_all()
+    assert names == ["MainThread"] * 2
+
+
+# Over HTTP
+
+
+class Api(BaseHTTPRequestHandler):
+    """Pages that take a while, and tokens."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+
+    def do_GET(self):
+        time.sleep(self.server.pause)
+        if self.headers.get("Authorization") != self.server.wanted:
+            return self.answer(401, {})
+        place, page = map(int, self.path.strip("/").split("/"))
+        rows = [{"id": 10 * page + number} for number in range(2)]
+        return self.answer(200, {"data": rows, "next": page + 1 if page < 2 else None, "p": place})
+
+    def do_POST(self):
+        self.server.tokens += 1
+        time.sleep(0.05)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        return self.answer(200, {"access_token": "new", "expires_in": 3600})
+
+    def answer(self, status, document):
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 64
+    pause = 0.0
+    wanted: str | None = None
+    tokens = 0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@pytest.fixture
+def server():
+    with Server(("127.0.0.1", 0), Api) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def pages(server, count, **members):
+    """Return a stream of partitions of three pages."""
+
+    class Pages(Allowing):
+        name = "pages"
+        url_base = server.url
+        schema = PARTED["schema"]
+        replication_key = "id"
+        records_jsonpath = "$.data[*]"
+        next_page_token_jsonpath = "$.next"
+        partitions = places(count)
+
+        def get_url(self, context):
+            return f"{self.url_base}/{context['p']}"
+
+        def get_http_request(self, *, page):
+            request = super().get_http_request(page=page)
+            request.url += f"/{page.next_page_token or 0}"
+            return request
+
+    return type("Pages", (Pages,), members)
+
+
+def test_pages_of_many_partitions_come_three_times_as_fast(server):
+    server.pause = 0.04
+    took = []
+    for threads in (1, 16):
+        start = time.monotonic()
+        output = sync(pages(server, 16, max_parallel_partitions=threads))
+        took.append(time.monotonic() - start)
+        assert len(output.records("pages")) == 16 * 6
+    assert took[0] > 3 * took[1]
+
+
+def test_one_session_has_a_connection_for_each_thread(server, caplog):
+    caplog.set_level(logging.DEBUG, "urllib3")
+    server.pause = 0.02
+    sync(pages(server, 32))
+    assert "pool is full" not in caplog.text
+    assert caplog.text.count("Starting new HTTP connection") <= 16
+
+
+def login(stream):
+    class Login(OAuthAuthenticator):
+        @property
+        def oauth_request_body(self):
+            return {"grant_type": "client_credentials"}
+
+    return Login(auth_endpoint=f"{stream.url_base}/token")
+
+
+def test_a_token_is_asked_for_once_for_all_threads(server):
+    server.wanted = "Bearer new"
+
+    class New(pages(server, 16)):
+        @cached_property
+        def authenticator(self):
+            return login(self)
+
+    assert len(sync(New).records("pages")) == 16 * 6
+    assert server.tokens == 1
+
+
+def test_a_token_that_is_refused_is_renewed_once_for_all_threads(server):
+    server.wanted = "Bearer new"
+
+    class Old(pages(server, 16)):
+        @cached_property
+        def authenticator(self):
+            made = login(self)
+            made.access_token, made.last_refreshed = "old", utc_now()
+            return made
+
+    assert len(sync(Old).records("pages")) == 16 * 6
+    assert server.tokens == 1
+
+
+def test_each_thread_is_authenticated_by_its_own_context(server):
+    """A session is shared, and its own authentication is that of whoever came last."""
+    seen = []
+
+    class Seen(pages(server, 8)):
+        @property
+        def authenticator(self):
+            name = f"X-{threading.get_ident()}"
+            return APIKeyAuthenticator(key=name, value="1")
+
+        def validate_response(self, response):
+            found = [name for name in response.request.headers if name.startswith("X-")]
+            seen.append(found == [f"X-{threading.get_ident()}"])
+
+    sync(Seen)
+    assert seen == [True] * 24
+
+
+def test_a_rate_limit_is_that_of_all_threads(server, monkeypatch):
+    waited = []
+    monkeypatch.setattr("tap_core.http.budget.time.sleep", waited.append)
+    sync(pages(server, 4, rate_limit=1.0))
+    assert sum(waited) > 11, "twelve requests, a second apart"
+
+
+def test_families_run_side_by_side():
+    def kinds(threads):
+        for name in "ab":
+            parent = stream(
+                f"{name}_parent",
+                [{"id": number} for number in range(4)],
+                get_child_context=lambda self, record, context: {"of": record["id"]},
+                max_parallel_partitions=threads,
+            )
+            yield parent
+            yield stream(
+                f"{name}_child",
+                [{"id": number} for number in range(3)],
+                parent_stream_type=parent,
+                replication_key="id",
+                schema=schema(id=INTEGER),
+                max_parallel_partitions=threads,
+            )
+
+    several, one = Output(), sync(*kinds(1))
+    side_by_side_tap(*kinds(3), output=several).sync_all()
+    assert several.states[-1] == one.states[-1]
+    assert list(several.states[-1]["bookmarks"]) == list(one.states[-1]["bookmarks"])
+    assert len(several.records()) == len(one.records()) == 2 * (4 + 12)
+
+
+@both_lanes
+def test_a_signpost_bounds_the_partitions_of_all_threads(lane):
+    kind = stream(
+        "a",
+        [{"id": 3}, {"id": 9}],
+        partitions=places(4),
+        max_parallel_partitions=2,
+        get_replication_key_signpost=lambda self, context=None: 6,
+        **PARTED,
+    )
+    entries = sync(lane(kind)).states[-1]["bookmarks"]["a"]["partitions"]
+    assert [entry["replication_key_value"] for entry in entries] == [6] * 4
+
+
+def test_a_deselected_parent_waits_for_its_children_too():
+    parent = stream(
+        "p",
+        [{"id": number} for number in range(5)],
+        selected_by_default=False,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream("c", [{"id": 1}], parent_stream_type=parent, max_parallel_partitions=2)
+    output = sync(parent, child)
+    assert len(output.records("c")) == 5
+    assert output.records("p") == []
+
+
+def test_a_parent_without_a_value_or_without_children_holds_nothing():
+    def parents(self, context):
+        yield {"id": None, "n": 0}
+        for number in range(1, 8):
+            yield {"id": number, "n": number}
+
+    def context_of(self, record, context):
+        return {"of": record["n"]} if record["n"] % 4 == 0 else None
+
+    parent = stream(
+        "p", parents, replication_key="id", is_sorted=True, get_child_context=context_of
+    )
+    child = stream("c", [{"id": 1}], parent_stream_type=parent, max_parallel_partitions=2)
+    output = sync(parent, child)
+    assert len(output.records("c")) == 2
+    assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 7
+
+
+def test_a_bookmark_that_an_author_wrote_himself_is_not_moved_back():
+    def parents(self, context):
+        yield {"id": 1}
+        state = self.get_context_state(context)
+        state.update(replication_key="id", replication_key_value=50)
+        yield {"id": 2}
+
+    parent = stream(
+        "p",
+        parents,
+        replication_key="id",
+        is_sorted=True,
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+    )
+    child = stream("c", [{"id": 1}], parent_stream_type=parent, max_parallel_partitions=2)
+    output = sync(parent, child)
+    assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 50
+
+
+def test_batches_that_an_author_makes_are_made_in_turn(tmp_path, caplog):
+    kind, seen = threads_seen(
+        max_parallel_partitions=3, get_batches=lambda self, batch_config, context=None: ()
+    )
+    config = {
+        "batch_config": {
+            "encoding": {"format": "jsonl", "compression": "gzip"},
+            "storage": {"root": tmp_path.as_uri()},
+        }
+    }
+    make(kind, config=config).sync_all()
+    assert seen[0] == 0
+    assert "max_parallel_partitions of stream 'a' has no effect" in caplog.text
+
+
+def test_files_of_rows_hold_the_rows_of_all_threads(tmp_path):
+    kind, seen = threads_seen(max_parallel_partitions=3)
+    config = {
+        "batch_config": {
+            "encoding": {"format": "jsonl"},
+            "storage": {"root": tmp_path.as_uri()},
+        }
+    }
+    output = sync(kind, config=config)
+    assert seen[0] == 3
+    texts = [path.read_text() for path in tmp_path.rglob("*")]
+    lines = [json.loads(line) for text in texts for line in text.splitlines()]
+    assert sorted(line["id"] for line in lines) == list(range(6))
+    assert output.of("RECORD") == []

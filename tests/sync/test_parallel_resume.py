@@ -1,0 +1,184 @@
+"""Threads and states: whichever state a run in threads leaves, no record is lost after it.
+
+A source here gives what is at or after the bookmark, as sources do. What stood before a state,
+and what a run in one thread gives that goes on from it, must be all that there is.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sync
+
+
+class SourceError(Exception):
+    """The source, at some record."""
+
+
+PARTED = schema(id=INTEGER, p=INTEGER, g=INTEGER)
+CHILD = schema(id=INTEGER, of=INTEGER)
+
+
+def since(one, context):
+    return one.get_starting_replication_key_value(context) or 0
+
+
+def parted(source, how, *, threads, fails=None):
+    """Return a stream of partitions; ``fails`` is the partition and the row at which it does."""
+
+    def pull(self, context):
+        place = context["p"]
+        start = since(self, context)
+        for number, value in enumerate(source[place]):
+            time.sleep(how["pace"][place % len(how["pace"])] / 10_000)
+            if fails == (place, number):
+                raise SourceError
+            if value >= start:
+                yield {"id": value, **context}
+
+    kind = stream(
+        "rows",
+        pull,
+        replication_key="id",
+        is_sorted=how["is_sorted"],
+        max_parallel_partitions=threads,
+        partitions=[{"p": place, "g": place % 2} for place in range(len(source))],
+        state_partitioning_keys=how["keys"],
+        schema=PARTED,
+        STATE_MSG_FREQUENCY=how["every"],
+    )
+    return (hooked(kind) if how["hooked"] else kind,)
+
+
+def family(source, how, *, threads, fails=None):
+    """Return a parent, whose records are the numbers of partitions, and a child of theirs."""
+
+    def parents(self, context):
+        start = since(self, context)
+        for place in how["order"](len(source)):
+            if place + 1 >= start:
+                yield {"id": place + 1}
+
+    parent = stream(
+        "parents",
+        parents,
+        replication_key="id",
+        is_sorted=how["is_sorted"],
+        get_child_context=lambda self, record, context: {"of": record["id"]},
+        schema=schema(id=INTEGER),
+        STATE_MSG_FREQUENCY=how["every"],
+    )
+    if how["hooked"]:
+        parent = hooked(parent)
+    child = stream(
+        "rows",
+        rows_below(source, how, fails),
+        replication_key="id",
+        is_sorted=how["is_sorted"],
+        parent_stream_type=parent,
+        max_parallel_partitions=threads,
+        state_partitioning_keys=[] if how["keys"] else None,
+        schema=CHILD,
+        STATE_MSG_FREQUENCY=how["every"],
+        post_process=lambda self, row, context=None: {**row, "of": context["of"]},
+    )
+    return parent, child
+
+
+def rows_below(source, how, fails):
+    """Return the records of the child: those of the partition that its parent names."""
+
+    def pull(self, context):
+        place = context["of"] - 1
+        start = since(self, context)
+        for number, value in enumerate(source[place]):
+            time.sleep(how["pace"][place % len(how["pace"])] / 10_000)
+            if fails == (place, number):
+                raise SourceError
+            if value >= start:
+                yield {"id": value}
+
+    return pull
+
+
+def rows_of(messages) -> list[tuple]:
+    return [
+        (message["stream"], *sorted(message["record"].items()))
+        for message in messages
+        if message["type"] == "RECORD"
+    ]
+
+
+def run(kinds, state=None) -> tuple[Output, bool]:
+    output = Output()
+    try:
+        make(*kinds, output=output, state=state).sync_all()
+    except SourceError:
+        return output, False
+    return output, True
+
+
+def with_sorted_partitions(state):
+    for entry in state["bookmarks"].values():
+        entry.get("partitions", []).sort(key=lambda part: sorted(part["context"].items()))
+    return state
+
+
+HOW = st.fixed_dictionaries(
+    {
+        "is_sorted": st.booleans(),
+        "every": st.integers(1, 5),
+        "keys": st.sampled_from([None, None, ("g",), ()]),
+        "pace": st.lists(st.integers(0, 8), min_size=1, max_size=5),
+        "hooked": st.booleans(),
+    }
+)
+SOURCE = st.lists(st.lists(st.integers(1, 40), max_size=7), min_size=1, max_size=7)
+FAILS = st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6))
+
+
+@pytest.mark.parametrize("kinds", [parted, family])
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), source=SOURCE, how=HOW, fails=FAILS, threads=st.integers(2, 5))
+def test_no_record_is_lost_whichever_state_is_kept(kinds, data, source, how, fails, threads):
+    how["order"] = range
+    if how["is_sorted"]:
+        source = [sorted(rows) for rows in source]
+    elif kinds is family:
+        order = data.draw(st.permutations(range(len(source))))
+        how["order"] = lambda count: order
+    everything, is_whole = run(kinds(source, how, threads=1))
+    assert is_whole
+    wanted = set(rows_of(everything.messages))
+
+    output, is_whole = run(kinds(source, how, threads=threads, fails=fails))
+    messages = output.messages
+    if is_whole:
+        assert sorted(rows_of(messages)) == sorted(rows_of(everything.messages))
+        found = with_sorted_partitions(output.states[-1])
+        assert found == with_sorted_partitions(everything.states[-1])
+    else:
+        assert messages[-1]["type"] == "STATE"
+        assert messages[-1]["value"]["currently_syncing"]
+    for position, message in enumerate(messages):
+        if message["type"] == "STATE":
+            resumed = sync(*kinds(source, how, threads=1), state=message["value"])
+            missed = wanted - set(rows_of(messages[:position])) - set(rows_of(resumed.messages))
+            assert not missed, (position, message["value"])
+
+
+@pytest.mark.parametrize("kinds", [parted, family])
+def test_within_a_partition_the_order_is_that_of_one_thread(kinds):
+    how = {"is_sorted": False, "every": 3, "keys": None, "pace": [3, 0, 5], "hooked": False}
+    how["order"] = range
+    source = [[(7 * place + 11 * n) % 40 + 1 for n in range(30)] for place in range(6)]
+    output, _ = run(kinds(source, how, threads=4))
+    name = "p" if kinds is parted else "of"
+    for place, rows in enumerate(source):
+        key = place if kinds is parted else place + 1
+        found = [record["id"] for record in output.records("rows") if record[name] == key]
+        assert found == rows

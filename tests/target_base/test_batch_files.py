@@ -1,0 +1,258 @@
+"""A target reads BATCH: as if the rows had come as RECORD messages."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+from datetime import datetime, timezone
+
+import pytest
+
+from tap_core import BatchSink, RecordSink, Target
+from tap_core.exceptions import (
+    BatchFileError,
+    ConfigurationError,
+    InvalidInputLine,
+    InvalidRecord,
+    MissingKeyPropertiesError,
+)
+from tests.target_base.messages import ID, NAME, batch, record, schema, state
+
+ROWS = [{"id": n, "name": f"n{n}"} for n in range(5)]
+
+
+class Sink(BatchSink):
+    def process_batch(self, context):
+        self.target_notes.append((self.stream_name, list(context["records"])))
+
+    def __init__(self, target, *args, **kwargs):
+        super().__init__(target, *args, **kwargs)
+        self.target_notes = target.notes
+
+
+class Loader(Target):
+    name = "target-notes"
+    default_sink_class = Sink
+
+    def __init__(self, **given):
+        self.notes = []
+        super().__init__(**given)
+
+    def _write_state_message(self, state):
+        self.notes.append(("state", state))
+
+
+def fed(*lines, sink=Sink, target=Loader, **config):
+    """Feed a target; return what it noted."""
+    made = type("Own", (target,), {"default_sink_class": sink})(config=config)
+    made.listen(io.StringIO("".join(lines)))
+    return made.notes
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = tmp_path / "rows.json.gz"
+    found.write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in ROWS).encode()))
+    return str(found)
+
+
+def gz(path, stream="a"):
+    return batch(stream, path, format="jsonl", compression="gzip")
+
+
+def test_rows_of_files_are_drained_like_others_and_states_wait_for_them(path):
+    lines = [schema(), record(id=9), state(1), gz(path), state(2)]
+    assert fed(*lines, batch_size_rows=2) == [
+        ("a", [{"id": 9}]),
+        ("state", 1),
+        ("a", ROWS[:2]),
+        ("a", ROWS[2:4]),
+        ("a", ROWS[4:]),
+        ("state", 2),
+    ]
+
+
+def test_no_batch_is_larger_than_the_sink_asks_for(path):
+    most = fed(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
+    assert [len(rows) for _, rows in most] == [5, 5]
+
+    class Small(Sink):
+        MAX_BYTES = 40
+
+    assert [len(rows) for _, rows in fed(schema(), gz(path), sink=Small)] == [2, 2, 1]
+
+
+def test_rows_of_files_are_mapped_validated_and_read(tmp_path):
+    path = tmp_path / "rows"
+    path.write_text('{"id":1,"at":"2024-01-01T00:00:00Z","on":1}\n{"id":2}\n{"id":3}\n')
+    at = {"type": ["string", "null"], "format": "date-time"}
+    described = schema(id=ID, at=at, on={"type": "boolean"})
+    lines = [described, batch("a", str(path), format="jsonl")]
+    maps = {"a": {"__filter__": "id < 3", "twice": "int(id * 2)", "__alias__": "b"}}
+    assert fed(*lines, stream_maps=maps) == [
+        (
+            "b",
+            [
+                {"id": 1, "at": datetime(2024, 1, 1, tzinfo=timezone.utc), "on": True, "twice": 2},
+                {"id": 2, "twice": 4},
+            ],
+        )
+    ]
+    path.write_text('{"id":1}\n{"id":"x"}\n')
+    with pytest.raises(InvalidRecord, match="'x' is not of type 'integer'"):
+        fed(*lines)
+    path.write_text('{"at":null}\n')
+    with pytest.raises(MissingKeyPropertiesError):
+        fed(*lines)
+
+
+def test_rows_of_files_get_their_columns(path):
+    message = json.loads(gz(path))
+    lines = [schema(), json.dumps({**message, "version": 7})]
+    [(_, rows)] = fed(*lines, add_record_metadata=True)
+    assert {row["_sdc_table_version"] for row in rows} == {7}
+    assert all(row["_sdc_batched_at"] and row["_sdc_extracted_at"] is None for row in rows)
+
+
+def test_a_record_sink_gets_rows_of_files_too(path):
+    seen = []
+
+    class Each(RecordSink):
+        def process_record(self, record, context):
+            seen.append(record)
+
+    fed(schema(), gz(path), sink=Each)
+    assert seen == ROWS
+
+
+def test_one_batch_may_go_to_several_sinks(path):
+    maps = {"b": {"__source__": "a", "id": "id", "__else__": None}}
+    notes = fed(schema(), gz(path), state(1), stream_maps=maps)
+    assert sorted(notes[:2], key=str) == [
+        ("a", ROWS),
+        ("b", [{"id": row["id"]} for row in ROWS]),
+    ]
+    assert notes[2:] == [("state", 1)]
+
+
+def test_an_author_s_hook_sees_rows_of_files(path):
+    seen = []
+
+    class Hooked(Loader):
+        def _process_record_message(self, message_dict):
+            seen.append(message_dict)
+            super()._process_record_message(message_dict)
+
+    notes = fed(schema(), json.dumps({**json.loads(gz(path)), "version": 7}), target=Hooked)
+    assert notes == [("a", ROWS)]
+    assert seen[0] == {"type": "RECORD", "stream": "a", "record": ROWS[0], "version": 7}
+
+
+# Sinks that want the files
+
+
+def test_an_author_may_process_files_himself(path):
+    class Own(Sink):
+        def process_batch_files(self, encoding, files):
+            self.target_notes.append((encoding.format, encoding.compression, files))
+
+    lines = [schema(), record(id=9), gz(path), state(1)]
+    assert fed(*lines, sink=Own) == [
+        ("a", [{"id": 9}]),
+        ("jsonl", "gzip", [path]),
+        ("state", 1),
+    ]
+
+
+@pytest.mark.parametrize("way", ["asks", "calls"])
+def test_a_sink_may_have_each_file_whole(path, way):
+    class Whole(Sink):
+        whole_batch_files = True
+        max_size = 2
+
+    class Calls(Sink):
+        max_size = 2
+
+        def process_batch_files(self, encoding, files):
+            super().process_batch_files(encoding, files)
+
+    sink = {"asks": Whole, "calls": Calls}[way]
+    lines = [schema(), batch("a", path, path, format="jsonl", compression="gzip"), state(1)]
+    assert fed(*lines, sink=sink) == [("a", ROWS), ("a", ROWS), ("state", 1)]
+    [(_, rows), *_] = fed(*lines, sink=sink, add_record_metadata=True)
+    assert rows[0].keys() > {"id", "name", "_sdc_received_at"}
+
+
+def test_whole_files_are_validated_too(tmp_path):
+    path = tmp_path / "rows"
+    path.write_text('{"id":"x","_sdc_sequence":1}\n')
+
+    class Whole(Sink):
+        whole_batch_files = True
+        fail_on_record_validation_exception = False
+
+        def preprocess_record(self, record, context):
+            return {**record, "seen": True}
+
+    lines = [schema(), batch("a", str(path), format="jsonl")]
+    assert fed(*lines, sink=Whole) == [("a", [{"id": "x", "seen": True}])]
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("fault", ["missing", "truncated", "other"])
+def test_a_bad_file_is_one_error_and_nothing_is_acknowledged(path, fault, tmp_path):
+    if fault == "truncated":
+        data = gzip.compress(b'{"id":1}\n' * 5_000)
+        (tmp_path / "bad").write_bytes(data[:-20])
+    elif fault == "other":
+        (tmp_path / "bad").write_bytes(b'{"id":1}\n')
+    bad = str(tmp_path / "bad")
+    made = Loader(config={})
+    lines = [schema(), record(id=9), state(1), gz(path), state(2), gz(bad), state(3)]
+    with pytest.raises(BatchFileError, match=f"Stream 'a': batch file {bad} cannot be read"):
+        made.listen(io.StringIO("".join(lines)))
+    assert [note for note in made.notes if note[0] == "state"] == [("state", 1), ("state", 2)]
+
+
+@pytest.mark.parametrize(
+    "message, error",
+    [
+        ({"stream": "a", "encoding": {"compression": "gzip"}, "manifest": []}, ConfigurationError),
+        ({"stream": "a", "encoding": {"format": "csv"}, "manifest": ["/x"]}, NotImplementedError),
+    ],
+)
+def test_an_encoding_that_nobody_knows_is_an_error(message, error):
+    with pytest.raises(error):
+        fed(schema(), json.dumps({"type": "BATCH", **message}))
+
+
+def test_a_message_without_files_is_none():
+    with pytest.raises(InvalidInputLine, match="missing required manifest"):
+        Loader(config={})._process_batch_message({"stream": "a", "encoding": {"format": "jsonl"}})
+
+
+def test_a_signal_ends_the_reading_of_a_file(path):
+    class Stopping(Sink):
+        max_size = 2
+
+        def process_batch(self, context):
+            super().process_batch(context)
+            made._handle_termination(15, None)
+
+    made = type("Own", (Loader,), {"default_sink_class": Stopping})(config={})
+    assert made.listen(io.StringIO("".join([schema(), gz(path), state(1)]))) == 0
+    assert made.notes == [("a", ROWS[:2])]
+
+
+def test_schemas_of_an_author_s_own_are_enough(path, caplog):
+    class OwnSchemas(Loader):
+        def _process_schema_message(self, message_dict):
+            given = {"properties": {"id": ID, "name": NAME}}
+            self.get_sink("a", schema=given, key_properties=["id"])
+
+    with caplog.at_level(logging.WARNING):
+        assert fed(schema(), gz(path), target=OwnSchemas) == [("a", ROWS)]
