@@ -26,7 +26,7 @@ __all__ = [
     "python_versions",
 ]
 
-_OLDEST, _NEWEST = 10, 14
+_PY_MIN_VERSION, _PY_MAX_VERSION = 10, 14
 """Minor versions of Python 3 that the SDK itself runs on."""
 
 
@@ -164,16 +164,17 @@ def get_supported_pythons(
 ) -> Iterator[str]:
     """Give the versions of Python 3 that a plugin's package names.
 
-    Its classifiers count first; else ``requires_python`` (such as ``>=3.10,<4``) within
-    what the SDK runs on.
+    Its classifiers count first; else ``requires_python`` (such as ``>=3.10,<4``). Where
+    that leaves an end open, it is the oldest or newest that the SDK runs on.
     """
     if classifiers:
         yield from classifiers
         return
     bounds = [_bound(part.strip()) for part in requires_python.split(",") if part.strip()]
-    for minor in range(_OLDEST, _NEWEST + 1):
-        if all(low <= minor <= high for low, high in bounds):
-            yield f"3.{minor}"
+    first = max((low for low, _ in bounds if low), default=_PY_MIN_VERSION)
+    last = min((high for _, high in bounds), default=_PY_MAX_VERSION)
+    for minor in range(first, min(last, _PY_MAX_VERSION) + 1):
+        yield f"3.{minor}"
 
 
 def _bound(specifier: str) -> tuple[int, int]:
@@ -204,5 +205,5 @@ def python_versions(package_metadata: Any) -> list[str]:
         for classifier in package_metadata.get_all("Classifier") or []
         if classifier.startswith("Programming Language :: Python :: 3.")
     ]
-    requires = package_metadata.get("Requires-Python") or f">=3.{_OLDEST}"
+    requires = package_metadata.get("Requires-Python") or f">=3.{_PY_MIN_VERSION}"
     return list(get_supported_pythons(requires, classifiers=classifiers))

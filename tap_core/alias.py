@@ -41,9 +41,7 @@ class _Alias(MetaPathFinder, Loader):
             return None
         found = find_spec(_ours(fullname))
         if found is None:
-            raise ModuleNotFoundError(
-                f"{fullname} has no counterpart in {_OURS}", name=_ours(fullname)
-            )
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=_ours(fullname))
         is_package = found.submodule_search_locations is not None
         return ModuleSpec(fullname, self, is_package=is_package)
 

@@ -320,6 +320,6 @@ def set_catalog_stream_selected(
     """
     entry = catalog.get_stream(stream_name)
     if entry is None:
-        msg = f"The catalog has no stream {stream_name!r}"
+        msg = f"Catalog entry missing for {stream_name!r}: the catalog has no such stream"
         raise ValueError(msg)
     entry.metadata[breadcrumb or ()].selected = selected

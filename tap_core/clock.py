@@ -10,7 +10,14 @@ import re
 import sys
 from datetime import datetime, timedelta, timezone
 
-__all__ = ["NonUTCDatetimeError", "parse_instant", "strftime", "strptime_to_utc", "utc_now"]
+__all__ = [
+    "NonUTCDatetimeError",
+    "datetime_fromisoformat",
+    "parse_instant",
+    "strftime",
+    "strptime_to_utc",
+    "utc_now",
+]
 
 _FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 
@@ -33,7 +40,7 @@ def parse_instant(text: str) -> datetime:
     Raises:
         ValueError: the text is no date-time.
     """
-    found = _parse(text)
+    found = datetime_fromisoformat(text)
     return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
 
 
@@ -54,7 +61,12 @@ def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
     return dtime.strftime(format_str.replace("%04Y", "%Y").replace("%Y", f"{dtime.year:04}"))
 
 
-def _parse(text: str) -> datetime:
+def datetime_fromisoformat(text: str) -> datetime:
+    """Read an ISO 8601 date-time as Python 3.11 and later do; without an offset it is naive.
+
+    Raises:
+        ValueError: the text is no date-time.
+    """
     if sys.version_info >= (3, 11):
         return datetime.fromisoformat(text)
     # Python 3.10 knows neither the "Z" nor fractions of other than three or six digits.

@@ -269,7 +269,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
         return found
     if found is None and _holds_texts(schema):
         logger.warning(
-            "An array of the form 'x,y,z' in a variable is deprecated; write a JSON array.",
+            "Parsing array of the form 'x,y,z', which is deprecated: write a JSON array.",
         )
         return text.split(",")
     raise ValueError("a JSON array")

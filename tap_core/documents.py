@@ -9,6 +9,7 @@ in ``protocols``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +19,8 @@ from typing import Any
 from tap_core.types import StrPath
 
 __all__ = ["deserialize_json", "dump_json", "load_json", "read_json_file", "serialize_json"]
+
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
@@ -50,9 +53,16 @@ def dump_json(
 def serialize_json(obj: object, **kwargs: Any) -> str:
     """Write one message: date-times as ISO 8601, what JSON does not have as its text.
 
-    NaN and the infinities become null, as JSON has no such numbers.
+    NaN and the infinities become null, as JSON has no such numbers. Everything beyond ASCII
+    is escaped, as in the Singer SDK: such texts become values of records, for example where
+    an array is flattened, so every character of them counts.
     """
-    return _write(obj, _as_text, **kwargs)
+    if not kwargs:
+        try:
+            return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
+        except (TypeError, ValueError):  # decimals, NaN, odd keys
+            pass
+    return _BEYOND_ASCII.sub(_escaped, _write(obj, _as_text, **kwargs))
 
 
 def read_json_file(path: StrPath) -> dict[str, Any]:
@@ -118,6 +128,16 @@ def _key(key: Any) -> str:
 
 def _as_text(value: Any) -> str:
     return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, (Decimal, Mapping)):
+        raise TypeError("json.dumps has no way to write it.")
+    return _as_text(value)
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return json.dumps(character[0])[1:-1]
 
 
 def _refuse(value: Any) -> Any:

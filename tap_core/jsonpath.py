@@ -76,7 +76,7 @@ def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iter
         found, single = _unpack(found)
         if single:
             warnings.warn(
-                f"JSONPath {expression!r} asks for the elements of an array and met a single"
+                f"JSONPath {expression!r} asks for the elements of an array and met a non-array"
                 " value, which is taken as the only element. Write the path of the value"
                 " itself, without the [*].",
                 SingerSDKPendingDeprecationWarning,

@@ -246,7 +246,7 @@ class OffsetPaginator(BaseAPIPaginator[int], ABC):
 
 
 @deprecated(
-    "BasePageNumberPaginator is an older name: use PageNumberPaginator.",
+    "BasePageNumberPaginator is an older name. Use PageNumberPaginator instead.",
     category=SingerSDKPendingDeprecationWarning,
 )
 class BasePageNumberPaginator(PageNumberPaginator):
@@ -254,7 +254,7 @@ class BasePageNumberPaginator(PageNumberPaginator):
 
 
 @deprecated(
-    "BaseOffsetPaginator is an older name: use OffsetPaginator.",
+    "BaseOffsetPaginator is an older name. Use OffsetPaginator instead.",
     category=SingerSDKPendingDeprecationWarning,
 )
 class BaseOffsetPaginator(OffsetPaginator):

@@ -60,7 +60,7 @@ class APIAuthenticatorBase(AuthBase):
         self.logger: logging.Logger = logging.getLogger("tap_core.authenticators")
         stream = _stream_among(args, kwargs)
         if stream is not None:
-            deprecated("Passing `stream` to an authenticator", "the values that it needs")
+            deprecated("The `stream` parameter", "the values that the authenticator needs")
             self._tap_name = stream.tap_name
             self._config = dict(stream.config)
             self.attach(stream)
@@ -77,7 +77,7 @@ class APIAuthenticatorBase(AuthBase):
     @property
     def tap_name(self) -> str:
         """The tap's name (deprecated)."""
-        deprecated("`tap_name` of an authenticator", "the stream's")
+        deprecated("The `tap_name` property", "the stream's")
         return self._tap_name
 
     @tap_name.setter
@@ -87,7 +87,7 @@ class APIAuthenticatorBase(AuthBase):
     @property
     def config(self) -> Mapping[str, Any]:
         """The settings of the stream, read only (deprecated); a new refresh token is in them."""
-        deprecated("`config` of an authenticator", "its constructor's arguments")
+        deprecated("The `config` property", "the constructor's arguments")
         return MappingProxyType(self._config)
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -108,10 +108,12 @@ class APIAuthenticatorBase(AuthBase):
         return f"{type(self).__name__}({', '.join(map(str, names))})"
 
 
-def deprecated(what: str, instead: str) -> None:
-    """Warn of an older way; ``instead`` names what to use."""
+def deprecated(what: str, instead: str, *, calls: int = 1) -> None:
+    """Warn of an older way, ``calls`` calls above this one; ``instead`` names what to use."""
     warnings.warn(
-        f"{what} is deprecated: use {instead}.", SingerSDKDeprecationWarning, stacklevel=3
+        f"{what} will be removed: use {instead}.",
+        SingerSDKDeprecationWarning,
+        stacklevel=calls + 2,
     )
 
 

@@ -98,4 +98,4 @@ class BasicAuthenticator(APIAuthenticatorBase):
 
 
 def _deprecated_for_stream(kind: type[APIAuthenticatorBase]) -> None:
-    deprecated("`create_for_stream`", f"{kind.__name__}(…)")
+    deprecated("The `create_for_stream` method", f"{kind.__name__}(…)", calls=2)

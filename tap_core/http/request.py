@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, TypeAlias
@@ -26,7 +26,21 @@ if sys.version_info >= (3, 13):
 else:
     from typing_extensions import TypeVar
 
-__all__ = ["HTTPRequest", "JSONPayload", "PageContext", "body_arguments", "prepared"]
+__all__ = [
+    "Auth",
+    "HTTPRequest",
+    "JSONPayload",
+    "PageContext",
+    "RequestFunc",
+    "body_arguments",
+    "prepared",
+]
+
+Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
+"""Puts keys or tokens onto a request: an authenticator, or any function like one."""
+
+RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, Context | None], requests.Response]
+"""Sends a request that belongs to a context, and returns the answer."""
 
 JSONPayload: TypeAlias = (
     Iterable[bytes]

@@ -72,7 +72,12 @@ _USER_INFO = re.compile(r"(?<=://)[^/?#\s@]+@")
 _NAMED_VALUE = re.compile(
     r"""(?P<name>[A-Za-z_][\w.-]*)(?P<sign>["']?\s*[=:]\s*)(?P<value>"[^"]*"?|'[^']*'?|[^\s&,;<>]+)"""
 )
-_SCHEME = re.compile(r"\b(Bearer|Basic|Token)\s+[\w.~+/=-]+", re.IGNORECASE)
+_PROSE = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
+"""What follows in "your token has expired": a short word in small letters, and its end."""
+_SCHEME = re.compile(
+    rf"\b(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/=-]+",
+)
+"""A credential behind its scheme."""
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 

@@ -210,9 +210,13 @@ def _fits_of(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
 
 
 def _or_decimal(check: _Check | None) -> _Check:
-    """Return a check that lets decimals pass too, of which pages read from an API are full."""
+    """Return a check that lets decimals pass too, of which pages read from an API are full.
+
+    Where nothing is to be checked, an object or a list stays as it is (a JSON column that is
+    declared as text): it must only be one that JSON has.
+    """
     if check is None:
-        return _is_decimal
+        return _is_json
     return lambda value: check(value) or _is_decimal(value)
 
 

@@ -2,8 +2,10 @@
 
 Rules of the room:
 
-- `Schema.from_dict` and `Schema.to_dict` lose nothing but a null: keywords that have
-  no attribute of their own are kept in ``extras`` and written back.
+- `Schema.from_dict` and `Schema.to_dict` lose nothing that decides which records are valid:
+  keywords of JSON Schema that have no attribute of their own are kept in ``extras``. What
+  only annotates (``example``, ``x-…``, what is left of an OpenAPI document) is dropped, as
+  the Singer SDK does, so that catalogs and SCHEMA messages are the same.
 - ``properties`` and ``items`` hold `Schema` objects; every other keyword holds the raw
   JSON value, which is shared with the dictionary it came from.
 """
@@ -48,6 +50,18 @@ _KEYWORDS: Final = (
     "$schema",
 )
 """Keywords with an attribute of their own, in the order in which they are written."""
+
+_KEPT: Final = frozenset(
+    {
+        *("$ref", "$defs", "definitions", "$anchor", "$dynamicRef", "$dynamicAnchor"),
+        *("const", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+        *("minProperties", "maxProperties", "dependentRequired"),
+        *("not", "if", "then", "else", "contains", "prefixItems", "additionalItems"),
+        *("propertyNames", "dependentSchemas", "dependencies"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+"""Keywords without an attribute that change what is valid (JSON Schema draft 4 to 2020-12)."""
 
 _ATTRIBUTES: Final = {keyword: keyword.lstrip("$").replace("-", "_") for keyword in _KEYWORDS}
 
@@ -125,11 +139,7 @@ class Schema:
         for keyword, attribute in _ATTRIBUTES.items():
             if keyword in data:
                 values[attribute] = data[keyword]
-        known = _ATTRIBUTES.keys() | _NESTED
-        return cls(
-            **values,
-            extras={k: v for k, v in data.items() if k not in known},
-        )
+        return cls(**values, extras={k: v for k, v in data.items() if k in _KEPT})
 
 
 def _as_json(value: Any) -> Any:

@@ -1,21 +1,18 @@
 """Documents that hold schemas: read from a file, a package or the web.
 
 Rules of the room: JSON needs nothing; YAML needs PyYAML, an extra. Of the web only http
-and https, with a time limit. What stands before the ``@`` of an address goes into a
-header, and neither it nor the query into a message.
+and https, with a time limit. Neither what stands before the ``@`` of an address nor its
+query goes into a message.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import posixpath
-import urllib.request as web
-from collections.abc import Callable, Mapping
-from http.client import InvalidURL
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from tap_core.exceptions import UnsupportedSchemaFormatError
@@ -30,6 +27,9 @@ __all__ = ["beside", "document_at", "neighbour_of", "parsed", "shown", "suffix_o
 _TIMEOUT_SECONDS: Final = 30
 
 _WEB: Final = ("http://", "https://")
+
+_USER: Final = re.compile(r"//[^/@\s]*@")
+_QUERY: Final = re.compile(r"\?[^\s'\")]*")
 
 
 # Text to a document
@@ -129,24 +129,18 @@ def shown(location: object) -> str:
 
 def _fetched(address: str) -> tuple[bytes, str]:
     """Return what is at an address, and the suffix that its kind of document has."""
-    parts = urlsplit(address)
-    plain = parts._replace(netloc=_host(parts), fragment="").geturl()
-    request = web.Request(plain, headers={"User-Agent": "tap-core"})  # noqa: S310 - see _opener
-    if parts.username is not None:
-        user, password = unquote(parts.username), unquote(parts.password or "")
-        secret = base64.b64encode(f"{user}:{password}".encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {secret}")
+    import requests
+
     try:
-        with _opener().open(request, timeout=_TIMEOUT_SECONDS) as response:
-            kind = response.headers.get_content_type()
-            named = suffix_of(urlsplit(response.url).path) or suffix_of(parts.path)
-            return response.read(), _suffix_of_kind(kind) or named
-    except HTTPError as ex:
-        ex.close()
+        response = requests.get(address, timeout=_TIMEOUT_SECONDS)
+        response.raise_for_status()
+    except requests.RequestException as ex:
+        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
         raise
-    except InvalidURL:
-        msg = f"'{shown(address)}' is not an address"
-        raise ValueError(msg) from None  # its text has the whole address
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    paths = (urlsplit(url or address).path for url in (response.url, address))
+    named = next(filter(None, map(suffix_of, paths)), "")
+    return response.content, _suffix_of_kind(kind) or named
 
 
 def _host(parts: SplitResult) -> str:
@@ -158,20 +152,3 @@ def _suffix_of_kind(kind: str) -> str | None:
     if kind.endswith("json"):
         return ".json"
     return ".yaml" if kind.endswith("yaml") else None
-
-
-def _opener() -> web.OpenerDirector:
-    """Open http and https, redirects included, and no other kind of address."""
-    opener = web.OpenerDirector()
-    handlers: tuple[Callable[[], web.BaseHandler], ...] = (
-        web.ProxyHandler,
-        web.UnknownHandler,
-        web.HTTPHandler,
-        web.HTTPSHandler,
-        web.HTTPDefaultErrorHandler,
-        web.HTTPRedirectHandler,
-        web.HTTPErrorProcessor,
-    )
-    for handler in handlers:
-        opener.add_handler(handler())
-    return opener

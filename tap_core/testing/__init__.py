@@ -41,15 +41,16 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Give what is deprecated, with a warning."""
-    if name == "get_standard_tap_tests":
+    if name in {"get_standard_tap_tests", "get_standard_target_tests"}:
         import warnings
 
         from tap_core.testing import legacy
 
+        newer = name.replace("standard_", "").replace("tests", "test_class")
         warnings.warn(
-            "get_standard_tap_tests is deprecated: use get_tap_test_class, which tests more.",
+            f"{name} is deprecated: use {newer}, which tests more.",
             DeprecationWarning,
             stacklevel=2,
         )
-        return legacy.get_standard_tap_tests
+        return getattr(legacy, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "get_standard_tap_tests",
+    "get_standard_target_tests",
     "sync_end_to_end",
     "tap_sync_test",
     "tap_to_target_sync_test",
@@ -73,6 +74,17 @@ def get_standard_tap_tests(
         _test_state_partitioning_keys_in_schema,
         _test_replication_keys_in_schema,
     ]
+
+
+def get_standard_target_tests(
+    target_class: type[Target],  # noqa: ARG001  singer_sdk's signature
+    config: Mapping[str, Any] | None = None,  # noqa: ARG001
+) -> list[Callable[[], None]]:
+    """Return no tests, as singer_sdk does.
+
+    Deprecated: `tap_core.testing.get_target_test_class` has some.
+    """
+    return []
 
 
 def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:

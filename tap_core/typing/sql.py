@@ -6,9 +6,11 @@ taken or made; the first rule that fits decides.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any, Final
 
+from tap_core.exceptions import SingerSDKPendingDeprecationWarning
 from tap_core.types import JsonSchema
 from tap_core.typing.base import JSONTypeHelper
 from tap_core.typing.inspect import get_datelike_property_type
@@ -20,6 +22,11 @@ from tap_core.typing.scalars import (
     NumberType,
     StringType,
 )
+
+if sys.version_info >= (3, 13):
+    from warnings import deprecated
+else:
+    from typing_extensions import deprecated
 
 __all__ = ["to_jsonschema_type", "to_sql_type"]
 
@@ -43,6 +50,7 @@ _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
 _DATELIKE: Final = {"date-time": "DATETIME", "time": "TIME", "date": "DATE"}
 
 
+@deprecated("Use `SQLToJSONSchema` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_jsonschema_type(from_type: Any) -> JsonSchema:
     """Return the JSON Schema of a SQL type: a name, a SQLAlchemy type or its class.
 
@@ -54,6 +62,7 @@ def to_jsonschema_type(from_type: Any) -> JsonSchema:
     return schema
 
 
+@deprecated("Use `JSONSchemaToSQL` instead.", category=SingerSDKPendingDeprecationWarning)
 def to_sql_type(jsonschema_type: JsonSchema) -> Any:
     """Return the SQLAlchemy type that holds values of a JSON Schema."""
     name = _sql_name(jsonschema_type)

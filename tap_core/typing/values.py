@@ -76,10 +76,10 @@ def handle_invalid_timestamp_in_record(
     """
     field = ":".join(key_breadcrumb)
     if treatment == DatetimeErrorTreatmentEnum.MAX:
-        logger.warning("'%s' in '%s' became the maximum: %s", invalid_value, field, ex)
+        logger.warning("'%s' in '%s': %s. Replacing with MAX value.", invalid_value, field, ex)
         return _MAX_TIME if datelike_typename == "time" else _MAX_TIMESTAMP
     if treatment == DatetimeErrorTreatmentEnum.NULL:
-        logger.warning("'%s' in '%s' became null: %s", invalid_value, field, ex)
+        logger.warning("'%s' in '%s': %s. Replacing with NULL.", invalid_value, field, ex)
         return None
-    msg = f"Property '{field}' holds '{invalid_value}', which is no {datelike_typename}"
+    msg = f"Could not parse value '{invalid_value}' of property '{field}' as {datelike_typename}"
     raise ValueError(msg) from ex

@@ -119,11 +119,11 @@ def test_no_value_is_in_a_repr(kind, arguments, name):
 @pytest.mark.parametrize("by_name", [True, False])
 def test_a_stream_gives_name_and_settings(by_name):
     stream = Stream(config={"a": 1})
-    with pytest.warns(SingerSDKDeprecationWarning, match="`stream`"):
+    with pytest.warns(SingerSDKDeprecationWarning, match="The `stream` parameter will be removed"):
         made = SimpleAuthenticator(stream=stream) if by_name else SimpleAuthenticator(stream)
-    with pytest.warns(SingerSDKDeprecationWarning, match="`tap_name`"):
+    with pytest.warns(SingerSDKDeprecationWarning, match="The `tap_name` property will be removed"):
         assert made.tap_name == "tap-x"
-    with pytest.warns(SingerSDKDeprecationWarning, match="`config`"):
+    with pytest.warns(SingerSDKDeprecationWarning, match="The `config` property will be removed"):
         config = made.config
     assert config == {"a": 1}
     with pytest.raises(TypeError):
@@ -150,7 +150,7 @@ def test_a_stream_attaches_what_was_made_without_it_and_the_first_tap_stays():
     assert made._tap == "first"
 
 
-@pytest.mark.filterwarnings("ignore:Passing `stream`")
+@pytest.mark.filterwarnings("ignore:The `stream` parameter")
 @pytest.mark.parametrize(
     "kind, arguments, header",
     [
@@ -164,10 +164,12 @@ def test_a_stream_attaches_what_was_made_without_it_and_the_first_tap_stays():
     ],
 )
 def test_create_for_stream_still_works(kind, arguments, header):
-    with pytest.warns(SingerSDKDeprecationWarning, match="create_for_stream"):
+    words = "The `create_for_stream` method will be removed"
+    with pytest.warns(SingerSDKDeprecationWarning, match=words) as told:
         made = kind.create_for_stream(Stream(), **arguments)
     assert type(made) is kind
     assert made.auth_headers == header
+    assert told[0].filename == __file__
 
 
 # One object for all

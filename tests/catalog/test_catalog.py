@@ -166,5 +166,5 @@ def test_streams_are_added_and_selected():
     assert entry.metadata.resolve_selection() == {(): True, A: False}
     deselect_all_streams(catalog)
     assert entry.metadata.root.selected is False
-    with pytest.raises(ValueError, match="nowhere"):
+    with pytest.raises(ValueError, match="Catalog entry missing for 'nowhere'"):
         set_catalog_stream_selected(catalog, "nowhere", selected=True)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from tap_core.helpers._compat import datetime_fromisoformat
 from tap_core.helpers._util import utc_now
 from tap_core.singerlib.utils import NonUTCDatetimeError, strftime, strptime_to_utc
 
@@ -30,6 +31,12 @@ def test_now_is_aware():
 def test_a_text_is_read_as_an_instant_of_utc(text, moment):
     assert strptime_to_utc(text) == moment
     assert strptime_to_utc(text).tzinfo is UTC
+
+
+def test_a_date_time_without_an_offset_may_stay_naive():
+    naive = datetime(2024, 1, 2, 3, 4, 5, 500000)  # noqa: DTZ001
+    assert datetime_fromisoformat("2024-01-02T03:04:05.5") == naive
+    assert datetime_fromisoformat("2024-01-02T03:04:05.5Z") == naive.replace(tzinfo=UTC)
 
 
 def test_a_text_that_is_none_is_refused():

@@ -104,7 +104,7 @@ def test_the_value_of_a_secret_is_not_shown(monkeypatch, name, schema):
 def test_texts_parted_by_commas_are_read_and_warned_of(monkeypatch, caplog):
     schema = {"type": "array", "items": {"type": "string"}}
     assert read(monkeypatch, "a,b", schema).values == {"setting": ["a", "b"]}
-    assert "deprecated" in caplog.text
+    assert "Parsing array of the form 'x,y,z', which is deprecated" in caplog.text
 
 
 def test_dashes_and_case_of_a_setting_do_not_matter(monkeypatch):

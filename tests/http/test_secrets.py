@@ -102,6 +102,39 @@ def test_hidden_however_they_are_written():
     )
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Your token does not have the required scopes",
+        'Token expired. Basic *** "token has been revoked"',
+        "a bearer token, or basic auth",
+        '{"errors": [{"message": "Token expired."}]}',
+    ],
+)
+def test_a_sentence_about_tokens_stays_readable(said):
+    assert Secrets().hide(said) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("Bearer {}", "bearer {}", "TOKEN {}", "token {}.", "Basic {}", "with Token {} sent"),
+        *("Bearer {}\n", "token {}, of course"),
+    ],
+)
+@pytest.mark.parametrize(
+    "value", ["abc.def", "a1b2", "ABC", "abc-def", "abcdefghijklm", "dXNlcjpwYXNz=="]
+)
+def test_a_credential_behind_its_scheme_is_hidden(said, value):
+    hidden = Secrets().hide(said.format(value))
+    assert value not in hidden
+    assert "***" in hidden
+
+
+def test_a_capital_scheme_hides_even_a_plain_word():
+    assert Secrets().hide("Authorization: Bearer hunter") == "Authorization: Bearer ***"
+
+
 def test_what_a_request_authenticates_with_is_secret():
     request = requests.Request(
         "GET",

@@ -165,6 +165,7 @@ def test_a_single_value_in_the_place_of_an_array_is_its_only_element(
     assert values == expected
     assert [warning.filename for warning in got] == [__file__]
     assert repr(expression) in str(got[0].message)
+    assert "met a non-array value" in str(got[0].message)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_loop_is_found_at_the_page_that_closes_it():
     ],
 )
 def test_an_older_name_works_and_tells_the_newer_one(old, new, arguments):
-    told = pytest.warns(SingerSDKPendingDeprecationWarning, match=f"use {new.__name__}")
+    told = pytest.warns(SingerSDKPendingDeprecationWarning, match=f"Use {new.__name__} instead")
     with told as caught:
         paginator = old(*arguments)
     assert isinstance(paginator, new)

@@ -94,7 +94,7 @@ def test_a_flat_record_holds_plain_values_only(record, level):
     assert all(not isinstance(value, (dict, list)) for value in flat.values())
     if level == 0:
         as_text = {
-            name: json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            name: json.dumps(value, separators=(",", ":"))
             if isinstance(value, (dict, list))
             else value
             for name, value in record.items()

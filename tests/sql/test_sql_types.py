@@ -85,7 +85,8 @@ def test_an_author_adds_and_replaces_types():
 
 @pytest.mark.parametrize("name", ["varchar", sa.VARCHAR])
 def test_names_and_classes_of_types_are_deprecated(name):
-    with pytest.warns(PendingDeprecationWarning, match="Please pass a SQLAlchemy type object"):
+    both = pytest.warns(PendingDeprecationWarning, match="Use `SQLToJSONSchema` instead")
+    with both, pytest.warns(PendingDeprecationWarning, match="Please pass a SQLAlchemy type"):
         assert SQLConnector().to_jsonschema_type(name) == {"type": ["string"]}
 
 

@@ -218,3 +218,13 @@ def test_a_stream_has_a_catalog_of_its_own():
     entry = Catalog.from_dict(found._tap.catalog_dict).get_stream("a")
     assert (entry.key_properties, entry.replication_key) == (["id"], "id")
     assert entry.replication_method == "INCREMENTAL"
+
+
+@pytest.mark.parametrize("keys", [("id",), ["id"]])
+def test_keys_stand_in_the_catalog_as_the_author_wrote_them(keys):
+    found = only(stream("a", [], primary_keys=keys))
+    entry = found._singer_catalog_entry
+    assert entry.key_properties == keys
+    assert found.metadata.root.table_key_properties == keys
+    if isinstance(keys, list):  # whoever changes the catalog does not change the stream
+        assert entry.key_properties is not keys

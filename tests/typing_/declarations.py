@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -244,7 +245,9 @@ def outcome(evaluate: Callable[[], Any]) -> Any:
 
 def outcomes(th: Any) -> dict[str, Any]:
     """Evaluate all declarations, as JSON shows them."""
-    found = {name: outcome(one) for name, one in declarations(th).items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        found = {name: outcome(one) for name, one in declarations(th).items()}
     return dict(json.loads(json.dumps(found)))
 
 

@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from tap_core import typing as th
+from tap_core.exceptions import SingerSDKPendingDeprecationWarning
 from tests.peers import missing_reason, peer_python
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
 HAS_SQLALCHEMY = importlib.util.find_spec("sqlalchemy") is not None
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::tap_core.exceptions.SingerSDKPendingDeprecationWarning"
+)
 
 COMPARISON = """
 import inspect, itertools
@@ -109,3 +114,8 @@ def test_sql_types_are_known_as_classes_and_as_objects():
     assert th.to_jsonschema_type(types.VARCHAR(3)) == th.StringType.type_dict
     with pytest.raises(ValueError, match="neither"):
         th.to_jsonschema_type(3)
+
+
+def test_there_is_a_word_on_what_is_used_today():
+    with pytest.warns(SingerSDKPendingDeprecationWarning, match="SQLToJSONSchema"):
+        th.to_jsonschema_type("bigint")
