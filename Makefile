@@ -18,9 +18,12 @@ LOCK    := requirements-dev.lock
 UV_PIN  := uv==0.13.8
 PYTEST_ARGS ?=
 
+# Taps that are installed in place, each with its program.
+SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
+
 # Which peers the tests and the benchmarks compare with: tests/peers.py makes them.
 TEST_PEERS  := singer_sdk meltano
-BENCH_PEERS := singer_sdk airbyte_cdk dlt
+BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres
 
 .PHONY: help demo test check lint types walls coverage bench peers lock setup clean
 
@@ -29,14 +32,14 @@ help:
 
 setup: $(READY)
 
-$(READY): $(LOCK) pyproject.toml samples/requirements.txt samples/tap_flights/pyproject.toml scripts/preflight.sh
+$(READY): $(LOCK) pyproject.toml samples/requirements.txt samples/*/pyproject.toml scripts/preflight.sh
 	@python="$$(PYTHON="$(PYTHON)" sh scripts/preflight.sh)" && \
 	  echo "Installing into $(VENV) with $$python" && \
 	  { [ -x $(PY) ] || "$$python" -m venv $(VENV); }
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r $(LOCK)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r samples/requirements.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -e . -e samples/tap_flights
+	  -e . $(SAMPLES:%=-e samples/%)
 	-$(PY) -m target_spark.archive
 	@touch $@
 
@@ -45,6 +48,7 @@ demo: setup
 
 test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
+	$(PY) -m tests.postgres
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 check: lint types test
@@ -55,18 +59,21 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(PY)
 
 walls: setup
 	$(PY) -m pytest tests/walls
 
 coverage: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
+	$(PY) -m tests.postgres
 	$(PY) -m pytest --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
 	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 
 bench: setup
 	$(PY) -m tests.peers $(BENCH_PEERS)
+	$(PY) -m tests.postgres
 	$(PY) -m tests.bench
 
 peers: setup

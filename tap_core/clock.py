@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 
 __all__ = [
     "NonUTCDatetimeError",
+    "date_fromisoformat",
     "datetime_fromisoformat",
     "parse_instant",
     "strftime",
     "strptime_to_utc",
+    "time_fromisoformat",
     "utc_now",
 ]
 
@@ -67,9 +69,31 @@ def datetime_fromisoformat(text: str) -> datetime:
     Raises:
         ValueError: the text is no date-time.
     """
+    return datetime.fromisoformat(_as_python_reads(text))
+
+
+def date_fromisoformat(text: str) -> date:
+    """Read an ISO 8601 date.
+
+    Raises:
+        ValueError: the text is no date.
+    """
+    return date.fromisoformat(text)
+
+
+def time_fromisoformat(text: str) -> time:
+    """Read an ISO 8601 time of day as Python 3.11 and later do.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    return time.fromisoformat(_as_python_reads(text))
+
+
+def _as_python_reads(text: str) -> str:
+    """Return a text as Python 3.10 reads it: without "Z", fractions with six digits."""
     if sys.version_info >= (3, 11):
-        return datetime.fromisoformat(text)
-    # Python 3.10 knows neither the "Z" nor fractions of other than three or six digits.
+        return text
     fraction = re.compile(r"\.(\d{1,6})\d*")
     plain = re.sub(r"[Zz]$", "+00:00", text)
-    return datetime.fromisoformat(fraction.sub(lambda found: f".{found[1]:0<6}", plain))
+    return fraction.sub(lambda found: f".{found[1]:0<6}", plain)

@@ -48,7 +48,7 @@ FALSY = ("false", "0", "no", "off", "")
 _SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "token", "credential")
 _SECRET_KEYS = ("api_key", "apikey", "access_key", "auth_key", "private_key", "conn_string")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 # Files

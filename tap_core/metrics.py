@@ -119,9 +119,9 @@ class MetricExclusionFilter(logging.Filter):
         tags: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.metrics = metrics or []
-        self.types = types or []
-        self.tags = tags or {}
+        self.metrics: Sequence[str | Metric] = metrics or []
+        self.types: Sequence[str] = types or []
+        self.tags: dict[str, Any] = tags or {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record stays: everything does that is no excluded measurement."""
@@ -151,9 +151,9 @@ class Meter(abc.ABC):
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         self.metric = metric
-        self.tags = tags or {}
+        self.tags: dict[str, Any] = tags or {}
         self.tags[Tag.PID] = os.getpid()
-        self.logger = get_metrics_logger()
+        self.logger: logging.Logger = get_metrics_logger()
 
     @property
     def context(self) -> Context | None:
@@ -195,9 +195,9 @@ class Counter(Meter):
         log_interval: float = DEFAULT_LOG_INTERVAL,
     ) -> None:
         super().__init__(metric, tags)
-        self.value = 0
+        self.value: int = 0
         self.log_interval = log_interval
-        self.last_log_time = time()
+        self.last_log_time: float = time()
 
     def __enter__(self: _Counter) -> _Counter:  # noqa: PYI019  Self is of 3.11
         self.last_log_time = time()
@@ -235,7 +235,7 @@ class Timer(Meter):
 
     def __init__(self, metric: Metric, tags: dict[str, Any] | None = None) -> None:
         super().__init__(metric, tags)
-        self.start_time = time()
+        self.start_time: float = time()
 
     def __enter__(self: _Timer) -> _Timer:  # noqa: PYI019  the same
         self.start_time = time()

@@ -85,7 +85,7 @@ class EntryPoint:
 
     def __init__(self, plugin: type[PluginBase]) -> None:
         self._plugin = plugin
-        self.name = plugin.name
+        self.name: str = plugin.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it; the arguments are those of :meth:`main`."""
@@ -132,12 +132,13 @@ class PluginBase(abc.ABC):
     ]
 
     _mapper: PluginMapper | None = None
+    _signals_heeded: tuple[int, ...] = ()
 
     config_file: Path | None = None
     """The one file that all settings came from: a refresh token that the server replaced is
     written back into it. None for settings of other origins."""
 
-    cli = plugin_cli()
+    cli: plugin_cli = plugin_cli()
     """The console script, ``tap_x.tap:TapX.cli``."""
 
     def __init__(
@@ -162,7 +163,7 @@ class PluginBase(abc.ABC):
         self._slips = list(unknown_settings(self._config, self._full_schema()))
         fill_defaults(self._config, self._full_schema())
 
-        self.metrics_logger = metrics.get_metrics_logger()
+        self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
         # Without validation nothing is checked, unless a plugin has a check of its own.
         own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
@@ -377,8 +378,19 @@ class PluginBase(abc.ABC):
     def _setup_signal_handlers(self) -> None:
         # Python delivers signals to the main thread, and only there may handlers be set.
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._handle_termination)
-            signal.signal(signal.SIGTERM, self._handle_termination)
+            signal.signal(signal.SIGINT, self._heed)
+            signal.signal(signal.SIGTERM, self._heed)
+
+    def _heed(self, signum: int, frame: FrameType | None) -> None:
+        """Hand a signal on, unless it is the one before once more.
+
+        Ctrl-C reaches every process of a terminal, and an orchestrator among them answers
+        it with a SIGTERM for each of its plugins: that is one wish to stop, not two.
+        """
+        is_echo = self._signals_heeded == (signal.SIGINT,) and signum == signal.SIGTERM
+        self._signals_heeded += (signum,)
+        if not is_echo:
+            self._handle_termination(signum, frame)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """End in an orderly way; plugins that have something to save do so first."""

@@ -24,6 +24,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "airbyte_cdk": ("airbyte-cdk==7.39.1",),
     # A loader, for the benchmarks.
     "dlt": ("dlt[parquet]==1.31.0",),
+    # A tap of the same database as the sample's, with its fast writer, for the benchmarks.
+    "tap_postgres": ("meltanolabs-tap-postgres[msgspec]==0.10.0",),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
 }

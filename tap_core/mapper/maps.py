@@ -41,7 +41,7 @@ __all__ = [
     "StreamMap",
 ]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _Run: TypeAlias = Callable[[Record], Any]
 
@@ -65,10 +65,10 @@ class StreamMap(abc.ABC):
             ValueError: flattening gives two properties the same name.
         """
         self.stream_alias = stream_alias
-        self.raw_schema = copy.deepcopy(raw_schema)
+        self.raw_schema: JsonSchema = copy.deepcopy(raw_schema)
         self.raw_key_properties = key_properties
         self.flattening_options = flattening_options
-        self.transformed_schema = self.flatten_schema(raw_schema)
+        self.transformed_schema: JsonSchema = self.flatten_schema(raw_schema)
         self.transformed_key_properties = key_properties
         self._flatten: tuple[JsonSchema, _Run] | None = None
 

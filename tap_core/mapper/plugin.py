@@ -36,7 +36,7 @@ from tap_core.mapper.options import (
     NULL_STRING,
     StreamMapsDict,
 )
-from tap_core.records.flatten import get_flattening_options
+from tap_core.records.flatten import FlatteningOptions, get_flattening_options
 from tap_core.records.select import selected_schema
 from tap_core.types import JsonSchema
 
@@ -56,7 +56,7 @@ class PluginMapper:
         self.stream_maps: dict[str, list[StreamMap]] = {}
         self.map_config: dict[str, Any] = plugin_config.get("stream_map_config") or {}
         self.faker_config: dict[str, Any] = plugin_config.get("faker_config") or {}
-        self.flattening_options = get_flattening_options(plugin_config)
+        self.flattening_options: FlatteningOptions | None = get_flattening_options(plugin_config)
         self.default_mapper_type: type[DefaultStreamMap] = SameRecordTransform
         self.logger = logger
         self.stream_maps_dict: StreamMapsDict = dict(plugin_config.get("stream_maps") or {})

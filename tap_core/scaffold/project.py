@@ -15,7 +15,7 @@ from tap_core.scaffold.pages import PAGINATION
 
 __all__ = ["KINDS", "Project", "ProjectError"]
 
-KINDS: Final = {
+KINDS: Final[dict[str, tuple[str, ...]]] = {
     "tap": ("rest", "graphql", "sql", "other"),
     "target": ("batch", "record", "sql"),
 }

@@ -40,7 +40,7 @@ class SchemaDirectory(SchemaSource[str]):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.dir_path = _directory(dir_path)
+        self.dir_path: Traversable = _directory(dir_path)
         self.extension = extension
         self._files: dict[str, Any] = {}
 

@@ -98,11 +98,11 @@ class Sink(abc.ABC):
             InvalidJSONSchema: the schema is none.
         """
         self.logger = target.logger.getChild(stream_name)
-        self.sync_started_at = target.initialized_at
+        self.sync_started_at: int = target.initialized_at
         self._config = dict(target.config)
         self._pending_batch: dict[str, Any] | None = None
         self.stream_name = stream_name
-        self.original_schema = copy.deepcopy(schema)
+        self.original_schema: JsonSchema = copy.deepcopy(schema)
         self.schema = schema
         if self.include_sdc_metadata_properties:
             self._add_sdc_metadata_to_schema()

@@ -24,7 +24,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 
 __all__ = ["FileReader", "batch_config_of"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def batch_config_of(config: Any) -> BatchConfig | None:

@@ -23,4 +23,6 @@ def __getattr__(name: str) -> Any:
         from tap_core.streams.graphql import GraphQLStream
 
         return GraphQLStream
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tap_core.moved import find_moved
+
+    return find_moved(name, old=__name__, known=("SQLStream",), new="tap_core.sql")

@@ -21,10 +21,13 @@ from tap_core.protocols.singer.messages import (
     ActivateVersionMessage,
     RecordMessage,
     SchemaMessage,
+    SDKBatchMessage,
 )
 from tap_core.records.conform import conform_record_data_types
 from tap_core.records.select import pop_deselected_record_properties
+from tap_core.said import SaidOfStreams
 from tap_core.streams.stateful import Stateful
+from tap_core.sync.batches import BATCH_HOOKS, finished_records
 from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
@@ -32,6 +35,7 @@ from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of, transfo
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
+    from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
     from tap_core.catalog import Schema
     from tap_core.mapper.maps import StreamMap
     from tap_core.sync.contract import Host
@@ -46,7 +50,7 @@ __all__ = [
 ]
 
 
-class Stream(Stateful, abc.ABC):
+class Stream(SaidOfStreams, Stateful, abc.ABC):
     """A stream of records: override `get_records`, say name, schema and keys.
 
     >>> class Users(Stream):
@@ -63,12 +67,18 @@ class Stream(Stateful, abc.ABC):
     ABORT_AT_RECORD_COUNT: int | None = None
     """Records after which the sync is aborted; for tests of a connection."""
 
+    max_parallel_partitions: int = 1
+    """In how many threads contexts may be synced; more than 1 says that this stream, and
+    what it uses, is safe to run in threads. A user's setting of this name can lower it."""
+
     context: Context | None = None
     """The context that is being synced, read-only; change it in `preprocess_context`."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}
     _stream_version: int | None = None
     _stream_maps: list[StreamMap] | None = None
+    _origin: Stream | None = None
+    """For a worker's copy: the stream that it was made of."""
 
     def __init__(
         self,
@@ -128,6 +138,33 @@ class Stream(Stateful, abc.ABC):
         """Yield the contexts in which a record's children are synced."""
         yield self.get_child_context(record=record, context=context)
 
+    def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
+        """Return where rows go as files and what these hold; None for RECORD messages.
+
+        Raises:
+            ConfigurationError: the setting lacks something.
+        """
+        given = config.get("batch_config")
+        if not given:
+            return None
+        from tap_core.batch.formats import BatchConfig
+
+        return BatchConfig.from_dict(given)
+
+    def get_batches(
+        self, batch_config: BatchConfig, context: Context | None = None
+    ) -> Iterable[tuple[BaseBatchFileEncoding, list[str]]]:
+        """Yield the files of one batch after the other, with what they hold.
+
+        Override it for sources that export files themselves. Rows that an override
+        pulls (`_sync_records`) must stand in the next batch that it yields.
+        """
+        from tap_core.batch.batchers import Batcher
+
+        batcher = Batcher(self.tap_name, self.name, batch_config)
+        for manifest in batcher.get_batches(finished_records(self, context)):
+            yield batch_config.encoding, manifest
+
     def log_sync_costs(self) -> None:
         """Log what the sync of this stream cost, where the stream counts that."""
         if self._sync_costs:
@@ -164,6 +201,9 @@ class Stream(Stateful, abc.ABC):
             *(below for child in self.child_streams for below in child.descendent_streams),
         ]
 
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Make what the copies of this stream, one for each of so many threads, will share."""
+
     # Running; the names with an underscore are hooks that some taps override
 
     @final
@@ -190,6 +230,15 @@ class Stream(Stateful, abc.ABC):
     ) -> Iterator[Record]:
         """Sync the records of one sync and yield each."""
         return hooked_records(self, context, write_messages=write_messages)
+
+    def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
+        """Write the batches that `get_batches` makes, each with a state behind it."""
+        with self.get_batch_counter() as counter:
+            for encoding, manifest in self.get_batches(batch_config, context):
+                counter.increment()
+                self._write_batch_message(encoding=encoding, manifest=manifest)
+                self._tap.run.files.release(self.name)
+                self._write_state_message()
 
     def _process_record(
         self,
@@ -287,6 +336,19 @@ class Stream(Stateful, abc.ABC):
             write_record(self, record)
         self.state_manager.is_flushed = False
 
+    def _generate_batch_messages(
+        self, encoding: BaseBatchFileEncoding, manifest: list[str]
+    ) -> Iterator[SDKBatchMessage]:
+        """Yield the BATCHes of some files, one for each name that the stream goes by."""
+        for event in plan_of(self).describes:
+            yield SDKBatchMessage(event.stream.name, encoding, manifest, self._stream_version)
+
+    def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
+        """Name files behind the rows and files before them."""
+        for message in self._generate_batch_messages(encoding, manifest):
+            self._tap.write_message(message)
+        self.state_manager.is_flushed = False
+
     def _write_activate_version_message(self, full_table_version: int) -> None:
         """Say which version of the table counts, under each name that it goes by."""
         for event in plan_of(self).describes:
@@ -307,10 +369,12 @@ Stream._HOOKS = {
     name: member_of(Stream, name)
     for name in (
         *HOOKS,
+        *BATCH_HOOKS,
         "_generate_schema_messages",
         "generate_child_contexts",
         "get_child_context",
         "post_process",
+        "preprocess_context",
         "stream_maps",
     )
 }

@@ -11,6 +11,7 @@ import json
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -138,6 +139,11 @@ class Declared:
         return self.name
 
     @property
+    def namespace(self) -> str | None:
+        """What the source keeps the stream in, such as a database schema; None: it has no such."""
+        return None
+
+    @property
     def schema_filepath(self) -> Path | None:
         """Path of the schema file, where the schema came from one (deprecated)."""
         return self._schema_filepath
@@ -229,7 +235,7 @@ class Declared:
         metadata = MetadataMapping.get_standard_metadata(
             schema=self.schema,
             replication_method=self.forced_replication_method,
-            key_properties=list(self.primary_keys or []),
+            key_properties=copy(self.primary_keys or []),
             valid_replication_keys=[key] if key else None,
             schema_name=None,
             selected_by_default=self.selected_by_default,
@@ -284,7 +290,7 @@ class Declared:
             stream=self.name,
             schema=Schema.from_dict(self.schema),
             metadata=self.metadata,
-            key_properties=list(self.primary_keys or []),
+            key_properties=copy(self.primary_keys or []),
             replication_key=self.replication_key,
             replication_method=self.replication_method,
             is_view=None,

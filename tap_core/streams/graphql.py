@@ -11,6 +11,7 @@ import abc
 from typing import TYPE_CHECKING, Any, Generic
 
 from tap_core.exceptions import FatalAPIError
+from tap_core.said import SaidOfGraphQL
 from tap_core.streams.rest import RESTStream, _TToken
 
 if TYPE_CHECKING:
@@ -21,11 +22,8 @@ __all__ = ["GraphQLStream"]
 _LONGEST_MESSAGES = 500
 
 
-class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
-    """A stream of a GraphQL API: say ``url_base`` and `query`."""
-
-    path = ""
-    http_method = "POST"
+class _Asking(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
+    """What is a property of a GraphQL stream, beneath what type checkers see of it."""
 
     @property
     def records_jsonpath(self) -> str:
@@ -40,6 +38,13 @@ class GraphQLStream(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
             NotImplementedError: the class does not say it.
         """
         raise NotImplementedError("GraphQLStream `query` is not defined.")
+
+
+class GraphQLStream(SaidOfGraphQL, _Asking[_TToken], abc.ABC, Generic[_TToken]):
+    """A stream of a GraphQL API: say ``url_base`` and `query`."""
+
+    path = ""
+    http_method = "POST"
 
     def prepare_request_payload(
         self, context: Context | None, next_page_token: _TToken | None

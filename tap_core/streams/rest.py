@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import cached_property, partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
@@ -30,15 +30,16 @@ from tap_core.http.exchange import (
     NAMED_ERRORS,
     attached,
     error_words,
+    make_room,
     name_error,
     renewed,
     send,
 )
 from tap_core.http.pages import records_of
+from tap_core.http.request import Auth, RequestFunc, body_arguments, prepared
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
-from tap_core.http.request import body_arguments, prepared
 from tap_core.http.retry import Details, Tries, exponential, random_jitter, retrying, runtime
 from tap_core.http.words import (
     Secrets,
@@ -57,6 +58,7 @@ from tap_core.pagination import (
     SinglePagePaginator,
 )
 from tap_core.plugin_base import PluginBase
+from tap_core.said import SaidOfREST
 from tap_core.streams.core import Stream
 
 if sys.version_info >= (3, 13):
@@ -83,9 +85,6 @@ DEFAULT_PAGE_SIZE = 1000
 _TToken = DefaultTypeVar("_TToken", default=Any)
 _TNum = TypeVar("_TNum", int, float)
 
-_Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
-_RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, "Context | None"], requests.Response]
-
 
 class _Retried(Stream, abc.ABC):
     """How an HTTP stream tries again; every method is an author's to override."""
@@ -98,7 +97,7 @@ class _Retried(Stream, abc.ABC):
     """Whether a server that says when to come back (``Retry-After``, up to an hour) is asked
     just then; False leaves every wait to `backoff_wait_generator`."""
 
-    def request_decorator(self, func: _RequestFunc) -> _RequestFunc:
+    def request_decorator(self, func: RequestFunc) -> RequestFunc:
         """Return a function that tries again as the other hooks say."""
         return retrying(
             wait_generator=self.backoff_wait_generator,
@@ -297,7 +296,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     @property
-    def authenticator(self) -> _Auth:
+    def authenticator(self) -> Auth:
         """What authenticates a request: a callable from request to request."""
         return SimpleAuthenticator()
 
@@ -307,6 +306,11 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         if not self._requests_session:
             self._requests_session = requests.Session()
         return self._requests_session
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        """Make session and authenticator, which all threads share, and room for connections."""
+        _ = self.authenticator
+        make_room(self.requests_session, threads)
 
     @property
     def timeout(self) -> float:
@@ -339,8 +343,11 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return a request, authenticated, of the arguments that `requests.Request` takes."""
-        self.requests_session.auth = attached(self.authenticator, self)
+        authenticator = attached(self.authenticator, self)
+        self.requests_session.auth = authenticator
         request = requests.Request(*args, **kwargs)
+        if request.auth is None:  # another thread may set the session's own meanwhile
+            request.auth = authenticator
         return prepared(self.requests_session, request, user_agent=self.user_agent)
 
     def prepare_request(
@@ -393,7 +400,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return response
 
     def _send(
-        self, request: requests.PreparedRequest, context: Context | None, authenticator: _Auth
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Wait for the budgets, authenticate, send, and measure."""
         self._pace()
@@ -515,7 +522,16 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         """Return a paginator for one walk through the pages, None for a single page."""
 
 
-class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
+class _JSONStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
+    """What is a property of a JSON stream, beneath what type checkers see of it."""
+
+    @property
+    def records_jsonpath(self) -> str:
+        """Where an answer holds its records: the elements of the document itself."""
+        return "$[*]"
+
+
+class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
     """A stream of an API that answers in JSON.
 
     >>> class Users(RESTStream):
@@ -545,11 +561,6 @@ class RESTStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         super().__init__(tap, name, schema, path, http_method=http_method)
         self._compiled_jsonpath = None
         self._next_page_token_compiled_jsonpath = None
-
-    @property
-    def records_jsonpath(self) -> str:
-        """Where an answer holds its records: the elements of the document itself."""
-        return "$[*]"
 
     def parse_response(self, response: requests.Response) -> Iterable[Record]:
         """Yield the records of an answer, fractions as ``Decimal``.

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.limit import limit_of
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.order import instant_of, order_of
 from tap_core.streams.declared import Declared
@@ -25,6 +26,13 @@ __all__ = ["Stateful"]
 
 class Stateful(Declared):
     """The half of a stream that knows where it stands: see `tap_core.Stream`."""
+
+    state_partition_limit: int | None = None
+    """How many partitions may have a bookmark of their own, None for no limit.
+
+    With more of them one bookmark stands for all, the oldest. A user's setting of the
+    same name can lower the number.
+    """
 
     _state_partitioning_keys: Sequence[str] | None = None
     _state_manager: StreamStateManager | None = None
@@ -73,6 +81,11 @@ class Stateful(Declared):
                     if self.replication_key
                     else None
                 ),
+                partition_limit=limit_of(
+                    self.name,
+                    self.state_partition_limit,
+                    self._config.get("state_partition_limit"),
+                ),
             )
         return self._state_manager
 
@@ -102,7 +115,7 @@ class Stateful(Declared):
         """
         self._tap.run.settle()
         state = self.state_manager.get_context_state(context)
-        self._tap.document.share(self.name, self._get_state_partition_context(context))
+        self.state_manager.share(context)
         return state
 
     def _get_state_partition_context(self, context: Context | None) -> Context | None:
@@ -175,6 +188,14 @@ class Stateful(Declared):
         ]
         return contexts or None
 
+    def keeps_partition(self, context: Context) -> bool:  # noqa: ARG002 - for overrides
+        """Return whether a partition that the source did not return stays in the state.
+
+        Asked once per run, when the stream has ended, for each partition of its state
+        that was not read though all were. Override to forget those that are gone.
+        """
+        return True
+
     # Hooks that authors may override
 
     def _write_replication_key_signpost(
@@ -210,6 +231,23 @@ class Stateful(Declared):
         self._tap.run.settle_bookmarks()
         self.state_manager.increment_state(latest_record, context=context, replication_key=key)
         self._tap.run.reload_bookmarks()
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        """Bring the state of the partitions to its final form; all of them have ended.
+
+        Where the state itself says which partitions there are, all of them stay.
+        """
+        kind = type(self)
+        if kind.partitions is Stateful.partitions and not self.parent_stream_type:
+            return
+        self._tap.run.settle()
+        asks = kind.keeps_partition is not Stateful.keeps_partition
+        if self.state_manager.complete(
+            replication_key=self.replication_key,
+            saw_all=saw_all,
+            keeps=self.keeps_partition if asks else None,
+        ):
+            self._tap.run.checkpoint(owed=True)
 
     def _finalize_state(self, state: dict[str, Any] | None = None) -> None:
         """Promote the progress markers of one state dict."""

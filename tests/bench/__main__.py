@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import rest, taps, targets
+from tests.bench import postgres, rest, taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -35,6 +35,8 @@ BENCHMARKS = {
     "children": Benchmark(taps.children, 200_000, 3),
     "discover": Benchmark(taps.discover, 0, 5),
     "rest": Benchmark(rest.rest, 100_000, 3),
+    "parallel": Benchmark(rest.parallel, 600, 1),
+    "postgres": Benchmark(postgres.postgres, 1_000_000, 3),
     "target-start": Benchmark(targets.start, 0, 3),
     "target-fold": Benchmark(targets.fold, 300_000, 3),
     "target-load": Benchmark(targets.load, 300_000, 3),

@@ -98,6 +98,7 @@ def run(program: Program, output: Path | None = None) -> Cost:
     if program.before is not None:
         program.before()
     _adopt_orphans()
+    before = _children()
     with contextlib.ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile())
         feeder = _feeder(stack, program.feed)
@@ -110,7 +111,7 @@ def run(program: Program, output: Path | None = None) -> Cost:
         )
         if feeder and feeder.stdout:
             feeder.stdout.close()
-        cost = _watched(process, feeder, output)
+        cost = _watched(process, feeder, output, before)
         if process.returncode:
             errors.seek(0)
             told = errors.read().decode(errors="replace")[-3000:]
@@ -133,7 +134,10 @@ def _feeder(stack: contextlib.ExitStack, feed: Path | None) -> subprocess.Popen[
 
 
 def _watched(
-    process: subprocess.Popen[bytes], feeder: subprocess.Popen[bytes] | None, output: Path | None
+    process: subprocess.Popen[bytes],
+    feeder: subprocess.Popen[bytes] | None,
+    output: Path | None,
+    before: frozenset[int],
 ) -> Cost:
     """Drain a process, follow its memory, and reap it and what it left behind."""
     assert process.stdout is not None
@@ -156,7 +160,7 @@ def _watched(
     rss = peak[0] or usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if feeder:
         feeder.wait()
-    return Cost(cpu + _orphans_cpu(), own or cpu, rss, nbytes)
+    return Cost(cpu + _orphans_cpu(before), own or cpu, rss, nbytes)
 
 
 def _follow_memory(pid: int, peak: list[int], ended: threading.Event) -> None:
@@ -181,19 +185,31 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _orphans_cpu() -> float:
+def _children() -> frozenset[int]:
+    """Return this process's children; on systems that do not say so, none are known."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            found.update(map(int, (task / "children").read_text().split()))
+    return frozenset(found)
+
+
+def _orphans_cpu(before: frozenset[int]) -> float:
     """Wait for what a program left behind, and return its CPU seconds.
+
+    Children that were there ``before`` are others' business: a server that is read from.
 
     Raises:
         ProgramFailedError: something it left behind does not end.
     """
     total, deadline = 0.0, time.monotonic() + _ORPHAN_SECONDS
-    with contextlib.suppress(ChildProcessError):
-        while time.monotonic() < deadline:
-            pid, _, usage = os.wait4(-1, os.WNOHANG)
-            if not pid:
-                time.sleep(_POLL_SECONDS)
-            total += usage.ru_utime + usage.ru_stime
-        message = "The program left a process behind that does not end."
-        raise ProgramFailedError(message)
+    while left := _children() - before:
+        if time.monotonic() > deadline:
+            message = "The program left a process behind that does not end."
+            raise ProgramFailedError(message)
+        for child in left:
+            pid, _, usage = os.wait4(child, os.WNOHANG)
+            if pid:
+                total += usage.ru_utime + usage.ru_stime
+        time.sleep(_POLL_SECONDS)
     return total

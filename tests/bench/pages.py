@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,10 +21,15 @@ __all__ = ["serving"]
 PAGE = 100
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64
+    """Connections that come at once: one that is turned away tries again after a second."""
+
+
 @contextmanager
-def serving(records: int) -> Iterator[str]:
-    """Serve so many records; give the URL before the paths."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(_pages(records)))
+def serving(records: int, *, page: int = PAGE, pause: float = 0.0) -> Iterator[str]:
+    """Serve so many records, each page after so many seconds; give the URL before the paths."""
+    server = _Server(("127.0.0.1", 0), _handler(_pages(records, page), pause))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -34,22 +40,22 @@ def serving(records: int) -> Iterator[str]:
         server.server_close()
 
 
-def _pages(records: int) -> list[bytes]:
+def _pages(records: int, page: int) -> list[bytes]:
     """Return every page as it goes out."""
     rows = list(made.narrow(records))
-    starts = range(0, max(records, 1), PAGE)
+    starts = range(0, max(records, 1), page)
     return [
         json.dumps(
             {
-                "data": rows[start : start + PAGE],
-                "next": number + 2 if start + PAGE < records else None,
+                "data": rows[start : start + page],
+                "next": number + 2 if start + page < records else None,
             }
         ).encode()
         for number, start in enumerate(starts)
     ]
 
 
-def _handler(answers: list[bytes]) -> type[BaseHTTPRequestHandler]:
+def _handler(answers: list[bytes], pause: float) -> type[BaseHTTPRequestHandler]:
     """Return what serves these pages."""
 
     class Pages(BaseHTTPRequestHandler):
@@ -59,6 +65,8 @@ def _handler(answers: list[bytes]) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             asked = parse_qs(urlsplit(self.path).query)
+            if pause:
+                time.sleep(pause)
             body = answers[int(asked.get("page", ["1"])[0]) - 1]
             self.send_response(200)
             self.send_header("Content-Type", "application/json")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,18 @@ def test_new_projects_check_under_a_strict_type_checker(made: Path) -> None:
     packages = [str(made / project.name / project.package) for project in PROJECTS]
 
     done = run(made, "mypy", "--strict", "--follow-imports=silent", *packages)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(find_spec("basedpyright") is None, reason="basedpyright is not installed")
+def test_new_projects_check_under_pyrights_strict_mode(made: Path) -> None:
+    folders = [str(made / project.name) for project in PROJECTS]
+    rooms = [{"root": folder, "extraPaths": [str(ROOT)]} for folder in folders]
+    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": folders}
+    (made / "pyright.json").write_text(json.dumps({**settings, "executionEnvironments": rooms}))
+
+    done = run(made, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
 
     assert done.returncode == 0, done.stdout + done.stderr
 

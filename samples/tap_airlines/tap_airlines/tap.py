@@ -1,0 +1,28 @@
+"""The tap: its settings and its streams."""
+
+from __future__ import annotations
+
+from tap_airlines import streams
+from tap_core import Stream, Tap
+from tap_core import typing as th
+
+__all__ = ["TapAirlines"]
+
+
+class TapAirlines(Tap):
+    """Reads the service that `python -m tap_airlines.service` starts."""
+
+    name = "tap-airlines"
+    config_jsonschema = th.PropertiesList(
+        th.Property("api_url", th.StringType, required=True, description="Where the API is"),
+        th.Property("token", th.StringType, required=True, secret=True),
+        th.Property("start_date", th.DateTimeType, description="Read no change before this"),
+    ).to_dict()
+
+    def discover_streams(self) -> list[Stream]:
+        """Return the streams."""
+        return [streams.Airlines(self), streams.Flights(self)]
+
+
+if __name__ == "__main__":
+    TapAirlines.cli()

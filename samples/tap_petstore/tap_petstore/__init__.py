@@ -1,0 +1,1 @@
+"""A sample tap whose schemas come from a published OpenAPI document: the Swagger Petstore."""

@@ -1,0 +1,1 @@
+"""A sample tap: every table and view of a PostgreSQL database, with each value as it is there."""

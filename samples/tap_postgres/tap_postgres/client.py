@@ -1,0 +1,251 @@
+"""The database and its tables: how they are reached, what is discovered, how they are asked."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy import types as sqltypes
+from sqlalchemy.dialects import postgresql as pg
+
+from tap_core.exceptions import ConfigValidationError
+from tap_core.sql import SQLConnector, SQLStream
+from tap_postgres.schemas import PostgresSQLToJSONSchema
+from tap_postgres.values import AsText, prepare, reader_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import (
+        ReflectedColumn,
+        ReflectedIndex,
+        ReflectedPrimaryKeyConstraint,
+    )
+
+    from tap_core.catalog import CatalogEntry
+    from tap_core.sql.connector import FullyQualifiedName
+    from tap_core.types import Context
+
+__all__ = ["PostgresConnector", "PostgresStream"]
+
+DRIVER = "postgresql+psycopg"
+
+# Partitions come through their parent; the rest would only end the sync with an error.
+LEFT_OUT = """
+    SELECT n.nspname || '-' || c.relname
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (
+        c.relispartition
+        OR NOT c.relispopulated
+        OR NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+        OR NOT pg_catalog.has_any_column_privilege(c.oid, 'SELECT')
+    )
+"""
+
+# SQLAlchemy does not read how many dimensions an array has, nor arrays of types that it does not
+# know.
+ARRAYS = """
+    SELECT n.nspname, c.relname, a.attname, greatest(a.attndims, 1)
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE t.typcategory = 'A' AND a.attnum > 0 AND n.nspname !~ '^pg_'
+"""
+
+# Items whose arrays psycopg leaves as one text; those of domains it does too.
+UNKNOWN_ITEMS = (sqltypes.NullType, sqltypes.Enum, pg.CITEXT)
+
+# Types that the server orders as their JSON values are ordered; see `apply_query_filters`.
+ORDERED_AS_THEY_ARE = (
+    *(sqltypes.Boolean, sqltypes.Integer, sqltypes.Numeric, sqltypes.Float, pg.OID),
+    *(sqltypes.DateTime, sqltypes.Date, sqltypes.Uuid),
+)
+
+
+class PostgresConnector(SQLConnector):
+    """A PostgreSQL database, reached by psycopg 3."""
+
+    sql_to_jsonschema_converter = PostgresSQLToJSONSchema
+    _dimensions: dict[tuple[str, str, str], int]
+
+    def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
+        """Return the address from the one setting or the five.
+
+        Raises:
+            ConfigValidationError: neither is there.
+        """
+        if url := config.get("sqlalchemy_url"):
+            return re.sub(r"^postgres(ql)?(\+\w+)?:", f"{DRIVER}:", url)
+        if missing := [name for name in ("host", "user", "database") if not config.get(name)]:
+            raise ConfigValidationError(
+                f"Set 'sqlalchemy_url', or {', '.join(map(repr, missing))} too."
+            )
+        return sa.URL.create(
+            DRIVER,
+            username=config["user"],
+            password=config.get("password"),
+            host=config["host"],
+            port=config.get("port"),
+            database=config["database"],
+        ).render_as_string(hide_password=False)
+
+    def create_engine(self) -> sa.Engine:
+        """Make an engine whose connections give values as the schemas say."""
+        engine = super().create_engine()
+
+        def on_connect(connection: Any, _record: Any) -> None:
+            prepare(connection, numbers_as_string=bool(self.config.get("use_singer_decimal")))
+
+        event.listen(engine, "connect", on_connect)
+        return engine
+
+    def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:
+        """Return the schemas that the user wants, else all but the system's own."""
+        if wanted := self.config.get("filter_schemas"):
+            return list(wanted)
+        names = super().get_schema_names(engine, inspected)
+        return [name for name in names if name != "information_schema"]
+
+    def discover_catalog_entries(
+        self, *, exclude_schemas: Sequence[str] = (), reflect_indices: bool = True
+    ) -> list[dict[str, Any]]:
+        """Return an entry for each table and view that can be read; partitions have none."""
+        with self._engine.connect() as connection:
+            left_out = set(connection.scalars(sa.text(LEFT_OUT)))
+            rows = connection.execute(sa.text(ARRAYS))
+            self._dimensions = {(schema, table, name): n for schema, table, name, n in rows}
+        with _quiet_about_types():
+            entries = super().discover_catalog_entries(
+                exclude_schemas=exclude_schemas, reflect_indices=reflect_indices
+            )
+        return [entry for entry in entries if entry["tap_stream_id"] not in left_out]
+
+    def discover_catalog_entry(
+        self,
+        engine: sa.Engine,
+        inspected: sa.Inspector,
+        schema_name: str | None,
+        table_name: str,
+        is_view: bool,
+        *,
+        reflected_columns: list[ReflectedColumn] | None = None,
+        reflected_pk: ReflectedPrimaryKeyConstraint | None = None,
+        reflected_indices: list[ReflectedIndex] | None = None,
+    ) -> CatalogEntry:
+        """Return the entry of one table, with the key that really is one."""
+        columns = reflected_columns or []
+        for column in columns:
+            found = self._dimensions.get((schema_name or "", table_name, column["name"]))
+            if found and not isinstance(column["type"], pg.DOMAIN):
+                item = getattr(column["type"], "item_type", sa.types.NULLTYPE)
+                column["type"] = pg.ARRAY(item, dimensions=found)
+        required = {column["name"] for column in columns if not column["nullable"]}
+        has_key = reflected_pk is not None and reflected_pk["constrained_columns"]
+        return super().discover_catalog_entry(
+            engine,
+            inspected,
+            schema_name,
+            table_name,
+            is_view,
+            reflected_columns=columns,
+            reflected_pk=reflected_pk if has_key else None,
+            reflected_indices=[one for one in reflected_indices or [] if _is_key(one, required)],
+        )
+
+    def get_table_columns(
+        self,
+        full_table_name: str | FullyQualifiedName,
+        column_names: Any = None,
+    ) -> dict[str, sa.Column[Any]]:
+        """Return a table's columns by name."""
+        with _quiet_about_types():
+            return super().get_table_columns(full_table_name, column_names)
+
+
+class PostgresStream(SQLStream):
+    """A table or a view."""
+
+    connector_class = PostgresConnector
+    supports_nulls_first = True
+
+    def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
+        """Return the query whose values come as `values` says, and are changed by nobody else."""
+        query = super().build_query(context=context)
+        read = [self._as_read(column) for column in query.selected_columns]
+        return query.with_only_columns(*read, maintain_column_froms=True)
+
+    def _as_read(self, column: sa.ColumnElement[Any]) -> sa.Label[Any]:
+        """Return what to select for a column."""
+        declared = self.schema["properties"][column.name].get("type", ())
+        kind = _known_type(column.type, "array" in declared)
+        read = reader_of(
+            kind,
+            dates_as_string=bool(self.config.get("dates_as_string")),
+            numbers_as_string=bool(self.config.get("use_singer_decimal")),
+        )
+        return sa.type_coerce(_as_sent(column, kind), AsText(read)).label(column.name)
+
+    def apply_query_filters(
+        self, query: sa.Select[Any], table: sa.Table, *, context: Context | None = None
+    ) -> sa.Select[Any]:
+        """Order by the replication key as states compare it: text by its characters.
+
+        The database's own order of text is that of a language, in which "a" stands before "B".
+        """
+        key = self.replication_key
+        if not key or isinstance(_base_of(table.c[key].type), ORDERED_AS_THEY_ARE):
+            return super().apply_query_filters(query, table, context=context)
+        column = sa.cast(table.c[key], sa.Text).collate("C")
+        query = query.order_by(sa.nulls_first(column.asc()))
+        start = self.get_starting_replication_key_value(context)
+        return query if start is None else query.where(column >= str(start))
+
+
+def _known_type(declared: sqltypes.TypeEngine[Any], is_array: bool) -> sqltypes.TypeEngine[Any]:
+    """Return a column's type by which its values can be read, text if there is none."""
+    kind = _base_of(declared)
+    if not isinstance(kind, pg.ARRAY):
+        return pg.ARRAY(sa.Text()) if is_array and isinstance(kind, sqltypes.NullType) else kind
+    item = _base_of(kind.item_type)
+    return pg.ARRAY(sa.Text() if isinstance(item, UNKNOWN_ITEMS) else item)
+
+
+def _as_sent(
+    column: sa.ColumnElement[Any], kind: sqltypes.TypeEngine[Any]
+) -> sa.ColumnElement[Any]:
+    """Return a column, cast where psycopg would not give its text, or the items of its array.
+
+    JSON as such psycopg reads by itself, and SQLAlchemy needs that when it asks for tables.
+    """
+    if isinstance(kind, sqltypes.JSON):
+        return sa.cast(column, sa.Text)
+    if isinstance(kind, pg.ARRAY):
+        if isinstance(kind.item_type, sqltypes.JSON):
+            return sa.cast(column, pg.ARRAY(sa.Text))
+        if type(getattr(column.type, "item_type", None)) is not type(kind.item_type):
+            return sa.cast(column, kind)
+    return column
+
+
+def _base_of(kind: sqltypes.TypeEngine[Any]) -> sqltypes.TypeEngine[Any]:
+    """Return the type that a domain, or a domain of a domain, is made of."""
+    while isinstance(kind, pg.DOMAIN):
+        kind = kind.data_type
+    return kind
+
+
+def _is_key(index: ReflectedIndex, required: set[str]) -> bool:
+    """Tell whether a unique index identifies every row: of no null, and of no part only."""
+    partial = "postgresql_where" in index.get("dialect_options", {})
+    return index["unique"] and not partial and required.issuperset(index["column_names"])
+
+
+@contextmanager
+def _quiet_about_types() -> Generator[None, None, None]:
+    """Keep SQLAlchemy from warning of types that it does not know: their values are text."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Did not recognize type", exc.SAWarning)
+        yield

@@ -1,0 +1,136 @@
+"""Runs the sample's tap of PostgreSQL: discovery in this process, each sync as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tests.postgres import Database
+
+__all__ = ["SAMPLE", "TAP", "Source", "Sync", "environment", "lines_of"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "samples" / "tap_postgres"
+sys.path.append(str(SAMPLE))  # it need not be installed
+
+from tap_postgres.tap import TapPostgres  # noqa: E402
+
+TAP = [sys.executable, "-m", "tap_postgres.tap"]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """What came of a run."""
+
+    messages: list[dict[str, Any]]
+    code: int
+    said: str
+
+    def schema(self, stream: str) -> dict[str, Any]:
+        """The schema of a stream."""
+        [found, *_] = [m for m in self.messages if m["type"] == "SCHEMA" and m["stream"] == stream]
+        schema: dict[str, Any] = found["schema"]
+        return schema
+
+    def records(self, stream: str) -> list[dict[str, Any]]:
+        """The records of a stream, in their order."""
+        records = [m for m in self.messages if m["type"] == "RECORD" and m["stream"] == stream]
+        return [message["record"] for message in records]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The last state."""
+        [*_, last] = [m["value"] for m in self.messages if m["type"] == "STATE"]
+        return last
+
+
+@dataclass(frozen=True)
+class Source:
+    """A database and a folder for the tap's files."""
+
+    database: Database
+    folder: Path
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements in the database."""
+        return self.database.run(*statements)
+
+    def discover(self, **settings: Any) -> dict[str, dict[str, Any]]:
+        """Return the catalog's entries by stream."""
+        tap = TapPostgres(config={**self.database.settings, **settings})
+        try:
+            entries = tap.catalog_dict["streams"]
+        finally:
+            tap.tap_connector._engine.dispose()
+        return {entry["tap_stream_id"]: entry for entry in entries}
+
+    def sync(
+        self,
+        streams: Mapping[str, str | None] | None = None,
+        *,
+        state: dict[str, Any] | None = None,
+        without: Collection[str] = (),
+        **settings: Any,
+    ) -> Sync:
+        """Sync streams, each with its replication key or none; without any all."""
+        command = self.command(streams, state=state, without=without, **settings)
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment(), capture_output=True, check=False
+        )
+        return Sync(lines_of(done.stdout), done.returncode, done.stderr.decode())
+
+    def command(
+        self,
+        streams: Mapping[str, str | None] | None = None,
+        *,
+        state: dict[str, Any] | None = None,
+        without: Collection[str] = (),
+        **settings: Any,
+    ) -> list[str]:
+        """Return the command of a sync, with its files written; ``without`` some columns."""
+        entries = self.discover(**settings)
+        chosen = dict.fromkeys(entries) if streams is None else streams
+        for stream, key in chosen.items():
+            _select(entries[stream]["metadata"], key, without)
+        catalog = self._written("catalog.json", {"streams": list(entries.values())})
+        command = [*TAP, "--config", self.config(settings), "--catalog", catalog]
+        return command if state is None else [*command, "--state", self._written("s.json", state)]
+
+    def config(self, settings: Mapping[str, Any]) -> str:
+        """Write the settings; the database's own are there unless others are given."""
+        return self._written("config.json", {**self.database.settings, **settings})
+
+    def _written(self, name: str, document: Mapping[str, Any]) -> str:
+        path = self.folder / name
+        path.write_text(json.dumps(document, default=float))
+        return str(path)
+
+
+def _select(metadata: Iterable[dict[str, Any]], key: str | None, without: Collection[str]) -> None:
+    for found in metadata:
+        if not found["breadcrumb"]:
+            found["metadata"]["selected"] = True
+            if key:
+                found["metadata"]["replication-key"] = key
+                found["metadata"]["replication-method"] = "INCREMENTAL"
+        elif found["breadcrumb"][-1] in without:
+            found["metadata"]["selected"] = False
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a tap's process: the sample need not be installed."""
+    paths = (str(ROOT), str(SAMPLE), *filter(None, [os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def lines_of(output: bytes) -> list[dict[str, Any]]:
+    """Read messages with all digits of their numbers; a last line that is torn is left out."""
+    whole = output[: output.rfind(b"\n") + 1]
+    return [json.loads(line, parse_float=Decimal) for line in whole.splitlines()]

@@ -1,0 +1,29 @@
+"""Each sample has tests of its own, as a tap somewhere else would: they pass."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.samples.running import ROOT, environment
+
+SAMPLES = ("tap_flights", "tap_airlines", "tap_planes", "tap_petstore")
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_the_tests_of_a_sample_pass(sample: str, tmp_path: Path) -> None:
+    settings = ("-p", "no:cacheprovider", "-W", "error", f"--rootdir={tmp_path}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *settings, ROOT / "samples" / sample / "tests"],
+        cwd=tmp_path,
+        env=environment(sample),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout

@@ -1,0 +1,116 @@
+"""The REST sample: a parent and its children, a busy server, a server that breaks down."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.samples.running import Run, run, service
+from tests.samples.test_tap_flights import source
+
+SAMPLE = "tap_airlines"
+UNTIL, LATER = "2013-01-03T00:00:00Z", "2013-01-04T00:00:00Z"
+
+
+def read(
+    folder: Path, *arguments: str, state: dict[str, Any] | None = None, **settings: Any
+) -> Run:
+    with service(SAMPLE, *arguments) as address:
+        return run(SAMPLE, folder, {"api_url": address, "token": "t-1", **settings}, state)
+
+
+def key(record: dict[str, Any]) -> tuple[str, int, str, str]:
+    return record["carrier"], record["number"], record["origin"], record["updated_at"]
+
+
+@cache
+def flights() -> list[dict[str, str]]:
+    return [row for row in source("flights") if row["month"] == "1"]
+
+
+def expected(until: str, since: dict[str, str] | None = None) -> Counter[Any]:
+    """Read from the files, without the service, what the service should have given."""
+    return Counter(
+        (row["carrier"], int(row["flight"]), row["origin"], row["time_hour"])
+        for row in flights()
+        if (since or {}).get(row["carrier"], "") <= row["time_hour"] < until
+    )
+
+
+def bookmarks(state: dict[str, Any]) -> dict[str, str]:
+    return {
+        entry["context"]["carrier"]: entry["replication_key_value"]
+        for entry in state["bookmarks"]["flights"].get("partitions", [])
+        if "replication_key_value" in entry
+    }
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return read(tmp_path_factory.mktemp("first"))
+
+
+def test_every_airline_and_every_flight_of_each_is_read_once(first: Run) -> None:
+    assert first.code == 0, first.log
+    assert [r["carrier"] for r in first.records("airlines")] == [
+        row["carrier"] for row in source("airlines")
+    ]
+    assert Counter(map(key, first.records("flights"))) == expected(UNTIL)
+
+
+def test_the_flights_of_an_airline_come_in_order(first: Run) -> None:
+    times = defaultdict(list)
+    for record in first.records("flights"):
+        times[record["carrier"]].append(record["updated_at"])
+    assert all(each == sorted(each) for each in times.values())
+    assert bookmarks(first.state) == {carrier: each[-1] for carrier, each in times.items()}
+
+
+def test_a_server_that_says_when_to_come_back_is_asked_just_then(first: Run) -> None:
+    [waited] = [line for line in first.log.splitlines() if "Backing off 1.00 seconds" in line]
+    assert "status 429" in waited
+
+
+def test_the_token_is_in_no_log(first: Run) -> None:
+    assert "t-1" not in first.log
+
+
+def test_the_next_run_asks_each_airline_for_what_is_new(first: Run, tmp_path: Path) -> None:
+    second = read(tmp_path, "--until", LATER, state=first.state)
+    assert second.code == 0, second.log
+    got = Counter(map(key, second.records("flights")))
+    assert got == expected(LATER, since=bookmarks(first.state))
+    assert 0 < got.total() < len(first.records("flights"))
+
+
+def test_after_a_breakdown_the_next_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    broken = read(tmp_path, "--fail-after", "20")
+    assert broken.code == 1
+    assert "503" in broken.log
+    seen = Counter(map(key, broken.records("flights")))
+    assert 0 < seen.total() < expected(UNTIL).total()
+    marks = bookmarks(broken.state)
+    assert marks
+
+    repaired = read(tmp_path, state=broken.state)
+    assert repaired.code == 0, repaired.log
+    again = Counter(map(key, repaired.records("flights")))
+    assert again == expected(UNTIL, since=marks)
+    assert set(seen) | set(again) == set(expected(UNTIL))
+    assert again.total() < expected(UNTIL).total()
+
+
+def test_start_date_is_where_a_first_run_begins(tmp_path: Path) -> None:
+    done = read(tmp_path, start_date="2013-01-02T12:00:00Z")
+    assert min(r["updated_at"] for r in done.records("flights")) == "2013-01-02T12:00:00Z"
+
+
+def test_a_wrong_token_ends_the_run_and_is_not_shown(tmp_path: Path) -> None:
+    done = read(tmp_path, token="wr0ng-t0ken")
+    assert done.code == 1
+    assert "401" in done.log
+    assert "wr0ng" not in done.log

@@ -1,0 +1,70 @@
+"""The GraphQL sample: every plane once, page by page, and errors that come with status 200."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.samples.running import Run, run, service
+from tests.samples.test_tap_flights import source
+
+SAMPLE = "tap_planes"
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    with service(SAMPLE) as address:
+        config = {"api_url": address, "token": "t-1"}
+        return run(SAMPLE, tmp_path_factory.mktemp("first"), config)
+
+
+def test_every_plane_is_read_once(first: Run) -> None:
+    assert first.code == 0, first.log
+    rows = source("planes")
+    assert [r["tailNumber"] for r in first.records("planes")] == [row["tailnum"] for row in rows]
+
+
+def test_a_plane_is_what_the_query_asks_for(first: Run) -> None:
+    assert first.records("planes")[0] == {
+        "tailNumber": "N10156",
+        "year": 2004,
+        "model": "EMB-145XR",
+        "seats": 55,
+        "manufacturer": {"name": "EMBRAER"},
+        "engines": {"kind": "Turbo-fan", "count": 2},
+    }
+
+
+def test_pages_follow_the_cursor_until_there_are_no_more(first: Run) -> None:
+    pages = -(-len(source("planes")) // 500)
+    asked = [line for line in first.log.splitlines() if "http_request_duration" in line]
+    assert len(asked) == pages
+
+
+def test_a_query_gets_what_it_asks_for_and_no_more() -> None:
+    with service(SAMPLE) as address:
+        answer = requests.post(
+            f"{address}/graphql",
+            json={"query": "query { planes { edges { node { seats } } } }", "variables": None},
+            headers={"Authorization": "Bearer t-1"},
+            timeout=30,
+        ).json()
+    assert answer["data"]["planes"]["edges"][:2] == [
+        {"node": {"seats": 55}},
+        {"node": {"seats": 182}},
+    ]
+
+
+def test_a_field_that_is_not_there_ends_the_run_with_the_servers_words(tmp_path: Path) -> None:
+    (tmp_path / "asking.py").write_text(
+        "from tap_planes.streams import Planes\n"
+        "from tap_planes.tap import TapPlanes\n"
+        "Planes.query = 'query { planes { edges { node { wings } } } }'\n"
+        "TapPlanes.cli()\n"
+    )
+    with service(SAMPLE) as address:
+        done = run(SAMPLE, tmp_path, {"api_url": address, "token": "t-1"}, program="asking.py")
+    assert done.code == 1
+    assert "There is no field 'wings'" in done.log

@@ -1,0 +1,235 @@
+"""The sample tap of PostgreSQL under strain: large tables, many tables, a server that goes away."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.postgres import Server
+from tests.samples.postgres_tap import TAP, Source, environment, lines_of
+
+WIDE_ROWS = 400_000
+ROWS_READ_AHEAD = 20_000
+MEMORY = 150 << 20
+STATEMENTS_PER_SCHEMA = 20
+QUESTION = re.compile(r"(statement|execute \S+): *(select|show)", re.IGNORECASE)
+PASSWORD = "s3cret/w@rd:ü"
+
+
+@pytest.fixture
+def source(postgres: Server, tmp_path: Path) -> Iterator[Source]:
+    with postgres.database() as database:
+        yield Source(database, tmp_path)
+
+
+@pytest.fixture
+def wide(source: Source) -> Source:
+    """A view of 400 MB, by which the server counts the rows that it has read."""
+    source.run(
+        "CREATE SEQUENCE seen",
+        "CREATE FUNCTION numbers() RETURNS SETOF int LANGUAGE sql"
+        f" AS 'SELECT generate_series(1, {WIDE_ROWS})'",
+        "CREATE VIEW wide AS SELECT nextval('seen') AS seen, i AS id, repeat(md5(i::text), 32) AS x"
+        " FROM numbers() i",
+    )
+    return source
+
+
+def started(source: Source, *streams: str, **more: Any) -> subprocess.Popen[bytes]:
+    command = source.command(dict.fromkeys(streams, more.pop("key", None)), **more)
+    errors = (source.folder / "stderr").open("wb")
+    with errors:
+        return subprocess.Popen(
+            command,
+            cwd=source.folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+
+
+def out(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+# -------------------------------------------------------------------------- large tables
+def test_the_first_record_comes_long_before_the_server_has_read_all(wide: Source) -> None:
+    with started(wide, "public-wide") as process:
+        assert b'"SCHEMA"' in out(process).readline()
+        assert b'"RECORD"' in out(process).readline()
+        [(seen,)] = wide.run("SELECT last_value FROM seen")
+        process.kill()
+        out(process).read()
+    assert seen <= ROWS_READ_AHEAD
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is in /proc")
+def test_a_table_far_larger_than_the_memory_streams_through_it(wide: Source) -> None:
+    lines, peak = streamed(wide, "public-wide")
+    assert lines >= WIDE_ROWS
+    assert peak < MEMORY
+
+
+def streamed(source: Source, stream: str) -> tuple[int, int]:
+    """Sync a stream; return the count of its messages and the peak of the tap's memory."""
+    peak, lines = 0, 0
+    with started(source, stream) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        while block := out(process).read(1 << 20):
+            lines += block.count(b"\n")
+            if found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text()):
+                peak = int(found[1]) << 10
+    assert process.returncode == 0
+    assert peak > 0
+    return lines, peak
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process's memory is in /proc")
+def test_rows_of_megabytes_are_not_collected_by_the_hundred(source: Source) -> None:
+    source.run(
+        "CREATE VIEW huge AS SELECT i AS id, repeat('x', 1000000) AS x"
+        " FROM generate_series(1, 300) i"
+    )
+    lines, peak = streamed(source, "public-huge")
+    assert lines >= 300
+    assert peak < MEMORY
+
+
+# --------------------------------------------------------------------------- many tables
+def made(source: Source, schema: str, tables: int) -> None:
+    """Make tables with keys, indexes and two kinds of types of the database's own."""
+    name = source.database.name
+    source.run(
+        f"CREATE SCHEMA {schema}",
+        f"CREATE TYPE {schema}.mood AS ENUM ('sad', 'ok')",
+        "DO $$ BEGIN FOR i IN 1.." + f"{tables} LOOP EXECUTE format("
+        f"'CREATE TABLE {schema}.t%s (id int PRIMARY KEY, n numeric(9, 2), x text UNIQUE,"
+        f" m {schema}.mood, a int[][])', i); END LOOP; END $$",
+        f"ALTER DATABASE {name} SET log_statement = 'all'",
+    )
+
+
+def statements(postgres: Server, source: Source) -> int:
+    """Count the questions to this database since the last count."""
+    log = postgres.log.read_text(errors="replace")
+    source.run("SELECT 'counted'")
+    mine = [line for line in log.splitlines() if f" {source.database.name} LOG:  " in line]
+    asked = [line for line in mine if QUESTION.search(line)]
+    since = [number for number, line in enumerate(asked) if "'counted'" in line]
+    return len(asked[since[-1] + 1 if since else 0 :])
+
+
+def test_discovery_asks_as_much_for_2000_tables_as_for_two(
+    postgres: Server, source: Source
+) -> None:
+    made(source, "few", 2)
+    statements(postgres, source)
+    assert len(source.discover(filter_schemas=["few"])) == 2
+    for_few = statements(postgres, source)
+    made(source, "many", 2000)
+    statements(postgres, source)
+    found = source.discover(filter_schemas=["many"])
+    assert len(found) == 2000
+    assert statements(postgres, source) == for_few
+    assert 0 < for_few <= STATEMENTS_PER_SCHEMA
+    properties = found["many-t2000"]["schema"]["properties"]
+    assert properties["a"]["items"]["items"] == {"type": ["integer", "null"]}
+    assert found["many-t2000"]["key_properties"] == ["id"]
+
+
+# ---------------------------------------------------------------------- what goes wrong
+def run(source: Source, **settings: Any) -> tuple[int, str]:
+    """Run a discovery with other settings; return the exit code and what it said."""
+    done = subprocess.run(
+        [*TAP, "--discover", "--config", source.config(settings)],
+        cwd=source.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_nobody_at_the_port_is_said_without_the_password(source: Source) -> None:
+    code, said = run(source, port=1, password=PASSWORD)
+    assert code == 1
+    assert "127.0.0.1:1" in said
+    assert "refused" in said
+    assert PASSWORD not in said
+    assert "Traceback" not in said
+
+
+def test_a_wrong_password_is_said_and_not_shown(source: Source) -> None:
+    code, said = run(source, password=PASSWORD)
+    assert code == 1
+    assert f'password authentication failed for user "{source.database.user}"' in said
+    assert PASSWORD not in said
+    assert "Traceback" not in said
+
+
+def test_a_missing_database_is_said(source: Source) -> None:
+    code, said = run(source, database="nowhere")
+    assert code == 1
+    assert 'database "nowhere" does not exist' in said
+    assert source.database.password not in said
+    assert "Traceback" not in said
+
+
+def test_a_url_that_cannot_be_read_is_not_shown(source: Source) -> None:
+    code, said = run(source, sqlalchemy_url=f"postgresql://u:{PASSWORD}@host:no/db")
+    assert code == 1
+    assert "URL" in said
+    assert "w@rd" not in said
+    assert "Traceback" not in said
+
+
+def test_too_few_settings_are_named(source: Source) -> None:
+    code, said = run(source, host="", database="")
+    assert code == 1
+    assert "'sqlalchemy_url'" in said
+    assert "'host', 'database'" in said
+
+
+def test_any_form_of_the_url_is_taken(source: Source) -> None:
+    for scheme in ("postgres", "postgresql", "postgresql+psycopg2", "postgresql+psycopg"):
+        assert run_discovery(source, source.database.url_for(scheme)) == {}
+
+
+def run_discovery(source: Source, url: str) -> dict[str, Any]:
+    return source.discover(sqlalchemy_url=url, host=None)
+
+
+def test_after_a_cut_the_next_run_loses_nothing(source: Source) -> None:
+    rows = 60_000
+    source.run(
+        "CREATE TABLE t (id int PRIMARY KEY, x text)",
+        f"INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(1, {rows}) i",  # noqa: S608
+    )
+    with started(source, "public-t", key="id") as process:
+        output = b"".join(out(process).readline() for _ in range(25_000))
+        source.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'tap-postgres' AND datname = current_database()"
+        )
+        output += out(process).read()
+    said = (source.folder / "stderr").read_text()
+    assert process.returncode == 1
+    assert "terminating connection due to administrator command" in said
+    assert source.database.password not in said
+    messages = lines_of(output)
+    first = [m["record"]["id"] for m in messages if m["type"] == "RECORD"]
+    states = [m["value"] for m in messages if m["type"] == "STATE"]
+    bookmark = states[-1]["bookmarks"]["public-t"]["replication_key_value"]
+    assert first == list(range(1, len(first) + 1))
+    assert 10_000 <= bookmark <= len(first) < rows
+    second = source.sync({"public-t": "id"}, state=states[-1]).records("public-t")
+    assert [record["id"] for record in second] == list(range(bookmark, rows + 1))
