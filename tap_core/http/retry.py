@@ -98,8 +98,12 @@ def _server_first(wait_generator: WaitGenerator) -> WaitGenerator:
         usual = wait_generator()
         usual.send(None)
         error = yield 0.0
+        at_once = False
         while True:
             told = retry_after(error)
+            if told == 0 and at_once:
+                told = None  # that did not help: ask less often
+            at_once = told == 0
             try:
                 wait = usual.send(error) if told is None else _AsTold(told)
             except StopIteration:  # the author's generator has had enough
@@ -113,12 +117,14 @@ def retry_after(error: object) -> float | None:
     """Return the seconds that the response of a failure asks to wait, None if it does not.
 
     A date is measured from the response's own ``Date`` where it has one, so that clocks
-    need not agree. Zero and the past say nothing about when to come back: they are None.
+    need not agree. A date in the past says nothing about when to come back: it is None.
     """
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", None) or {}
     text = str(headers.get("Retry-After") or "").strip()
-    wait = float(text) if text.isascii() and text.isdigit() else _seconds_until(text, headers)
+    if text.isascii() and text.isdigit():
+        return min(float(text), RETRY_AFTER_LIMIT)
+    wait = _seconds_until(text, headers)
     return min(wait, RETRY_AFTER_LIMIT) if wait > 0 else None
 
 

@@ -50,6 +50,14 @@ def test_a_server_that_says_when_is_asked_just_then(source):
     assert stream.waits == [7, 11, 2.25]
 
 
+def test_at_once_is_obeyed_once_and_then_the_usual_waits_begin(source):
+    at_once = Reply("", 503, {"Retry-After": "0"})
+    source.server.answers(at_once, at_once, BUSY, at_once, page(ONE))
+    stream = source.stream()
+    assert list(stream.get_records(None)) == [ONE]
+    assert stream.waits == [0, 2.25, 4.25, 0]
+
+
 def test_a_429_that_says_nothing_is_tried_again_as_usual(source):
     source.server.answers(Reply("", 429), page(ONE))
     stream = source.stream()
@@ -191,7 +199,7 @@ def test_a_failure_is_logged_before_the_wait(source, caplog):
     [
         ("120", 120),
         (" 5 ", 5),
-        ("0", None),
+        ("0", 0),
         ("-3", None),
         ("1.5", None),
         ("soon", None),
