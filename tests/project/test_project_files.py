@@ -64,8 +64,8 @@ def test_a_tap_author_installs_no_spark() -> None:
     plain = [r for r in metadata.requires("tap-core-sdk") or [] if "extra ==" not in r]
     names = {re.match(r"[\w-]+", r)[0] for r in plain}  # type: ignore[index]
     assert names == {
-        *("jsonpath-ng", "jsonschema", "msgspec", "pendulum", "python-backoff", "python-dotenv"),
-        *("requests", "typer", "typing-extensions"),
+        *("fsspec", "jsonpath-ng", "jsonschema", "msgspec", "pendulum", "python-backoff"),
+        *("python-dotenv", "requests", "typer", "typing-extensions"),
     }
 
 

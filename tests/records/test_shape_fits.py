@@ -109,6 +109,6 @@ def test_another_layout_brings_its_own_check_and_the_first_one_returns() -> None
     assert shape.fits is first
 
 
-@pytest.mark.parametrize("name, value", [("flag", 1), ("id", [1]), ("place", {"city": [1]})])
+@pytest.mark.parametrize("name, value", [("flag", 1), ("id", [{1}]), ("place", {"city": [b"1"]})])
 def test_what_needs_conforming_does_not_fit(name, value) -> None:
     assert not warm_shape().fits({**copy.deepcopy(USUAL), name: value})

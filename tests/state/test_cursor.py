@@ -281,7 +281,9 @@ def test_a_resumed_sorted_stream_may_not_begin_before_its_bookmark() -> None:
     state = {"replication_key": "k", "replication_key_value": "2021-01-02T0:00:00Z"}
     follower = cursor(state, order=order_of(SCHEMAS[0]))
     follower.advance("2021-01-02T00:00:00Z")
-    with pytest.raises(InvalidStreamSortException, match="Unsorted data detected in stream: by 'k'"):
+    with pytest.raises(
+        InvalidStreamSortException, match="Unsorted data detected in stream: by 'k'"
+    ):
         follower.advance("2021-01-01T23:59:59Z")
     follower.settle()
     assert state["replication_key_value"] == "2021-01-02T00:00:00Z"

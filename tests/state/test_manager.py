@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import json
 import logging
+import threading
 
 import pytest
 
@@ -308,8 +309,8 @@ def test_sort_errors_are_logged_with_their_partition(caplog) -> None:
         record_count=5,
         partition_record_count=2,
     )
-    assert "stream 'orders'" in caplog.text
-    assert "partition {'a': 1}" in caplog.text
+    assert "Sorting error detected in 'orders' on record #5" in caplog.text
+    assert "partition record #2 of {'a': 1}" in caplog.text
 
 
 def test_states_of_other_streams_are_left_alone() -> None:
@@ -320,3 +321,22 @@ def test_states_of_other_streams_are_left_alone() -> None:
     end_context(manager, None)
     del state["bookmarks"]["orders"]
     assert state == before
+
+
+def test_a_cursor_is_not_made_while_another_thread_has_the_document() -> None:
+    """Reading its place may drop what stands there and is no marker."""
+    manager, made = a_manager(), []
+    own = {"progress_markers": "none"}
+
+    def make() -> None:
+        made.append(manager.cursor(None, replication_key="updatedAt", state=own))
+
+    thread = threading.Thread(target=make)
+    with manager.document.lock:
+        thread.start()
+        thread.join(0.05)
+        assert own
+        assert not made
+    thread.join()
+    assert len(made) == 1
+    assert own == {}

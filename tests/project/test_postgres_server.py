@@ -1,0 +1,83 @@
+"""The PostgreSQL of the tests: it is real, and nothing of it outlives whoever asked for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests import postgres as rooms
+from tests.postgres import Server, missing_reason, server_programs
+
+ROOT = Path(__file__).resolve().parents[2]
+DIES = """
+import os, signal
+from tests.postgres import shared_server
+server = shared_server()
+print(server.folder, server.maintenance.url_for("postgresql"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+PATIENCE = 60
+
+
+def test_a_database_is_there_until_its_block_ends(postgres: Server) -> None:
+    with postgres.database('od"d') as database:
+        assert database.run("CREATE TABLE t AS SELECT 1 AS a", "SELECT a FROM t") == [(1,)]
+        left_open = database.connect()
+    with pytest.raises(psycopg.OperationalError):
+        left_open.execute("SELECT 1")
+    left_open.close()
+    with pytest.raises(psycopg.OperationalError, match="does not exist"):
+        database.connect()
+
+
+def test_the_server_wants_its_password(postgres: Server) -> None:
+    url = postgres.maintenance.url_for("postgresql").replace(postgres.password, "another")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(url)
+
+
+def test_a_server_ends_with_a_process_that_is_killed(postgres: Server) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DIES], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    folder, url = done.stdout.split()
+    deadline = time.monotonic() + PATIENCE
+    while Path(folder).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(folder).exists()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TAP_CORE_POSTGRES_BIN", raising=False)
+    monkeypatch.setattr(rooms, "_places", lambda: iter([tmp_path]))
+    assert server_programs() is None
+    assert "Debian's package postgresql" in missing_reason()
+    with pytest.raises(FileNotFoundError, match="package postgresql"), rooms.server():
+        pass
+
+
+def test_a_folder_that_is_given_must_have_the_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TAP_CORE_POSTGRES_BIN", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no initdb"):
+        server_programs()
+
+
+def test_installing_is_left_to_those_who_may(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rooms, "server_programs", lambda: None)
+    monkeypatch.setattr(rooms, "_may_install", lambda: None)
+    assert rooms.main() == 0
+    assert "left out: PostgreSQL's server programs" in capsys.readouterr().out
+    monkeypatch.setattr(rooms, "_may_install", list)
+    monkeypatch.setattr(rooms, "_install", lambda _: False)
+    assert rooms.main() == 1
