@@ -163,7 +163,7 @@ class Tap(_Voice):
         setup_mapper: bool = True,
         message_writer: Any | None = None,
     ) -> None:
-        """Take settings, catalog and state; with stream maps streams are discovered here.
+        """Take settings, catalog and state; without a catalog streams are discovered here.
 
         ``message_writer`` is any object with ``write_message(message)``; without it
         messages go to standard output, or where ``message_writer_class`` puts them.
@@ -285,16 +285,18 @@ class Tap(_Voice):
     # Stream maps
 
     def setup_mapper(self) -> None:
-        """Make the maps of all streams of the catalog.
+        """Make the maps of all streams of the catalog; without one, discover the streams.
 
-        Without any setting that asks for maps this waits until somebody wants them.
+        Without any setting that asks for maps these wait until somebody wants them.
         """
         config = self._config
         asked = config.get("stream_maps") or config.get("flattening_enabled")
         if asked or is_overridden(self, "catalog"):
             self._make_mapper()
-        else:
-            self._mapper_is_due = True
+            return
+        self._mapper_is_due = True
+        if self.input_catalog is None:
+            _ = self.streams  # an author's faults show where singer_sdk shows them
 
     def _make_mapper(self) -> None:
         self._mapper_is_due = False

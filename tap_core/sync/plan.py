@@ -9,7 +9,7 @@ both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tap_core.catalog import Schema
@@ -159,7 +159,10 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
     if maps is not None or stream._tap.has_own_catalog:
         from tap_core.sync.mapped import descriptions
 
-        return descriptions(stream.stream_maps if maps is None else maps, stream.replication_key)
+        if maps is not None:
+            return descriptions(maps, stream.replication_key)
+        plain = descriptions(stream.stream_maps, stream.replication_key)
+        return tuple(replace(each, stream=_id_of(stream)) for each in plain)
     declared = stream._input_schema
     if declared is None:  # as in the catalog, without what has no part in validation
         declared = Schema.from_dict(stream.schema).to_dict()

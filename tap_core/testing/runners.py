@@ -40,9 +40,9 @@ class SingerTestRunner(abc.ABC, Generic[_T]):
         **kwargs: Any,
     ) -> None:
         self.singer_class: type[_T] = singer_class
-        self.config = config or {}
+        self.config: Mapping[str, Any] = config or {}
         self.default_kwargs = kwargs
-        self.suite_config = suite_config or SuiteConfig()
+        self.suite_config: SuiteConfig = suite_config or SuiteConfig()
         self._forget()
 
     def _forget(self) -> None:

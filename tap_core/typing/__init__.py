@@ -67,6 +67,9 @@ from tap_core.typing.scalars import (
     UUIDType,
 )
 from tap_core.typing.sql import (
+    admits_type as _jsonschema_type_check,  # noqa: F401  the name that SQL plugins import
+)
+from tap_core.typing.sql import (
     to_jsonschema_type,
     to_sql_type,
 )

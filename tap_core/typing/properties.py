@@ -80,7 +80,7 @@ class Property(JSONTypeHelper[T], Generic[T]):
         )
         self.name = name
         self.wrapped = wrapped
-        self.optional = not required
+        self.optional: bool = not required
         self.default = default
         self.description = description
         self.secret = secret

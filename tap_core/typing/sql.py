@@ -7,6 +7,7 @@ taken or made; the first rule that fits decides.
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ if sys.version_info >= (3, 13):
 else:
     from typing_extensions import deprecated
 
-__all__ = ["to_jsonschema_type", "to_sql_type"]
+__all__ = ["admits_type", "to_jsonschema_type", "to_sql_type"]
 
 _BY_NAME: Final[tuple[tuple[str, type[JSONTypeHelper[Any]]], ...]] = (
     ("timestamp", DateTimeType),
@@ -67,8 +68,8 @@ def to_sql_type(jsonschema_type: JsonSchema) -> Any:
     """Return the SQLAlchemy type that holds values of a JSON Schema."""
     name = _sql_name(jsonschema_type)
     kind = getattr(_sqlalchemy_types(), name)
-    if name == "VARCHAR" and not _accepts(jsonschema_type, "object", "array"):
-        is_text = _accepts(jsonschema_type, "string")
+    if name == "VARCHAR" and not admits_type(jsonschema_type, ("object", "array")):
+        is_text = admits_type(jsonschema_type, ("string",))
         return kind(jsonschema_type.get("maxLength") if is_text else None)
     return kind()
 
@@ -91,18 +92,18 @@ def _type_name(sql_type: Any) -> str:
 
 
 def _sql_name(schema: JsonSchema) -> str:
-    if _accepts(schema, "object", "array"):
+    if admits_type(schema, ("object", "array")):
         return "VARCHAR"
-    if _accepts(schema, "string"):
+    if admits_type(schema, ("string",)):
         return _DATELIKE.get(get_datelike_property_type(schema) or "", "VARCHAR")
     numbers = (("integer", "INTEGER"), ("number", "DECIMAL"), ("boolean", "BOOLEAN"))
-    return next((name for kind, name in numbers if _accepts(schema, kind)), "VARCHAR")
+    return next((name for kind, name in numbers if admits_type(schema, (kind,))), "VARCHAR")
 
 
-def _accepts(schema: JsonSchema, *names: str) -> bool:
+def admits_type(jsonschema_type: JsonSchema, type_check: Collection[str]) -> bool:
     """Tell whether ``type``, or that of an option of ``anyOf``, is one of the names."""
-    kind = schema.get("type", ())
+    kind = jsonschema_type.get("type", ())
     kinds = (kind,) if isinstance(kind, str) else kind
-    if any(one in names for one in kinds):
+    if any(one in type_check for one in kinds):
         return True
-    return any(_accepts(option, *names) for option in schema.get("anyOf", ()))
+    return any(admits_type(option, type_check) for option in jsonschema_type.get("anyOf", ()))

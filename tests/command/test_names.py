@@ -41,7 +41,9 @@ helpers._batch.BatchFileFormat
 helpers._catalog.pop_deselected_record_properties
 helpers._classproperty.classproperty
 helpers._compat.SingerSDKDeprecationWarning
+helpers._compat.date_fromisoformat
 helpers._compat.datetime_fromisoformat
+helpers._compat.time_fromisoformat
 helpers._flattening.flatten_record
 helpers._flattening.flatten_schema
 helpers._state.increment_state
@@ -129,6 +131,7 @@ typing.Property
 typing.RegexType
 typing.StringType
 typing.URIType
+typing._jsonschema_type_check
 """
 NAMES = _TEXT.split()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 
 import pytest
 
-from tap_core.helpers._compat import datetime_fromisoformat
+from tap_core.helpers._compat import (
+    date_fromisoformat,
+    datetime_fromisoformat,
+    time_fromisoformat,
+)
 from tap_core.helpers._util import utc_now
 from tap_core.singerlib.utils import NonUTCDatetimeError, strftime, strptime_to_utc
 
@@ -37,6 +41,12 @@ def test_a_date_time_without_an_offset_may_stay_naive():
     naive = datetime(2024, 1, 2, 3, 4, 5, 500000)  # noqa: DTZ001
     assert datetime_fromisoformat("2024-01-02T03:04:05.5") == naive
     assert datetime_fromisoformat("2024-01-02T03:04:05.5Z") == naive.replace(tzinfo=UTC)
+
+
+def test_dates_and_times_of_day_are_read_by_the_old_names():
+    assert date_fromisoformat("2024-01-02") == date(2024, 1, 2)
+    assert time_fromisoformat("03:04:05.5") == time(3, 4, 5, 500000)
+    assert time_fromisoformat("03:04:05Z") == time(3, 4, 5, tzinfo=UTC)
 
 
 def test_a_text_that_is_none_is_refused():

@@ -301,16 +301,44 @@ def test_the_first_word_may_choose_another_door(calls):
 # Signals
 
 
+class Counting(Plugin):
+    """Keeps the signals that it is asked to end by."""
+
+    def _handle_termination(self, signum, frame):
+        self.ends = [*getattr(self, "ends", []), signum]
+
+
+@pytest.mark.parametrize(
+    ("sent", "heeded"),
+    [
+        ([signal.SIGTERM], [signal.SIGTERM]),
+        ([signal.SIGINT], [signal.SIGINT]),
+        # Ctrl-C at an orchestrator comes twice: from the terminal, and handed on.
+        ([signal.SIGINT, signal.SIGTERM], [signal.SIGINT]),
+        ([signal.SIGINT, signal.SIGTERM, signal.SIGINT], [signal.SIGINT, signal.SIGINT]),
+        ([signal.SIGINT, signal.SIGTERM, signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]),
+        ([signal.SIGTERM, signal.SIGINT], [signal.SIGTERM, signal.SIGINT]),
+        ([signal.SIGTERM, signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM]),
+        ([signal.SIGINT, signal.SIGINT], [signal.SIGINT, signal.SIGINT]),
+    ],
+)
+def test_a_signal_is_heeded_once_for_each_wish(sent, heeded):
+    plugin = Counting(config={"api_key": "k"})
+    for number in sent:
+        signal.raise_signal(number)
+    assert plugin.ends == heeded
+
+
 def test_handlers_are_set_in_the_main_thread_only():
     plugin = Plugin(config={"api_key": "k"})
-    assert signal.getsignal(signal.SIGTERM) == plugin._handle_termination
-    assert signal.getsignal(signal.SIGINT) == plugin._handle_termination
+    assert signal.getsignal(signal.SIGTERM) == plugin._heed
+    assert signal.getsignal(signal.SIGINT) == plugin._heed
     made = []
     thread = threading.Thread(target=lambda: made.append(Plugin(config={"api_key": "k"})))
     thread.start()
     thread.join()
     assert len(made) == 1
-    assert signal.getsignal(signal.SIGTERM) == plugin._handle_termination
+    assert signal.getsignal(signal.SIGTERM) == plugin._heed
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -112,6 +112,21 @@ def test_a_table_is_sent_with_its_schema_and_its_rows(synced):
     assert records(messages)[2] == dict.fromkeys(FIRST) | {"id": 3, "note": "z"}
 
 
+def test_a_tap_with_a_catalog_of_its_own_writes_the_files_that_are_asked_for(synced, tmp_path):
+    class Wrapped(LiteTap):
+        @property
+        def catalog(self):
+            return super().catalog
+
+    encoding = {"format": "jsonl", "compression": "none"}
+    settings = {"encoding": encoding, "storage": {"root": tmp_path.as_uri()}}
+    messages = synced(Wrapped, batch_config=settings)
+    [batch] = [one for one in messages if one["type"] == "BATCH"]
+    [file] = [Path(name.removeprefix("file://")) for name in batch["manifest"]]
+    assert records(messages) == []
+    assert [json.loads(line) for line in file.read_text().splitlines()] == records(synced(Wrapped))
+
+
 def test_only_selected_columns_are_asked_for(synced):
     class Asking(LiteStream):
         def build_query(self, *, context=None):

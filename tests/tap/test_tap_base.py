@@ -22,7 +22,7 @@ def numbers(name, count=2, **members):
 # Streams
 
 
-def test_streams_are_discovered_once_and_sorted_by_name():
+def test_streams_are_discovered_once_by_the_constructor_and_sorted_by_name():
     calls = []
 
     class Counting(StillTap):
@@ -33,10 +33,24 @@ def test_streams_are_discovered_once_and_sorted_by_name():
             return [numbers(name)(self) for name in ("b", "a", "B")]
 
     tap = Counting()
-    assert calls == []
+    assert calls == [1]
     assert list(tap.streams) == ["B", "a", "b"]
     assert tap.streams["a"] is tap.streams["a"]
     assert calls == [1]
+
+
+def test_with_a_catalog_streams_are_discovered_when_they_are_asked_for():
+    class Failing(StillTap):
+        """A tap whose source is away."""
+
+        def discover_streams(self):
+            raise ConnectionError("away")
+
+    with pytest.raises(ConnectionError):
+        Failing()
+    assert Failing(setup_mapper=False).name
+    with pytest.raises(ConnectionError):
+        _ = Failing(catalog={"streams": []}).streams
 
 
 def test_children_are_linked_to_every_stream_of_the_parents_class(caplog):

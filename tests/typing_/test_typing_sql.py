@@ -119,3 +119,17 @@ def test_sql_types_are_known_as_classes_and_as_objects():
 def test_there_is_a_word_on_what_is_used_today():
     with pytest.warns(SingerSDKPendingDeprecationWarning, match="SQLToJSONSchema"):
         th.to_jsonschema_type("bigint")
+
+
+@pytest.mark.parametrize(
+    "schema, admits",
+    [
+        ({"type": "string"}, True),
+        ({"type": ["null", "string"]}, True),
+        ({"anyOf": [{"type": "integer"}, {"type": ["string", "null"]}]}, True),
+        ({"type": "integer"}, False),
+        ({}, False),
+    ],
+)
+def test_sql_plugins_ask_whether_a_schema_admits_a_type(schema, admits):
+    assert th._jsonschema_type_check(schema, ("string",)) is admits

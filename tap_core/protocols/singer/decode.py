@@ -36,7 +36,7 @@ from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageT
 
 __all__ = ["Decoder"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _EXCERPT_LENGTH: Final = 200
 _OPEN_BRACE: Final = ord("{")

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Annotated, Any, BinaryIO, Protocol
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.main import get_command
 
 from tap_core.config import ConfigInput
@@ -179,16 +179,33 @@ class SingerCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the flags as they are; help and completion stay typer's."""
         if ctx.resilient_parsing or "--help" in args:
+            # click's own options cannot be shown by the click that typer carries
+            self.params = [param for param in self.params if _is_ours(param)]
             return super().parse_args(ctx, args)
         found, rest, _ = self.make_parser(ctx).parse_args(args=_spelled_out(args))
         if rest:
             ctx.fail(f"Got unexpected extra arguments ({' '.join(rest)})")
         for param in self.params:
-            if param.name is not None:
+            if not _is_ours(param):
+                _take_foreign(ctx, param, found)
+            elif param.name is not None:
                 ctx.params[param.name] = found.get(param.name, param.default)
         _check_choice(ctx, "about_format", "--format", _FORMATS)
         _check_choice(ctx, "test", "--test", _TRIALS)
         return []
+
+
+def _is_ours(param: Any) -> bool:
+    return isinstance(param, (TyperArgument, TyperOption))
+
+
+def _take_foreign(ctx: Any, param: Any, found: Mapping[str, Any]) -> None:
+    """Give an option of click that a plugin added to its command's own callback.
+
+    Its value goes no further: the command takes no arguments that it does not know.
+    """
+    if param.name in found and param.callback is not None:
+        param.callback(ctx, param, found[param.name])
 
 
 def _spelled_out(args: Sequence[str]) -> list[str]:
@@ -393,9 +410,11 @@ def _guarded(plugin: type[Plugin]) -> Iterator[None]:
             yield
             sys.stdout.flush()
     except ConfigValidationError as error:  # a user's fault has no traceback
-        for sentence in error.errors or [str(error)]:
+        faults = error.errors or [str(error)]
+        for sentence in faults:
             _logger(plugin).error(sentence)
-        _logger(plugin).error("Config validation failed")
+        # All of them again: of a failed test, Meltano shows the last line alone.
+        _logger(plugin).error("Config validation failed: %s", "; ".join(faults))
         raise typer.Exit(1) from None
     except ConfigurationError as error:
         _logger(plugin).error(str(error))

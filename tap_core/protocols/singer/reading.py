@@ -31,7 +31,7 @@ __all__ = [
 
 _Line = TypeVar("_Line", str, bytes)
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class GenericSingerReader(abc.ABC, Generic[_Line]):
