@@ -76,7 +76,7 @@ _OF_A_RUN = (PROGRESS_MARKERS, _OLD_PROGRESS_MARKERS, SIGNPOST_MARKER, STARTING_
 
 _PLAIN = order_of(None)
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 # Finding the state of a stream or a partition

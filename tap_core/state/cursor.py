@@ -93,8 +93,8 @@ class Cursor:
         order: Order,
         on_first_marker: Callable[[], object] | None = None,
     ) -> None:
-        self.state = state
-        self.replication_key = replication_key
+        self.state: dict[str, Any] = state
+        self.replication_key: str = replication_key
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
         self._skips_smaller = not is_sorted
@@ -202,9 +202,8 @@ class Cursor:
         elif self._is_next(value):
             self._take(value)
         elif self._is_sorted:
-            raise InvalidStreamSortException(
-                sort_fault_text(self.replication_key, value, self.latest)
-            )
+            new, old = to_json_compatible(value), to_json_compatible(self.latest)
+            raise InvalidStreamSortException(sort_fault_text(self.replication_key, new, old))
 
     def _open(self) -> None:
         self._is_open = self._opens = True

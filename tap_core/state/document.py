@@ -34,14 +34,14 @@ class StateDocument:
     """Wraps ``tap_state``, which stays the caller's own dict and may be filled later."""
 
     def __init__(self, tap_state: TapState | dict[str, Any]) -> None:
-        self.tap_state = cast(dict[str, Any], tap_state)
-        self.lock = threading.RLock()
+        self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
+        self.lock: threading.RLock = threading.RLock()
         self._encoder = Encoder()
         self._streams: dict[str, StreamText] = {}
         self._all_shared = False
         self._touched = 0
         self._given: bytes | None = None
-        self.runs = 0
+        self.runs: int = 0
         """How many syncs have begun on this document."""
 
     # Finding state dicts

@@ -37,7 +37,7 @@ LIMIT_REACHED = "partition_limit_reached"
 
 _BOOKMARK = ("replication_key", "replication_key_value")
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def limit_of(stream: str, declared: Any, configured: Any) -> int | None:

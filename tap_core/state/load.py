@@ -22,7 +22,7 @@ from tap_core.exceptions import StateFileError
 
 __all__ = ["read_state"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 def read_state(text: str | bytes, source: str) -> dict[str, Any]:

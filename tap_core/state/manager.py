@@ -73,9 +73,9 @@ class StreamStateManager:
         self.stream_name = stream_name
         self.tap_state = tap_state
         self.state_partitioning_keys = state_partitioning_keys
-        self.document = document or StateDocument(tap_state)
+        self.document: StateDocument = document or StateDocument(tap_state)
         self.order = order or order_of(None)
-        self.is_flushed = True
+        self.is_flushed: bool = True
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
         self._logger = logging.getLogger(tap_name).getChild(stream_name)
@@ -178,6 +178,7 @@ class StreamStateManager:
 
     # While records come
 
+    @_at_once
     def cursor(
         self,
         context: Context | None,

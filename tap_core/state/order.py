@@ -26,7 +26,7 @@ from tap_core.typing.values import to_json_compatible
 
 __all__ = ["Instant", "Kind", "Order", "instant_of", "is_missing", "number_of", "order_of"]
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 Instant: TypeAlias = tuple[dt.datetime, str]
 """A moment: an aware date-time, and the digits of its fraction beyond microseconds."""
@@ -172,14 +172,19 @@ def _bare_number(value: Any) -> int | float | Decimal | None:
     return None if isinstance(value, str) else number_of(value)
 
 
-def _bare_instant(value: Any) -> Instant | None:
-    return None if isinstance(value, str) else instant_of(value)
+def _bare_moment(value: Any) -> Instant | None:
+    return instant_of(value) if isinstance(value, dt.datetime) else None
+
+
+def _bare_day(value: Any) -> Instant | None:
+    is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    return instant_of(value) if is_day else None
 
 
 _READERS = {
     Kind.INSTANT: (instant_of, _bare_number),
     Kind.NUMBER: (number_of,),
-    Kind.TEXT: (_bare_number, _bare_instant),
+    Kind.TEXT: (_bare_number, _bare_moment, _bare_day),
 }
 
 

@@ -48,7 +48,7 @@ class PartitionIndex:
     _recent_entry: dict[str, Any]
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
-        self.entries = entries
+        self.entries: list[dict[str, Any]] = entries
         self._reset()
 
     def position(self, context: Context) -> int | None:

@@ -37,7 +37,7 @@ class StreamText:
     )
 
     def __init__(self, stream_id: str, state: dict[str, Any], encoder: Encoder) -> None:
-        self.state = state
+        self.state: dict[str, Any] = state
         self.name = encoder.value(stream_id)
         self._encoder = encoder
         self._shared = False

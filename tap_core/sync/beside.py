@@ -3,12 +3,14 @@
 Rules of the room: top-level streams run in the order of their names, a child when its
 parent has records. Only streams that allow threads themselves, with all that is synced
 below them, run beside others, when it is the turn of the first of them; each has a thread,
-in which it may have workers of its own. All others run alone.
+in which it may have workers of its own. All others run alone, and so do those that have a
+child in common.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -51,12 +53,14 @@ class Turns:
 
     def _side_by_side(self) -> list[SyncStream]:
         """Return the streams that may run beside each other, none unless there are several."""
+        shared = _shared(self._streams)
         found = [
             stream
             for stream in self._streams
             if self._threads > 1
             and not stream.parent_stream_type
             and (stream.selected or stream.has_selected_descendents)
+            and shared.isdisjoint(stream.descendent_streams)
             and threads_of(stream) > 1
         ]
         return found if len(found) > 1 else []
@@ -96,6 +100,16 @@ def _sync_root(stream: SyncStream) -> None:
     for done in (stream, *stream.descendent_streams):
         if done._stream_version is not None:
             done._write_activate_version_message(done._stream_version)
+
+
+def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
+    """Return the streams that several top-level streams have below them.
+
+    When the first of these ends it ends them too, and the second goes on from there.
+    """
+    roots = [stream for stream in streams if not stream.parent_stream_type]
+    below = Counter(child for root in roots for child in set(root.descendent_streams))
+    return {child for child, count in below.items() if count > 1}
 
 
 def _make_places(stream: SyncStream) -> None:

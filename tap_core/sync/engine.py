@@ -175,11 +175,9 @@ def _sync_in_worker(stream: SyncStream, context: Context | None, signpost: Any) 
 
 def alone(stream: SyncStream, run: Run, context: Context | None) -> AbstractContextManager[None]:
     """Keep other threads from a context that has a bookmark of its own."""
-    if run.leader is None or not context:
+    if run.leader is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
-    if stream._get_state_partition_context(context) != context:
-        return nullcontext()
-    return run.outbox.visiting((stream.name, freeze(context)), run, run.leader.check)
+    return run.outbox.visiting((stream.name, freeze(context or {})), run, run.leader.check)
 
 
 def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManager[Family | None]:
@@ -249,7 +247,7 @@ def sync_partition(
             if family is not None:
                 family.drain()
         end_partition(stream, context, bookmark)
-        if isinstance(counter, Tally) and counter.is_due(stream.STATE_MSG_FREQUENCY):
+        if isinstance(counter, Tally) and state_is_due(stream, counter, done, sys.maxsize):
             stream._write_state_message()  # partitions may all be smaller than that
     return done
 

@@ -127,10 +127,10 @@ class _Lane:
             return
         if self.write_messages:
             stream._write_record_message(record)
-        stream._increment_stream_state(record, context=context)
-        if not self.write_messages:
+        else:  # before its bookmark moves: others may send a state then
             stream._tap.run.files.hold(stream.name)
-        elif self._owes_state():
+        stream._increment_stream_state(record, context=context)
+        if self.write_messages and self._owes_state():
             stream._write_state_message()
         self.counter.increment()
         yield record

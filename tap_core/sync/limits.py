@@ -113,13 +113,13 @@ def _own_limit(stream: SyncStream) -> int:
 
 def _makes_batches(stream: SyncStream) -> bool:
     """Tell whether rows go into files of an author's own making."""
-    if not stream.config.get("batch_config"):
+    config = stream.get_batch_config(stream.config)
+    if config is None:
         return False
     from tap_core.batch.writing import is_built_in
 
-    config = stream.get_batch_config(stream.config)
     own = is_overridden(stream, "get_batches", "_sync_batches", "_write_batch_message")
-    return config is not None and (own or not is_built_in(config.encoding))
+    return own or not is_built_in(config.encoding)
 
 
 def _keeps_order(stream: SyncStream) -> bool:

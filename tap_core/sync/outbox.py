@@ -109,6 +109,8 @@ class Outbox:
     def checkpoint(self, document: StateDocument | None) -> None:
         """Send the state if it changed, behind all rows that it may cover."""
         with self.lock:
+            if not self.files.allows_state(owed=True):
+                return  # a batcher took a row since this was asked for
             for held in list(self.held):
                 held.settle()
             state = (document or self.document).encode_if_changed()

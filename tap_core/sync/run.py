@@ -228,8 +228,9 @@ class Run:
 
     def reload_bookmarks(self) -> None:
         """Go on from what the state says now, after an author moved it himself."""
-        for cursor in self.cursors:
-            cursor.reload()
+        with self.outbox.lock:
+            for cursor in self.cursors:
+                cursor.reload()
 
     def emit(self, event: Event) -> None:
         """Send an event behind all rows so far."""

@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.batch import BaseBatcher
-from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
 from tap_core.batch.parquet import ParquetRows
 from tap_core.exceptions import BatchFileError, ConfigurationError
 from tap_core.protocols.singer.encode import SingerOutlet
 from tap_core.protocols.singer.messages import SDKBatchMessage
+from tap_core.sync.plan import plan_of
 from tests.batch.files import ENCODINGS, batch_config, numbers, rows_in, rows_named
 from tests.sync.syncing import (
     DATETIME,
@@ -253,6 +254,16 @@ def test_a_file_may_hold_rows_of_several_partitions(tmp_path, lane):
                 if "replication_key_value" in part:
                     assert part["replication_key_value"] == named[part["context"]["part"]]
     assert output.states[-1] == sync(lane(kind)).states[-1]
+
+
+def test_threads_fill_files_as_far_as_one_thread_does(tmp_path):
+    kind = sorted_stream(
+        partitions=[{"n": n} for n in range(4)],
+        max_parallel_partitions=2,
+        STATE_MSG_FREQUENCY=8,
+    )
+    output = sync(kind, config=batch_config(tmp_path, size=100))
+    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE"]
 
 
 def test_partitions_in_threads_share_their_files(tmp_path):
@@ -534,6 +545,32 @@ def test_no_state_goes_out_while_a_batcher_holds_rows(tmp_path):
     assert ids(rows_named(output.messages, "parent")) == [0, 1, 2]
     assert len(rows_named(output.messages, "child")) == 9
     assert output.states[-1] == sync(made, child).states[-1]
+
+
+@pytest.mark.parametrize("place", ["_increment_stream_state", "_write_batch_message"])
+def test_a_state_that_another_thread_asks_for_waits_for_the_batch(tmp_path, place):
+    made = own_batcher(tmp_path)
+
+    def hook(self, *args, **kwargs):
+        if place == "_write_batch_message":
+            self._tap.run.checkpoint(owed=True)
+        getattr(super(kind, self), place)(*args, **kwargs)
+        if place == "_increment_stream_state":
+            self._tap.run.outbox.checkpoint(None)
+
+    kind = type("Asking", (made,), {place: hook})
+    output = sync(kind, config=batch_config(tmp_path, "jsonl", "none"))
+    assert ids(rows_named(output.messages)) == ids(ROWS)
+    check_states(output)
+
+
+def test_batches_of_a_stream_s_own_are_made_alone_wherever_their_settings_are(tmp_path):
+    config = BatchConfig.from_dict(batch_config(tmp_path, "jsonl", "none")["batch_config"])
+    own = own_batcher(
+        tmp_path, get_batch_config=lambda self, config_: config, max_parallel_partitions=2
+    )
+    tap = make(own)
+    assert plan_of(tap.streams["a"]).threads == 1
 
 
 def test_rows_that_are_only_looked_up_hold_no_state_back(tmp_path):

@@ -8,7 +8,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tap_core.sync.plan import plan_of
@@ -272,7 +272,7 @@ KEYS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(st.tuples(records, KEYS), max_size=6),
     declared=schemas,
@@ -293,6 +293,18 @@ KEYS = st.one_of(
             "state_partitioning_keys": st.just([]),
         },
     ),
+)
+@example(
+    rows=[({}, dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)), ({}, dt.date(2024, 1, 1))],
+    declared=schema(),
+    crumbs={},
+    members={"replication_key": "k"},
+)
+@example(
+    rows=[({}, dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)), ({}, 0)],
+    declared=schema(),
+    crumbs={},
+    members={"replication_key": "k", "is_sorted": True},
 )
 def test_both_lanes_agree_on_anything(rows, declared, crumbs, members):
     definition = copy.deepcopy(declared)

@@ -331,6 +331,34 @@ def test_contexts_that_are_equal_are_synced_one_after_the_other():
     assert starts == [None, 5, 5, 5]
 
 
+def test_syncs_without_a_context_come_one_after_the_other():
+    now, starts = set(), []
+
+    def pull(self, context):
+        assert not now
+        now.add("c")
+        starts.append(self.get_starting_replication_key_value(context))
+        time.sleep(0.01)
+        yield {"id": 5}
+        now.discard("c")
+
+    parent = stream(
+        "p",
+        [{"id": number} for number in range(4)],
+        get_child_context=lambda self, record, context: {},
+    )
+    child = stream(
+        "c",
+        pull,
+        parent_stream_type=parent,
+        replication_key="id",
+        is_sorted=True,
+        max_parallel_partitions=4,
+    )
+    assert len(sync(parent, child).records("c")) == 4
+    assert starts == [None, 5, 5, 5]
+
+
 # Errors
 
 
@@ -532,6 +560,42 @@ def test_streams_that_allow_it_run_side_by_side_and_the_others_alone():
     records = [message["stream"] for message in output.of("RECORD")]
     assert sorted(records[:3]) == ["a", "c", "e"]
     assert records[3:] == ["b", "d"]
+
+
+def test_streams_with_a_child_in_common_run_one_after_the_other():
+    """The first that ends makes the child's state final, which the second would still move."""
+    parent = stream(
+        "a",
+        [{"id": 1}, {"id": 2}],
+        max_parallel_partitions=2,
+        get_child_context=lambda self, record, context: {"of": self.name},
+    )
+
+    def pull(self, context):
+        time.sleep(0.01)
+        yield {"id": 1 if context["of"] == "a" else 2}
+
+    child = stream(
+        "c",
+        pull,
+        parent_stream_type=parent,
+        replication_key="id",
+        max_parallel_partitions=2,
+        _state_partitioning_keys=(),
+    )
+
+    class Twins(StillTap):
+        max_parallel_streams = 3
+
+        def discover_streams(self):
+            return [parent(self), parent(self, name="b"), child(self)]
+
+    output, tap = Output(), Twins()
+    tap.outlet = type(tap.outlet)(output.append)
+    tap.sync_all()
+    assert [record["id"] for record in output.records("c")] == [1, 1, 2, 2]
+    ended = next(state for state in output.states if "b" in state["bookmarks"])
+    assert ended["bookmarks"]["c"]["replication_key_value"] == 1
 
 
 def test_streams_side_by_side_have_workers_of_their_own():

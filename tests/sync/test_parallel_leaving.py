@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import termios
+import time
 from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +24,7 @@ from tests.sync.syncing import of, parsed
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
 LONG = 60
+ALMOST_FULL = 60_000
 PLACES = range(4)
 
 
@@ -52,6 +57,16 @@ def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
         assert block, tap.stderr.read().decode()
         found += block
     return found
+
+
+def wait_until_full(tap: subprocess.Popen[bytes]) -> None:
+    """Wait until so much stands in a tap's pipe that its next chunk has to wait."""
+    waiting = array.array("i", [0])
+    end = time.monotonic() + LONG
+    while waiting[0] < ALMOST_FULL:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+        fcntl.ioctl(tap.stdout, termios.FIONREAD, waiting)
 
 
 def all_have_begun(found: bytes) -> bool:
@@ -138,6 +153,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
 def test_a_second_signal_ends_workers_that_nobody_reads(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
+        wait_until_full(tap)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(1)

@@ -142,7 +142,7 @@ FAILS = st.none() | st.tuples(st.integers(0, 6), st.integers(0, 6))
 
 
 @pytest.mark.parametrize("kinds", [parted, family])
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), source=SOURCE, how=HOW, fails=FAILS, threads=st.integers(2, 5))
 def test_no_record_is_lost_whichever_state_is_kept(kinds, data, source, how, fails, threads):
     how["order"] = range

@@ -125,7 +125,7 @@ LIMITS = st.lists(st.integers(1, 6) | st.none(), min_size=5, max_size=5)
 
 
 @pytest.mark.parametrize("kinds", [flat, family])
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), how=HOW, limits=LIMITS, partitions=st.integers(1, 6))
 def test_no_record_is_lost_whichever_state_is_kept(kinds, data, how, limits, partitions) -> None:
     source, arrived, state = Source(partitions), set(), {}
