@@ -91,7 +91,7 @@ class Shape:
         """Use ``find`` for layouts, ``careful`` for records that need more than encoding."""
         self._find = find
         self._careful = careful
-        self.encode = encode
+        self.encode: BodyEncoder = encode
         self._known: list[str] = []
         self._layout = find(self._known)
         self._seen = 0

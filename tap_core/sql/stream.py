@@ -20,7 +20,14 @@ import sqlalchemy as sa
 from tap_core.catalog import REPLICATION_INCREMENTAL, CatalogEntry
 from tap_core.records.select import get_selected_schema
 from tap_core.sql.connector import SQLConnector
-from tap_core.sql.rows import MAX_PAGE_ROWS, pages_of, row_reader, texts_of, type_of_values
+from tap_core.sql.rows import (
+    MAX_PAGE_ROWS,
+    pages_of,
+    processors_of,
+    row_reader,
+    texts_of,
+    type_of_values,
+)
 from tap_core.state.order import instant_of
 from tap_core.streams.core import Stream
 from tap_core.sync.plan import plan_of
@@ -178,7 +185,7 @@ class SQLStream(Stream, abc.ABC):
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             result = connection.execute(query, execution_options=_streaming(connection))
             with result:  # whoever stops early must not leave a cursor open
-                read = row_reader(list(result.keys()), texts)
+                read = row_reader(list(result.keys()), texts, processors_of(result))
                 for page in pages_of(result):
                     yield from read(page)
 

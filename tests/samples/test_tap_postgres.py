@@ -231,12 +231,14 @@ def test_the_users_own_settings_of_the_server_change_no_value(source: Source) ->
         f"ALTER DATABASE {name} SET IntervalStyle = 'sql_standard'",
         f"ALTER DATABASE {name} SET extra_float_digits = -3",
         f"ALTER DATABASE {name} SET bytea_output = 'escape'",
-        "CREATE TABLE t (id int, d date, tz timestamptz, i interval, f float8, b bytea)",
-        "INSERT INTO t VALUES (1, '2024-02-29', '2024-02-29 12:00+00', '1 day', 0.1, '\\x01ff')",
+        f"ALTER DATABASE {name} SET client_encoding = 'LATIN1'",
+        "CREATE TABLE t (x text, d date, tz timestamptz, i interval, f float8, b bytea)",
+        "SET client_encoding = 'UTF8'; INSERT INTO t"
+        " VALUES ('😀', '2024-02-29', '2024-02-29 12:00+00', '1 day', 0.1, '\\x01ff')",
     )
     [record] = source.sync().records("public-t")
     assert record == {
-        "id": 1,
+        "x": "😀",
         "d": "2024-02-29",
         "tz": "2024-02-29T12:00:00.000000+00:00",
         "i": "P1D",

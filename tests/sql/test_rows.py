@@ -16,7 +16,16 @@ from sqlalchemy.dialects import postgresql
 
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.records.conform import compile_conformer, jsonable
-from tap_core.sql.rows import FIRST_PAGE_ROWS, MAX_PAGE_ROWS, pages_of, row_reader, texts_of
+from tap_core.sql.rows import (
+    FIRST_PAGE_ROWS,
+    MAX_PAGE_BYTES,
+    MAX_PAGE_ROWS,
+    PAGE_BYTES,
+    pages_of,
+    processors_of,
+    row_reader,
+    texts_of,
+)
 from tap_core.typing.inspect import TypeConformanceLevel
 
 
@@ -132,3 +141,50 @@ NUMBERS = """
 with recursive numbers(i) as (select 1 union all select i + 1 from numbers where i < :n)
 select i, zeroblob(:size) as b from numbers
 """
+
+
+def test_values_are_those_of_the_columns_types():
+    engine = sa.create_engine("sqlite://")
+    columns = [sa.Column("j", sa.JSON), sa.Column("at", sa.DateTime), sa.Column("n", sa.Integer)]
+    table = sa.Table("t", sa.MetaData(), *columns)
+    at = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - as SQLite has them
+    nulls = {"j": None, "at": None, "n": None}
+    texts = texts_of(dict(table.c), {"at": {"type": "string"}})
+    with engine.begin() as connection:
+        table.create(connection)
+        connection.execute(table.insert(), [{"j": {"a": [1]}, "at": at, "n": 1}, nulls])
+        expected = [dict(row) for row in connection.execute(table.select()).mappings()]
+        result = connection.execute(table.select())
+        names, processors = list(result.keys()), processors_of(result)
+        [page] = pages_of(result)
+    engine.dispose()
+    assert row_reader(names, None, processors)(page) == expected
+    first, second = row_reader(names, texts, processors)(page)
+    assert first == {"j": {"a": [1]}, "at": "2024-01-02T03:04:05.000000+00:00", "n": 1}
+    assert second == nulls
+
+
+def test_rows_of_sqlalchemys_own_do_where_the_drivers_are_not_to_be_had():
+    class Result:
+        def fetchmany(self, size):
+            return [(7,)] * min(size, 3) if size == FIRST_PAGE_ROWS else []
+
+    assert processors_of(Result()) == ()
+    assert list(pages_of(Result())) == [[(7,)] * 3]
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, PAGE_BYTES), (1.0, MAX_PAGE_BYTES)])
+def test_pages_are_longer_where_the_database_is_far_away(monkeypatch, seconds, most):
+    sizes, now = [], [0.0]
+
+    class Result:
+        def fetchmany(self, size):
+            sizes.append(size)
+            now[0] += seconds
+            return [("x" * 10_000,)] * size if len(sizes) < 12 else []
+
+    monkeypatch.setattr("tap_core.sql.rows.perf_counter", lambda: now[0])
+    for page in pages_of(Result()):
+        now[0] += 0.001 * len(page)
+    assert sizes == sorted(sizes)
+    assert 0.9 * most < sizes[-1] * 10_000 <= most

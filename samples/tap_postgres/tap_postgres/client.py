@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class PostgresConnector(SQLConnector):
     """A PostgreSQL database, reached by psycopg 3."""
 
     sql_to_jsonschema_converter = PostgresSQLToJSONSchema
-    _dimensions: dict[tuple[str, str, str], int]
+    _dimensions: Mapping[tuple[str, str, str], int] = {}
 
     def get_sqlalchemy_url(self, config: dict[str, Any]) -> str:
         """Return the address from the one setting or the five.

@@ -32,13 +32,15 @@ LAST = "9999-12-31T23:59:59.999999+00:00"
 # How the server writes is set once per connection, whatever the user's or the database's own
 # settings are: instants in UTC, and each float with all of its digits.
 SESSION = {
+    "client_encoding": "UTF8",
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "iso_8601",
     "bytea_output": "hex",
     "extra_float_digits": "3",
-    "application_name": "tap-postgres",
 }
+NAMED = """set_config('application_name',
+    coalesce(nullif(current_setting('application_name'), ''), 'tap-postgres'), false)"""
 
 # Types that psycopg would make Python objects of; what it has no object for is text anyway.
 TEXTS = (
@@ -73,7 +75,7 @@ def prepare(connection: Connection[Any], *, numbers_as_string: bool) -> None:
         connection.adapters.register_loader(name, TextLoader)
     settings = (f"set_config('{name}', '{value}', false)" for name, value in SESSION.items())
     before, connection.autocommit = connection.autocommit, True  # else a rollback unsets them
-    connection.execute(f"SELECT {', '.join(settings)}".encode())
+    connection.execute(f"SELECT {NAMED}, {', '.join(settings)}".encode())
     connection.autocommit = before
 
 
