@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from hashlib import md5
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.bench.places import bare, ours, peer, written
 from tests.bench.programs import made
 from tests.bench.table import Row
 
-__all__ = ["children", "discover", "narrow", "partitions", "wide"]
+__all__ = ["children", "discover", "maps", "narrow", "partitions", "wide"]
 
 MEBIBYTE = 1 << 20
 SINGER, MSGSPEC, AIRBYTE, BARE = "singer_sdk", "singer_sdk, msgspec writer", "airbyte-cdk", "bare"
@@ -71,6 +72,36 @@ def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             checks.same_rows(name, found, _without(made.wide(records), deselected))
         runs = in_turns(programs, rounds)
         yield _faster(f"tap, {records:,} records of 60 columns{what}", SINGER, runs, 7)
+
+
+def maps(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """A stream map: a filter and three expressions."""
+    expressions = {
+        "__filter__": "quantity > 10",
+        "name": "name.upper()",
+        "total": "amount * quantity",
+        "email": "md5(email)",
+    }
+    settings = {"case": "narrow", "records": records, "stream_maps": {"narrow": expressions}}
+    config = written(folder / "mapped.json", settings)
+    programs = {"ours": _our_tap(config), SINGER: _singer_tap(config)}
+    for name, program in programs.items():
+        output = folder / "output"
+        run(program, output)
+        checks.same_rows(name, checks.singer_rows(output, "narrow"), _mapped(records))
+    runs = in_turns(programs, rounds)
+    yield _faster(f"tap, {records:,} records, a filter and three expressions", SINGER, runs, 3)
+
+
+def _mapped(records: int) -> Iterator[dict[str, Any]]:
+    for record in made.narrow(records):
+        if record["quantity"] > 10:
+            yield {
+                **record,
+                "name": record["name"].upper(),
+                "total": record["amount"] * record["quantity"],
+                "email": md5(record["email"].encode(), usedforsecurity=False).hexdigest(),
+            }
 
 
 def partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:

@@ -11,11 +11,13 @@ from tests.bench.measure import Program, Runs, in_turns, run
 from tests.bench.places import bare, ours, peer, written
 from tests.bench.table import Row
 
-__all__ = ["fold", "load", "start", "whole"]
+__all__ = ["count", "fold", "load", "start", "whole"]
 
 MEBIBYTE = 1 << 20
 MEMORY = 150
 SINGER, DLT = "singer_sdk sink", "dlt"
+SDK = "singer_sdk"
+_COUNTING = "counting_target.py"
 
 
 def fold(folder: Path, records: int, rounds: int) -> Iterator[Row]:
@@ -82,6 +84,23 @@ def start(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
             run(program)
         runs = in_turns(programs, rounds * 3)
         yield Row(f"target, {flag}", SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs")
+
+
+def count(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """A target on the SDK that only counts, with validation on: what each SDK adds."""
+    feed = _input(folder, records)
+    config = written(folder / "counting.json", {"expected": records})
+    programs = {
+        "ours": ours(_COUNTING, "--config", config, feed=feed, environment=_sdk("tap_core")),
+        SDK: peer(SDK, _COUNTING, "--config", config, feed=feed, environment=_sdk(SDK)),
+    }
+    runs = in_turns(programs, rounds)
+    what = f"counting target, {records:,} records validated"
+    yield Row(what, SDK, runs["ours"].cpu, runs[SDK].cpu, "times less", 10)
+
+
+def _sdk(name: str) -> dict[str, str]:
+    return {"BENCH_SDK": name}
 
 
 def _python_memory(runs: Runs) -> Row:
