@@ -52,8 +52,8 @@ a row costs a fifth less, when they are encoded."""
 MAX_PAGE_BYTES = 4 << 20
 """The same where the database is far away and each page is waited for."""
 
-_FAR_AWAY = 2
-"""How much longer than it is worked on a page may be waited for."""
+_FAR_AWAY = 3
+"""How much longer than they are worked on pages may be waited for, taken all together."""
 
 _SAMPLED_ROWS = 8
 
@@ -81,14 +81,15 @@ def pages_of(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[Any]]]:
 
     Their rows are the driver's own: what `processors_of` says is still to be done to them.
     """
-    fetch, size, budget = _fetch_of(result), FIRST_PAGE_ROWS, PAGE_BYTES
+    fetch, size, waited, worked = _fetch_of(result), FIRST_PAGE_ROWS, 0.0, 0.0
     asked = perf_counter()
     while page := fetch(size):
         given = perf_counter()
+        waited += given - asked
         yield page
-        waited, asked = given - asked, perf_counter()
-        if waited > _FAR_AWAY * (asked - given):
-            budget = min(2 * budget, MAX_PAGE_BYTES)
+        asked = perf_counter()
+        worked += asked - given
+        budget = MAX_PAGE_BYTES if waited > _FAR_AWAY * worked else PAGE_BYTES
         size = max(1, min(MAX_PAGE_ROWS, budget // (_width(page) or 1)))
 
 

@@ -120,17 +120,20 @@ def read_instant(text: str | None) -> str | None:
         return None
     if text[10:11] != " " or text[-1] == "C":
         return _bound(text)
-    fraction = text[19:]
-    if len(fraction) != 7:  # noqa: PLR2004 - the point and six digits
-        fraction = (fraction or ".").ljust(7, "0")
-    return f"{text[:10]}T{text[11:19]}{fraction}+00:00"
+    if len(text) == len("2024-02-29 12:30:00.500000"):
+        return f"{text[:10]}T{text[11:]}+00:00"
+    return f"{text[:10]}T{text[11:19]}{(text[19:] or '.').ljust(7, '0')}+00:00"
 
 
 def read_zoned_instant(text: str | None) -> str | None:
     """Return ``2024-02-29 12:30:00.5+00``, which is always UTC (`SESSION`), in the same way."""
     if text is None:
         return None
-    return _bound(text) if text[-1] == "C" else read_instant(text[:-3])
+    if text[10:11] != " " or text[-1] == "C":
+        return _bound(text)
+    if len(text) == len("2024-02-29 12:30:00.500000+00"):
+        return f"{text[:10]}T{text[11:]}:00"
+    return f"{text[:10]}T{text[11:19]}{(text[19:-3] or '.').ljust(7, '0')}+00:00"
 
 
 def read_zoned_time(text: str | None) -> str | None:
