@@ -49,7 +49,11 @@ demo: setup
 test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
-	$(PY) -m pytest $(PYTEST_ARGS)
+	@echo "Tests that start Spark run beside the others; what they print comes last."
+	@$(PY) -m pytest -m spark $(PYTEST_ARGS) > .spark-tests.log 2>&1 & spark=$$!; \
+	  $(PY) -m pytest -m "not spark" $(PYTEST_ARGS); others=$$?; \
+	  wait $$spark; spark=$$?; cat .spark-tests.log; \
+	  for code in $$others $$spark; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
 
 check: lint types test
 
