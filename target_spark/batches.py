@@ -47,8 +47,9 @@ from target_spark.names import quote
 from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import spark_address
 from target_spark.spool import SpoolFolder
-from target_spark.work import Outcome, Target, Work
-from target_spark.writers import Keys, Table, newest_by_key, writer_for
+from target_spark.tables import Design, Table
+from target_spark.work import Outcome, Work
+from target_spark.writers import Keys, newest_by_key, writer_for
 from target_spark.writers.base import ONLY_DELETE
 
 __all__ = ["QUARANTINE_SUFFIX", "BatchWriter", "quarantine_of"]
@@ -105,38 +106,43 @@ class BatchWriter:
             CommitLostError: the table does not have what was written.
         """
         spark = self._engine.spark()
-        layout = self._fit(spark, work.target, work.layout, rows_follow=True)
+        layout = self._fit(spark, work.table, work.layout, work.design, rows_follow=True)
         if not work.batches:
             return self._empty(spark, work, layout)
         frame = read_spool(spark, _paths(work), layout, self._metadata(work))
         outcome = None
-        if not self._tables[work.target.path].careful:
+        if not self._tables[work.table.key].careful:
             outcome = self._write_all(spark, work, layout, frame)
         return outcome or self._write_good(spark, work, layout, frame)
 
-    def prepare(self, target: Target, layout: Layout) -> None:
+    def prepare(self, table: Table, layout: Layout, design: Design) -> None:
         """Make the table where there is none, and let it grow where it must."""
-        self._fit(self._engine.spark(), target, layout)
+        self._fit(self._engine.spark(), table, layout, design)
 
-    def carry(self, target: Target, covered: Covered) -> None:
+    def carry(self, table: Table, covered: Covered) -> None:
         """Commit a state without rows."""
-        marker = self._marker(target, covered)
-        self._writer.commit_empty(self._engine.spark(), _table(target), marker)
-        self._tables[target.path].commits += 1
+        marker = self._marker(table, covered)
+        self._writer.commit_empty(self._engine.spark(), table, marker)
+        self._tables[table.key].commits += 1
 
     # The table
 
     def _fit(
-        self, spark: SparkSession, target: Target, wanted: Layout, *, rows_follow: bool = False
+        self,
+        spark: SparkSession,
+        table: Table,
+        wanted: Layout,
+        design: Design,
+        *,
+        rows_follow: bool = False,
     ) -> Layout:
         """Return the layout in the table's terms, the table made or grown where it must."""
-        state = self._tables[target.path]
+        state = self._tables[table.key]
         if state.fitted is not None and state.wanted == wanted:
             return state.fitted
-        table = _table(target)
         types = self._writer.table_types(spark, table)
         if types is None:
-            self._writer.create(spark, table, wanted, rows_follow=rows_follow)
+            self._writer.create(spark, table, wanted, design, rows_follow=rows_follow)
             fitted = wanted
         else:
             fitted, changes = against_table(wanted, types, self._writer.can_widen)
@@ -162,7 +168,7 @@ class BatchWriter:
         except Exception as error:
             if BAD_ROWS not in str(error):
                 raise
-            self._tables[work.target.path].careful = True
+            self._tables[work.table.key].careful = True
             return None
         counts = frame.counts()
         _check_count(work, counts.rows, 0)
@@ -183,15 +189,15 @@ class BatchWriter:
     ) -> Covered | None:
         """Make the commit that carries the state; return the state."""
         carried = work.covered()
-        marker = self._marker(work.target, carried)
-        table = _table(work.target)
+        marker, table = self._marker(work.table, carried), work.table
         if work.mode is WriteMode.UPSERT:
-            self._writer.upsert(spark, table, df, _keys(layout), marker)
+            keys = _keys(layout, hard_delete=work.hard_delete)
+            self._writer.upsert(spark, table, df, keys, marker)
         elif work.mode is WriteMode.APPEND:
             self._writer.append(spark, table, df.drop(ORDINAL), marker)
         else:
             self._writer.replace(spark, table, _newest(df, layout), marker)
-        self._tables[work.target.path].commits += 1
+        self._tables[work.table.key].commits += 1
         return carried
 
     def _empty(self, spark: SparkSession, work: Work, layout: Layout) -> Outcome:
@@ -225,9 +231,9 @@ class BatchWriter:
         bad = frame.bad()
         examples = _examples(bad)
         self._quarantined.add(count, work, examples)
-        target = quarantine_of(work.target)
-        self._fit(spark, target, _QUARANTINE, rows_follow=True)
-        number = self._tables[work.target.path].commits + 1
+        table = quarantine_of(work.table)
+        self._fit(spark, table, _QUARANTINE, Design(), rows_follow=True)
+        number = self._tables[work.table.key].commits + 1
         observed = Observation()
         rows = bad.observe(observed, F.count(F.lit(1)).alias("rows")).selectExpr(
             "`raw`",
@@ -238,20 +244,20 @@ class BatchWriter:
             f"{number}L AS `batch`",
             f"'{self._run.id}' AS `run`",
         )
-        self._writer.append(spark, _table(target), rows, self._marker(target, None))
-        self._tables[target.path].commits += 1
+        self._writer.append(spark, table, rows, self._marker(table, None))
+        self._tables[table.key].commits += 1
         _check_count(work, work.count - count, observed.get["rows"])
         logger.warning(
             "Stream %s: %d rows do not fit and stand in %s, for example: %s",
             work.stream,
             count,
-            target.name,
+            table.name,
             examples,
         )
 
-    def _marker(self, target: Target, covered: Covered | None) -> Marker:
+    def _marker(self, table: Table, covered: Covered | None) -> Marker:
         run = self._run
-        number = self._tables[target.path].commits + 1
+        number = self._tables[table.key].commits + 1
         if covered is None:
             return Marker(run.job, run.id, run.started, number, 0)
         state = covered.state.decode()
@@ -286,29 +292,25 @@ class _Limit:
             self._count = total
 
 
-def quarantine_of(target: Target) -> Target:
+def quarantine_of(table: Table) -> Table:
     """Return where the rows go that do not fit a table."""
-    return Target(f"{target.path}{QUARANTINE_SUFFIX}", f"{target.name}{QUARANTINE_SUFFIX}")
-
-
-def _table(target: Target) -> Table:
-    return Table(target.path, target.name)
+    return table.beside(QUARANTINE_SUFFIX)
 
 
 def _paths(work: Work) -> list[str]:
     return [spark_address(path) for batch in work.batches for path in batch.paths]
 
 
-def _keys(layout: Layout) -> Keys:
+def _keys(layout: Layout, *, hard_delete: bool) -> Keys:
     deleted = DELETED_AT if DELETED_AT in layout.types else None
-    return Keys(layout.keys, ORDINAL, deleted)
+    return Keys(layout.keys, ORDINAL, deleted, hard_delete)
 
 
 def _newest(df: DataFrame, layout: Layout) -> DataFrame:
     """Return one row for each key, the newest; all rows where there are no keys."""
     if not layout.keys:
         return df.drop(ORDINAL)
-    return newest_by_key(df, _keys(layout)).drop(ONLY_DELETE)
+    return newest_by_key(df, _keys(layout, hard_delete=False)).drop(ONLY_DELETE)
 
 
 def _examples(bad: DataFrame) -> str:

@@ -42,12 +42,12 @@ from target_spark.completeness import is_empty, is_final
 from target_spark.engine import Engine
 from target_spark.errors import IncompleteError, UnsupportedError
 from target_spark.lanes import Lanes
-from target_spark.names import table_name
-from target_spark.options import LoadOptions, WriteMode
+from target_spark.options import LoadOptions, WriteMode, design_of
 from target_spark.releases import Releases
 from target_spark.report import Report
 from target_spark.spool import Batch, Spool, SpoolFolder
-from target_spark.work import Commits, Target, Work
+from target_spark.tables import Design, Table
+from target_spark.work import Commits, Work
 
 __all__ = ["Loader"]
 
@@ -64,10 +64,12 @@ class _Stream:
     described: Describe
     schema: JsonSchema
     form: Any
-    target: Target
+    table: Table
     spool: Spool
     layout: Layout
     mode: WriteMode
+    design: Design
+    hard_delete: bool
     versioned: bool = False
     activated: int | None = None
     closed_by_activation: bool = False
@@ -130,7 +132,7 @@ class Loader:
         self._open_bytes = 0
         self._ages_due = 0.0
         self._last_state: bytes | None = None
-        self._last_target: Target | None = None
+        self._last_table: Table | None = None
         self._folds: Mapping[type[Event], Callable[[Any], None]] = {
             Describe: self._describe,
             Rows: self._rows,
@@ -182,17 +184,20 @@ class Loader:
             self._releases.opened(known.id, self._ordinal)
 
     def _new_stream(self, event: Describe, schema: JsonSchema, form: Any) -> _Stream:
-        name = table_name(event.stream)
+        options = self._options.of(event.stream)
+        table = self._options.table(event.stream)
         versioned = event.stream in self._activated
-        self._report.described(str(event.stream), name)
+        self._report.described(str(event.stream), table.name)
         return _Stream(
             described=event,
             schema=schema,
             form=form,
-            target=Target(f"{self._options.path.rstrip('/')}/{name}", name),
+            table=table,
             spool=Spool(self._folder, event.stream),
             layout=self._layout_of(schema, event.keys, versioned=versioned),
             mode=self._mode(event),
+            design=design_of(options),
+            hard_delete=bool(options.hard_delete),
             versioned=versioned,
             activated=self._activated.get(event.stream),
         )
@@ -315,20 +320,22 @@ class Loader:
     def _submit(self, stream: _Stream, batches: tuple[Batch, ...], upto: int) -> None:
         work = Work(
             stream=stream.id,
-            target=stream.target,
+            table=stream.table,
             layout=stream.layout,
             mode=stream.mode,
             batches=batches,
             covered=partial(self._releases.covered_by, stream.id, upto),
+            design=stream.design,
+            hard_delete=stream.hard_delete,
         )
         nbytes = 0 if stream.overwrites else batches[0].nbytes
-        self._lanes.submit(stream.target.path, partial(self._commit, work, upto), nbytes)
+        self._lanes.submit(stream.table.key, partial(self._commit, work, upto), nbytes)
 
     def _commit(self, work: Work, upto: int) -> None:
         """Write one piece of work; runs in a writer's thread."""
         started = time.monotonic()
         outcome = self._commits.write(work)
-        self._last_target = work.target
+        self._last_table = work.table
         seconds = time.monotonic() - started
         name = str(work.stream)
         self._report.committed(name, outcome.written, outcome.quarantined, seconds)
@@ -401,14 +408,14 @@ class Loader:
     def _make_missing_tables(self) -> None:
         for stream in self._streams.values():
             if not stream.has_rows and not stream.overwrites:
-                make = partial(self._commits.prepare, stream.target, stream.layout)
-                self._lanes.submit(stream.target.path, make)
+                make = partial(self._commits.prepare, stream.table, stream.layout, stream.design)
+                self._lanes.submit(stream.table.key, make)
 
     def _commit_leftover(self) -> None:
         """Let a table hold the last state too, where no commit carried it."""
         leftover = self._releases.leftover()
-        if leftover is not None and self._last_target is not None:
-            self._commits.carry(self._last_target, leftover)
+        if leftover is not None and self._last_table is not None:
+            self._commits.carry(self._last_table, leftover)
 
     def _raise_failure(self) -> None:
         failure = self._lanes.failure or self._engine.failure

@@ -1,20 +1,30 @@
 """What a user asked of the loader, as checked values.
 
-Rules of the room: pure. How a stream is written is decided here alone.
+Rules of the room: pure. How a stream is written, and into which table, is decided here
+alone. What is said of one stream wins over what is said of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions
 from target_spark.errors import UnsupportedError
+from target_spark.names import table_name
+from target_spark.tables import Design, Partition, Table
 
-__all__ = ["APPENDING_FORMATS", "LoadOptions", "Run", "WriteMode"]
+__all__ = [
+    "APPENDING_FORMATS",
+    "LoadOptions",
+    "Run",
+    "StreamOptions",
+    "WriteMode",
+    "design_of",
+]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
 """Formats in which a row that was written cannot be replaced."""
@@ -26,6 +36,7 @@ class WriteMode(Enum):
     APPEND = "append"
     UPSERT = "upsert"
     OVERWRITE = "overwrite"
+    SCD2 = "scd2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +49,41 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What is asked of one stream, or of all; None and empty say nothing.
+
+    ``table``, ``catalog`` and ``database`` say where its rows go; the properties in
+    ``partition_by``, ``cluster_by`` and ``sort_by`` how its files are laid out, and
+    ``file_bytes`` how large they should be. With ``hard_delete`` rows are removed
+    instead of marked.
+    """
+
+    write_mode: WriteMode | None = None
+    table: str | None = None
+    catalog: str | None = None
+    database: str | None = None
+    partition_by: tuple[Partition, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    file_bytes: int | None = None
+    hard_delete: bool | None = None
+
+    def over(self, general: StreamOptions) -> StreamOptions:
+        """Return these options, with the general ones where these say nothing."""
+        chosen: dict[str, Any] = {}
+        for option in fields(self):
+            own = getattr(self, option.name)
+            chosen[option.name] = getattr(general, option.name) if own in {None, ()} else own
+        return StreamOptions(**chosen)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadOptions:
     """The settings of one load.
+
+    ``every`` holds for each stream of which ``streams`` says nothing else. Streams in
+    ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
+    ``writers`` commits run side by side.
 
     A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
     ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
@@ -48,8 +92,10 @@ class LoadOptions:
 
     path: str
     format: str = "delta"
-    write_mode: WriteMode | None = None
-    streams: Mapping[str, WriteMode] = field(default_factory=dict)
+    every: StreamOptions = StreamOptions()
+    streams: Mapping[str, StreamOptions] = field(default_factory=dict)
+    full_refresh: frozenset[str] = frozenset()
+    table_prefix: str = ""
     flush_rows: int = 500_000
     flush_bytes: int = 128 << 20
     flush_seconds: float = 300.0
@@ -57,11 +103,28 @@ class LoadOptions:
     max_quarantined: int | None = None
     always_overwrite: bool = False
     columns: ColumnOptions = field(default_factory=ColumnOptions)
+    writers: int = 2
 
     @property
     def can_upsert(self) -> bool:
         """Whether the table format can replace rows by key."""
         return self.format not in APPENDING_FORMATS
+
+    def of(self, stream: StreamId) -> StreamOptions:
+        """Return what is asked of a stream."""
+        return self.streams.get(str(stream), StreamOptions()).over(self.every)
+
+    def table(self, stream: StreamId) -> Table:
+        """Return where a stream's rows go: a folder below the path, or a name in a catalog.
+
+        Raises:
+            UnsupportedError: the stream's table is named by characters that none can have.
+        """
+        asked = self.of(stream)
+        name = asked.table or f"{self.table_prefix}{table_name(stream)}"
+        place = (asked.catalog, asked.database)
+        identifier = (*filter(None, place), name) if any(place) else ()
+        return Table("" if identifier else f"{self.path.rstrip('/')}/{name}", name, identifier)
 
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return how a stream is written.
@@ -71,15 +134,22 @@ class LoadOptions:
         all streams.
 
         Raises:
-            UnsupportedError: upsert is asked of this very stream, and it has no keys.
+            UnsupportedError: upsert or scd2 is asked of this very stream, and it has no keys.
         """
-        own = self.streams.get(str(stream))
-        wanted = own or self.write_mode or WriteMode.UPSERT
-        if wanted is not WriteMode.UPSERT:
+        if str(stream) in self.full_refresh:
+            return WriteMode.OVERWRITE
+        own = self.streams.get(str(stream), StreamOptions()).write_mode
+        wanted = own or self.every.write_mode or WriteMode.UPSERT
+        if wanted in {WriteMode.APPEND, WriteMode.OVERWRITE}:
             return wanted
         if own is not None and not keyed:
             raise UnsupportedError(
-                f"Stream {stream} cannot be upserted: it has no key properties. Take its"
-                " write_mode out of the setting streams, or set it to append."
+                f"Stream {stream} cannot be written by {own.value}: it has no key properties."
+                " Take its write_mode out of the setting streams, or set it to append."
             )
-        return WriteMode.UPSERT if keyed and self.can_upsert else WriteMode.APPEND
+        return wanted if keyed and self.can_upsert else WriteMode.APPEND
+
+
+def design_of(options: StreamOptions) -> Design:
+    """Return how the files of a stream's table are laid out."""
+    return Design(options.partition_by, options.cluster_by, options.sort_by, options.file_bytes)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal
-from target_spark.options import APPENDING_FORMATS, LoadOptions, WriteMode
+from target_spark.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
 from target_spark.places import spark_address
 from target_spark.session import SparkSettings
+from target_spark.tables import Partition, Transform
 
 __all__ = [
     "SCHEMA",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _DECIMAL: Final = re.compile(r"([1-9]\d?),(\d\d?)")
+_PART_OF: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
 _MAX_DIGITS: Final = 38
 _MODES: Final = [mode.value for mode in WriteMode]
 
@@ -36,12 +38,54 @@ def _setting(types: str, description: str, **more: Any) -> JsonSchema:
     return {"type": [types, "null"], "description": description, **more}
 
 
+_OF_STREAMS: Final[JsonSchema] = {
+    "write_mode": _setting(
+        "string",
+        "What a run does to the rows that are there: append, upsert (replace rows of"
+        " the same key), overwrite (the table holds this run's rows alone, once the"
+        " stream is known to be complete), or scd2 (keep every version of a row, with the"
+        " times between which it was valid; Delta Lake). Without it, streams that have keys"
+        " are upserted where the format can, all others appended.",
+        enum=[*_MODES, None],
+    ),
+    "catalog": _setting(
+        "string", "The catalog of Spark that has the tables, instead of folders below path."
+    ),
+    "database": _setting(
+        "string", "The database (schema, namespace) of the catalog that has the tables."
+    ),
+    "partition_by": _setting(
+        "array",
+        "Properties by which the files of a new table are divided, or parts of them:"
+        " year(x), month(x), day(x), hour(x). Streams that do not have them are left alone.",
+        items={"type": "string", "minLength": 1},
+    ),
+    "cluster_by": _setting(
+        "array",
+        "Properties by which a new table is clustered (Delta Lake's liquid clustering).",
+        items={"type": "string", "minLength": 1},
+    ),
+    "sort_by": _setting(
+        "array",
+        "Properties by which the rows of each file are sorted.",
+        items={"type": "string", "minLength": 1},
+    ),
+    "target_file_size": _setting("integer", "How many bytes a file should have.", minimum=1 << 20),
+    "hard_delete": _setting(
+        "boolean",
+        "Remove deleted rows, and with ACTIVATE_VERSION those of other versions. Without it"
+        " they get the time in _sdc_deleted_at.",
+    ),
+}
+"""What can be said of all streams, and of each."""
+
 _UNLESS_GIVEN: Final = LoadOptions("")
 """Where the defaults stand, so that they stand once."""
 
 SCHEMA: Final[JsonSchema] = {
     "type": "object",
     "properties": {
+        **_OF_STREAMS,
         "path": _setting(
             "string",
             "Where the tables lie: a folder, or an address that Spark can write"
@@ -50,27 +94,53 @@ SCHEMA: Final[JsonSchema] = {
         "warehouse": _setting("string", "Another name of path."),
         "format": _setting(
             "string",
-            "The format of the tables. Delta Lake can upsert and needs a jar, which is"
-            " fetched once; Parquet appends and overwrites, and needs none.",
-            enum=["delta", "parquet", None],
+            "The format of the tables. Delta Lake and Iceberg can upsert and need a jar, which"
+            " is fetched once; Parquet appends and overwrites, and needs none.",
+            enum=["delta", "iceberg", "parquet", None],
             default="delta",
-        ),
-        "write_mode": _setting(
-            "string",
-            "What a run does to the rows that are there: append, upsert (replace rows of"
-            " the same key), or overwrite (the table holds this run's rows alone, once the"
-            " stream is known to be complete). Without it, streams that have keys are"
-            " upserted where the format can, all others appended.",
-            enum=[*_MODES, None],
         ),
         "streams": _setting(
             "object",
-            "Settings of single streams, by name.",
+            "Settings of single streams, by name: any of write_mode, table, catalog,"
+            " database, partition_by, cluster_by, sort_by, target_file_size and hard_delete.",
             additionalProperties={
                 "type": "object",
-                "properties": {"write_mode": {"type": "string", "enum": _MODES}},
+                "properties": {
+                    **_OF_STREAMS,
+                    "table": _setting("string", "The name of its table.", minLength=1),
+                },
                 "additionalProperties": False,
             },
+        ),
+        "table_prefix": _setting("string", "Put before the name of every table.", default=""),
+        "full_refresh": _setting(
+            "array",
+            "Streams that this run loads anew: their tables are overwritten, whatever their"
+            " write_mode is otherwise.",
+            items={"type": "string"},
+        ),
+        "dry_run": _setting(
+            "boolean",
+            "Read the input and say what would change in the tables; nothing is written, and"
+            " no state leaves.",
+            default=False,
+        ),
+        "compact": _setting(
+            "boolean",
+            "After the last commit, make few large files of many small ones, in each table"
+            " that the run wrote to.",
+            default=False,
+        ),
+        "retain_days": _setting(
+            "number",
+            "After the last commit, remove what tables do not hold any more and is older than"
+            " so many days (Delta's vacuum, Iceberg's snapshots). Without it, nothing is.",
+            minimum=7,
+        ),
+        "delete_batch_files": _setting(
+            "boolean",
+            "Delete the files of BATCH messages once their rows are committed.",
+            default=False,
         ),
         "flush_rows": _setting(
             "integer",
@@ -201,10 +271,10 @@ def _upserts_refused(config: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(settings, Mapping):
             wanted[f"streams.{name}.write_mode"] = settings.get("write_mode")
     for setting, mode in wanted.items():
-        if mode == WriteMode.UPSERT.value:
+        if mode in {WriteMode.UPSERT.value, WriteMode.SCD2.value}:
             yield (
-                f"{setting}: {config['format']} cannot upsert. Set format to delta, or"
-                f" {setting} to append or overwrite"
+                f"{setting}: {config['format']} cannot replace rows by key, as {mode} asks."
+                f" Set format to delta, or {setting} to append or overwrite"
             )
 
 
@@ -227,15 +297,13 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
     """Return what the loader is told; the configuration has been checked."""
     given = with_defaults(config)
-    mode = given.get("write_mode")
-    streams = given.get("streams", {}).items()
     return LoadOptions(
         path=path_of(given),
         format=given["format"],
-        write_mode=WriteMode(mode) if mode else None,
-        streams={
-            name: WriteMode(own["write_mode"]) for name, own in streams if own.get("write_mode")
-        },
+        every=_stream_options(given),
+        streams={name: _stream_options(own) for name, own in given.get("streams", {}).items()},
+        full_refresh=frozenset(given.get("full_refresh", ())),
+        table_prefix=given["table_prefix"],
         flush_rows=given["flush_rows"],
         flush_bytes=given["flush_bytes"],
         flush_seconds=given["flush_seconds"],
@@ -244,6 +312,27 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         always_overwrite=given.get("overwrite_on_eof") == "always",
         columns=_column_options(given),
     )
+
+
+def _stream_options(config: Mapping[str, Any]) -> StreamOptions:
+    mode = config.get("write_mode")
+    return StreamOptions(
+        write_mode=WriteMode(mode) if mode else None,
+        table=config.get("table"),
+        catalog=config.get("catalog"),
+        database=config.get("database"),
+        partition_by=tuple(map(_partition, config.get("partition_by") or ())),
+        cluster_by=tuple(config.get("cluster_by") or ()),
+        sort_by=tuple(config.get("sort_by") or ()),
+        file_bytes=config.get("target_file_size"),
+        hard_delete=config.get("hard_delete"),
+    )
+
+
+def _partition(text: str) -> Partition:
+    """Read ``x`` or ``day(x)``; a property of that very spelling is the property."""
+    found = _PART_OF.fullmatch(text)
+    return Partition(found[2], cast("Transform", found[1])) if found else Partition(text)
 
 
 def _column_options(config: Mapping[str, Any]) -> ColumnOptions:

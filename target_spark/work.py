@@ -14,16 +14,9 @@ from target_spark.columns import CanWiden, Layout
 from target_spark.ledger import Covered
 from target_spark.options import WriteMode
 from target_spark.spool import Batch
+from target_spark.tables import Design, Table
 
-__all__ = ["Commits", "Outcome", "Target", "Work"]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a stream's rows go: the address of the table's folder, and the table's name."""
-
-    path: str
-    name: str
+__all__ = ["Commits", "Outcome", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +25,17 @@ class Work:
 
     ``batches`` are one, or all that an overwrite puts in (none empties the table).
     ``covered`` is asked right before the commit for the newest state that it covers.
+    With ``hard_delete`` a delete record removes the row; else it sets a time in it.
     """
 
     stream: StreamId
-    target: Target
+    table: Table
     layout: Layout
     mode: WriteMode
     batches: tuple[Batch, ...]
     covered: Callable[[], Covered | None]
+    design: Design
+    hard_delete: bool
 
     @property
     def count(self) -> int:
@@ -72,10 +68,10 @@ class Commits(Protocol):
         """Commit the rows; those that do not fit are set aside first."""
         ...
 
-    def prepare(self, target: Target, layout: Layout) -> None:
+    def prepare(self, table: Table, layout: Layout, design: Design) -> None:
         """Make the table where there is none, and let it grow where it must."""
         ...
 
-    def carry(self, target: Target, covered: Covered) -> None:
+    def carry(self, table: Table, covered: Covered) -> None:
         """Commit a state without rows."""
         ...

@@ -21,11 +21,11 @@ from target_spark.columns import Change, Layout
 from target_spark.errors import CommitLostError
 from target_spark.ledger import Marker
 from target_spark.names import quote
+from target_spark.tables import Design, Table
 
 __all__ = [
     "ONLY_DELETE",
     "Keys",
-    "Table",
     "Writer",
     "after",
     "ddl_of",
@@ -36,14 +36,6 @@ ONLY_DELETE = "__target_spark_only_delete"
 """A column of `newest_by_key`: whether all that is known of the key is its deletion."""
 
 _RANK = "__target_spark_rank"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table: the address of its folder, and its name within the job."""
-
-    path: str
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +75,14 @@ class Writer(Protocol):
         ...
 
     def create(
-        self, spark: SparkSession, /, table: Table, layout: Layout, *, rows_follow: bool = False
+        self,
+        spark: SparkSession,
+        /,
+        table: Table,
+        layout: Layout,
+        design: Design,
+        *,
+        rows_follow: bool = False,
     ) -> None:
         """Make an empty table.
 

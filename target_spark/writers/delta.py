@@ -26,7 +26,8 @@ from target_spark.errors import CommitLostError, TableError
 from target_spark.ledger import Marker, txn_app_id
 from target_spark.names import quote
 from target_spark.places import local_folder, spark_address
-from target_spark.writers.base import ONLY_DELETE, Keys, Table, after, ddl_of, newest_by_key
+from target_spark.tables import Design, Table
+from target_spark.writers.base import ONLY_DELETE, Keys, after, ddl_of, newest_by_key
 from target_spark.writers.delta_log import NO_TABLE, commits, delta_ref, newest_marker
 from target_spark.writers.widening import delta_widens
 
@@ -64,7 +65,7 @@ class DeltaWriter:
             _refuse_other_files(folder)
             return None
         try:
-            schema = spark.table(_ref(table)).schema
+            schema = spark.table(delta_ref(table)).schema
         except AnalysisException as error:
             if error.getCondition() not in NO_TABLE:
                 raise
@@ -76,6 +77,7 @@ class DeltaWriter:
         spark: SparkSession,
         table: Table,
         layout: Layout,
+        design: Design,  # noqa: ARG002
         *,
         rows_follow: bool = False,  # noqa: ARG002  (the properties of a table are set before its rows)
     ) -> None:
@@ -85,10 +87,10 @@ class DeltaWriter:
             for column in layout.columns
         )
         spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {_ref(table)} ({columns}) USING delta TBLPROPERTIES"
+            f"CREATE TABLE IF NOT EXISTS {delta_ref(table)} ({columns}) USING delta TBLPROPERTIES"
             f" ('delta.setTransactionRetentionDuration' = '{_KEEP_TRANSACTIONS}')"
         )
-        self._fresh.add(table.path)
+        self._fresh.add(table.key)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[Change]) -> None:
         """Add columns and fields, and widen types; the newest marker is repeated."""
@@ -96,7 +98,7 @@ class DeltaWriter:
         metadata = {} if before is None else {_METADATA: before.to_json()}
         with _settings(spark, metadata):
             for words in _alterations(changes):
-                spark.sql(f"ALTER TABLE {_ref(table)} {words}")
+                spark.sql(f"ALTER TABLE {delta_ref(table)} {words}")
 
     def append(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> None:
         """Add the rows of a batch."""
@@ -108,7 +110,7 @@ class DeltaWriter:
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
-        nothing = spark.table(_ref(table)).where(F.lit(False))  # noqa: FBT003
+        nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
         self._save(spark, table, nothing, commit, "append")
 
     def upsert(
@@ -116,7 +118,7 @@ class DeltaWriter:
     ) -> None:
         """Replace the rows that have the batch's keys, and add those that are new."""
         newest = newest_by_key(df, keys)
-        if table.path in self._fresh:  # nothing to meet: an append costs a quarter
+        if table.key in self._fresh:  # nothing to meet: an append costs a quarter
             self.append(spark, table, _as_first_rows(newest, keys), commit)
             return
         columns = [name for name in newest.columns if name != ONLY_DELETE]
@@ -135,7 +137,7 @@ class DeltaWriter:
 
     def last_marker(self, spark: SparkSession, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
-        return newest_marker(spark, table.path)
+        return newest_marker(spark, table)
 
     def _save(
         self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker, mode: str
@@ -150,19 +152,19 @@ class DeltaWriter:
     @contextmanager
     def _committing(self, spark: SparkSession, table: Table, commit: Marker) -> Iterator[Marker]:
         """Give the marker to write, and hold the commit that follows against it."""
-        acknowledged = table.path in self._acknowledged
+        acknowledged = table.key in self._acknowledged
         before = self._before(spark, table)
         marker = after(before, commit, table, acknowledged=acknowledged)
         yield marker
         self._verify(spark, table, commit)
-        self._newest[table.path] = self._acknowledged[table.path] = marker
-        self._fresh.discard(table.path)
+        self._newest[table.key] = self._acknowledged[table.key] = marker
+        self._fresh.discard(table.key)
 
     def _verify(self, spark: SparkSession, table: Table, commit: Marker) -> None:
         """Read the log: the newest commit of this run must be the batch just written."""
         of_run = (
             marker
-            for _, marker in commits(spark, table.path)
+            for _, marker in commits(spark, table)
             if marker is not None and (marker.job, marker.run) == (commit.job, commit.run)
         )
         if not commit.same_batch(next(of_run, None)):
@@ -174,13 +176,9 @@ class DeltaWriter:
             )
 
     def _before(self, spark: SparkSession, table: Table) -> Marker | None:
-        if table.path not in self._newest:
-            self._newest[table.path] = newest_marker(spark, table.path)
-        return self._newest[table.path]
-
-
-def _ref(table: Table) -> str:
-    return delta_ref(spark_address(table.path))
+        if table.key not in self._newest:
+            self._newest[table.key] = newest_marker(spark, table)
+        return self._newest[table.key]
 
 
 def _comment(text: str | None) -> str:
@@ -227,7 +225,7 @@ def _merge(table: Table, columns: Sequence[str], keys: Keys) -> str:
     values = ", ".join(f"s.{quote(name)}" for name in columns)
     on_delete, unless = _delete_clauses(keys)
     return (  # every name in it is quoted
-        f"MERGE INTO {_ref(table)} AS t USING {_VIEW} AS s ON {same_key}"  # noqa: S608
+        f"MERGE INTO {delta_ref(table)} AS t USING {_VIEW} AS s ON {same_key}"  # noqa: S608
         f"{on_delete} WHEN MATCHED THEN UPDATE SET {put}"
         f" WHEN NOT MATCHED{unless} THEN INSERT ({names}) VALUES ({values})"
     )

@@ -16,7 +16,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from target_spark.ledger import Marker
-from target_spark.places import local_folder
+from target_spark.names import quote
+from target_spark.places import local_folder, spark_address
+from target_spark.tables import Table
 
 __all__ = ["NO_TABLE", "commits", "delta_ref", "newest_marker"]
 
@@ -32,24 +34,26 @@ NO_TABLE = {
 _FIRST_LOOKS = (10, 1000)
 
 
-def delta_ref(address: str) -> str:
-    """Return a table's address as SQL reads it."""
-    return "delta.`" + address.replace("`", "``") + "`"
+def delta_ref(table: Table) -> str:
+    """Return what SQL calls a table: its name in a catalog, or its address."""
+    if table.identifier:
+        return quote(*table.identifier)
+    return f"delta.{quote(spark_address(table.path))}"
 
 
-def commits(spark: SparkSession, address: str) -> Iterator[tuple[int, Marker | None]]:
+def commits(spark: SparkSession, table: Table) -> Iterator[tuple[int, Marker | None]]:
     """Yield version and marker of the commits in the log, newest first."""
-    folder = local_folder(address)
+    folder = None if table.identifier else local_folder(table.path)
     if folder is None:
-        yield from _by_history(spark, address)
+        yield from _by_history(spark, table)
         return
     for version in sorted(_versions(folder / "_delta_log"), reverse=True):
         yield version, _in_file(folder, version)
 
 
-def newest_marker(spark: SparkSession, address: str) -> Marker | None:
+def newest_marker(spark: SparkSession, table: Table) -> Marker | None:
     """Return the marker of the newest commit that has one."""
-    return next((marker for _, marker in commits(spark, address) if marker is not None), None)
+    return next((marker for _, marker in commits(spark, table) if marker is not None), None)
 
 
 def _versions(log: Path) -> Iterator[int]:
@@ -70,10 +74,10 @@ def _in_file(folder: Path, version: int) -> Marker | None:
     return None
 
 
-def _by_history(spark: SparkSession, address: str) -> Iterator[tuple[int, Marker | None]]:
+def _by_history(spark: SparkSession, table: Table) -> Iterator[tuple[int, Marker | None]]:
     seen = 0
     for limit in (*_FIRST_LOOKS, None):
-        words = f"DESCRIBE HISTORY {delta_ref(address)}" + (f" LIMIT {limit}" if limit else "")
+        words = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
         try:
             rows = spark.sql(words).select("version", "userMetadata").collect()
         except AnalysisException as error:

@@ -29,7 +29,8 @@ from target_spark.columns import Change, Layout
 from target_spark.errors import TableError, UnsupportedError
 from target_spark.ledger import Marker
 from target_spark.places import local_folder
-from target_spark.writers.base import Keys, Table, after, ddl_of
+from target_spark.tables import Design, Table
+from target_spark.writers.base import Keys, after, ddl_of
 
 __all__ = ["Manifest", "ParquetWriter"]
 
@@ -108,7 +109,14 @@ class ParquetWriter:
         return manifest.schema
 
     def create(
-        self, spark: SparkSession, /, table: Table, layout: Layout, *, rows_follow: bool = False
+        self,
+        spark: SparkSession,
+        /,
+        table: Table,
+        layout: Layout,
+        design: Design,  # noqa: ARG002
+        *,
+        rows_follow: bool = False,
     ) -> None:
         """Make an empty table: one part without rows, for readers to see its columns."""
         if rows_follow:
@@ -137,7 +145,7 @@ class ParquetWriter:
         marker = self._next(manifest, commit, table)
         if not commit.same_batch(manifest.marker):
             self._write(df, table, replace(manifest, marker=marker))
-        self._acknowledged.add(table.path)
+        self._acknowledged.add(table.key)
 
     def upsert(
         self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
@@ -158,15 +166,15 @@ class ParquetWriter:
         marker = self._next(manifest, commit, table)
         if not commit.same_batch(manifest.marker):
             self._write(df, table, Manifest(manifest.commit, marker))
-            _remove_strays(_folder(table), self._opened[table.path])
-        self._acknowledged.add(table.path)
+            _remove_strays(_folder(table), self._opened[table.key])
+        self._acknowledged.add(table.key)
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
         manifest = self._open(table)
         marker = self._next(manifest, commit, table)
         self._seal(table, replace(manifest, marker=marker))
-        self._acknowledged.add(table.path)
+        self._acknowledged.add(table.key)
 
     def last_marker(self, _spark: SparkSession, /, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
@@ -174,24 +182,24 @@ class ParquetWriter:
         return None if manifest is None else manifest.marker
 
     def _next(self, manifest: Manifest, commit: Marker, table: Table) -> Marker:
-        acknowledged = table.path in self._acknowledged
+        acknowledged = table.key in self._acknowledged
         return after(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _open(self, table: Table) -> Manifest:
         """Return the table's manifest; the first time, clear what a dead run left."""
-        if table.path not in self._opened:
+        if table.key not in self._opened:
             folder = _folder(table)
             manifest = Manifest.read(folder) or Manifest()
             _remove_strays(folder, manifest)
-            self._opened[table.path] = manifest
-        return self._opened[table.path]
+            self._opened[table.key] = manifest
+        return self._opened[table.key]
 
     def _write(self, df: DataFrame, table: Table, base: Manifest) -> None:
         """Write the rows as parts, and a manifest that has them beside those of `base`."""
         folder = _folder(table)
         self._open(table)
         staging = folder / _STAGING
-        _remove_strays(folder, self._opened[table.path])
+        _remove_strays(folder, self._opened[table.key])
         df.write.parquet(f"file://{staging}")
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
@@ -201,7 +209,7 @@ class ParquetWriter:
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
         manifest.write(_folder(table))
-        self._opened[table.path] = manifest
+        self._opened[table.key] = manifest
 
 
 def _folder(table: Table) -> Path:

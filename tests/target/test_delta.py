@@ -18,7 +18,8 @@ from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.ledger import Marker, txn_app_id
 from target_spark.names import quote
 from target_spark.places import spark_address
-from target_spark.writers import Keys, Table, writer_for
+from target_spark.tables import Design, Table
+from target_spark.writers import Keys, writer_for
 from target_spark.writers.base import ddl_of
 from target_spark.writers.delta import DeltaWriter
 from target_spark.writers.delta_log import commits, newest_marker
@@ -66,7 +67,7 @@ def log(table: Table) -> list[dict[str, dict[str, object]]]:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "people"), "people")
-    DeltaWriter().create(spark, made, LAYOUT)
+    DeltaWriter().create(spark, made, LAYOUT, Design())
     return made
 
 
@@ -108,7 +109,7 @@ def test_a_repeated_batch_is_found_and_not_written_again(spark, table):
     once_more.upsert(spark, table, batch(spark, (2, "b", 2)), KEYS, marker(2))
 
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
-    assert len(list(commits(spark, table.path))) == 3  # create, append, merge
+    assert len(list(commits(spark, table))) == 3  # create, append, merge
 
 
 def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, table):
@@ -174,7 +175,7 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = newest_marker(spark, table.path)
+    found = newest_marker(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
@@ -212,7 +213,7 @@ def test_the_marker_is_found_below_commits_of_others(spark, table):
     writer = DeltaWriter()
     assert writer.last_marker(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert newest_marker(spark, table.path) == replace(marker(1, "{}"), batch=2)
+    assert newest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, table):
@@ -227,13 +228,13 @@ def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, t
         if file.stem.isdigit() and int(file.stem) < checkpoint:
             file.unlink()
 
-    assert newest_marker(spark, table.path) == marker(3, "[3]")
+    assert newest_marker(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
     fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
-    assert newest_marker(spark, table.path) is None
+    assert newest_marker(spark, table) is None
 
 
 def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
@@ -251,9 +252,9 @@ def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / f"{3:020}.json").symlink_to(tmp_path / "cleaned away")
 
-    found = list(commits(None, str(tmp_path)))
+    found = list(commits(None, Table(str(tmp_path), "t")))
     assert found == [(3, None), (2, None), (1, None), (0, marker(1))]
-    assert newest_marker(None, str(tmp_path)) == marker(1)
+    assert newest_marker(None, Table(str(tmp_path), "t")) == marker(1)
 
 
 def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
@@ -274,13 +275,12 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
     writer = DeltaWriter()
     for number in range(1, 5):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
-    by_files = list(commits(spark, table.path))
+    by_files = list(commits(spark, table))
     monkeypatch.setattr("target_spark.writers.delta_log.local_folder", lambda _: None)
     monkeypatch.setattr("target_spark.writers.delta_log._FIRST_LOOKS", (2, 3))
-    address = spark_address(table.path)
-    assert list(commits(spark, address)) == by_files
+    assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert newest_marker(spark, address + "_none") is None
+    assert newest_marker(spark, table.beside("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -307,7 +307,7 @@ def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
 def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT)
+    writer.create(spark, table, LAYOUT, Design())
     data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
     writer.upsert(spark, table, data, KEYS, marker(1))
     assert log(table)[0]["commitInfo"]["operation"] == "WRITE"
@@ -333,7 +333,7 @@ def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
     table = Table(str(tmp_path / "odd 'table'"), "odd")
     writer = DeltaWriter()
-    writer.create(spark, table, Layout((*columns, nested)))
+    writer.create(spark, table, Layout((*columns, nested)), Design())
     values = ", ".join(f"1L AS {quote(name)}" for name in odd)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
     keys = Keys(("a.b", "😀"), order="or.der")
@@ -400,7 +400,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
         (6, None, True),
         (6, "six", False),  # deleted, then born
     ]
-    writer.create(spark, table, DELETING)
+    writer.create(spark, table, DELETING, Design())
     if empty_at_first:
         writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
     else:
@@ -426,7 +426,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, layout)
+    writer.create(spark, table, layout, Design())
     data = spark.sql(
         "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
     )
@@ -448,7 +448,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
         "o": "struct<`x`: decimal(20,2), `y`: array<struct<`k`: bigint, `m`: bigint>>>",
         "new": "string",
     }
-    history = list(commits(spark, table.path))
+    history = list(commits(spark, table))
     assert [found for _, found in history[:-1]] == [marker(1, "{}")] * (len(history) - 1)
     assert len(history) > 5
     assert [str(value) for value in content(spark, table)[0][:2]] == ["1", "1.500000"]
@@ -504,11 +504,11 @@ def test_widening_is_pure_and_knows_nothing_it_was_not_told():
 def test_comments_and_retention_are_in_the_table(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     comment = 'it\'s \\ "so"\n`x`'
-    DeltaWriter().create(spark, table, Layout((Column("a", "a", Text(), comment),)))
+    DeltaWriter().create(spark, table, Layout((Column("a", "a", Text(), comment),)), Design())
     assert spark.table(f"delta.`{table.path}`").schema["a"].metadata == {"comment": comment}
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{table.path}`").collect()[0]
     assert detail["properties"]["delta.setTransactionRetentionDuration"] == "interval 14 days"
-    DeltaWriter().create(spark, table, LAYOUT)  # a table that is there stays as it is
+    DeltaWriter().create(spark, table, LAYOUT, Design())  # a table that is there stays as it is
     assert DeltaWriter().table_types(spark, table) == {"a": "string"}
 
 
@@ -528,7 +528,7 @@ def test_merges_of_many_threads_carry_only_their_own_metadata(
         try:
             spark = spark_session.thread_session()
             writer = DeltaWriter()
-            writer.create(spark, tables[i], LAYOUT)
+            writer.create(spark, tables[i], LAYOUT, Design())
             writer.append(spark, tables[i], rows(spark, (i, "a", 1)), marker(1, f'"{i}-1"'))
             barrier.wait(120)
             for number in range(2, 2 + rounds):
@@ -546,7 +546,7 @@ def test_merges_of_many_threads_carry_only_their_own_metadata(
     assert errors == []
     spark = spark_session.spark()
     for i, table in enumerate(tables):
-        states = [found.state for _, found in commits(spark, table.path) if found]
+        states = [found.state for _, found in commits(spark, table) if found]
         assert states == [f'"{i}-{number}"' for number in range(1 + rounds, 0, -1)]
         assert content(spark, table) == [(i, "b", 1 + rounds)]
 

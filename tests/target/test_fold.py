@@ -17,10 +17,11 @@ from target_spark.columns import CanWiden, Layout
 from target_spark.errors import IncompleteError, TargetSparkError
 from target_spark.ledger import Covered
 from target_spark.loader import Loader
-from target_spark.options import LoadOptions, WriteMode
+from target_spark.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.report import Report
 from target_spark.spool import SpoolFolder
-from target_spark.work import Outcome, Target, Work
+from target_spark.tables import Design, Table
+from target_spark.work import Outcome, Work
 
 STREAMS = [StreamId(name) for name in "abc"]
 
@@ -60,8 +61,8 @@ class Memory:
 
     def write(self, work: Work) -> Outcome:
         with self.lock:
-            assert work.target.name not in self.busy  # one table, one thread
-            self.busy.add(work.target.name)
+            assert work.table.name not in self.busy  # one table, one thread
+            self.busy.add(work.table.name)
         covered = work.covered()
         lines = [
             json.loads(line)
@@ -70,21 +71,21 @@ class Memory:
             for line in Path(path).read_bytes().splitlines()
         ]
         with self.lock:
-            self.busy.discard(work.target.name)
+            self.busy.discard(work.table.name)
             if self.fails_at is not None:
                 self.fails_at -= 1
                 if self.fails_at < 0:
                     raise BrokenTableError("the disk is full")
             if work.mode is WriteMode.OVERWRITE:
-                self.rows[work.target.name] = []
-            self.rows.setdefault(work.target.name, []).extend(line["n"] for line in lines)
+                self.rows[work.table.name] = []
+            self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
             if covered is not None:
                 self.carried.append((covered.ordinal, self.safe()))
         return Outcome(len(lines), 0, covered, {})
 
-    def prepare(self, target: Target, layout: Layout) -> None: ...
+    def prepare(self, table: Table, layout: Layout, design: Design) -> None: ...
 
-    def carry(self, target: Target, covered: Covered) -> None:
+    def carry(self, table: Table, covered: Covered) -> None:
         self.carried.append((covered.ordinal, self.safe()))
 
     def safe(self) -> set[int]:
@@ -161,7 +162,7 @@ def test_no_state_is_ahead_of_the_rows_before_it(
         assert not released or released[-1] < place
         released.append(place)
 
-    modes = {overwritten: WriteMode.OVERWRITE} if overwritten else {}
+    modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
     options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows, spool_bytes=spool_bytes)
     with tempfile.TemporaryDirectory() as base:
         folder = SpoolFolder(base)

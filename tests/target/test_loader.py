@@ -29,8 +29,9 @@ from target_spark.options import Run
 from target_spark.places import spark_address
 from target_spark.report import Report
 from target_spark.spool import SpoolFolder
+from target_spark.tables import Table
 from target_spark.work import Commits
-from target_spark.writers import Table, writer_for
+from target_spark.writers import writer_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,8 @@ import pytest
 from target_spark.columns import Change, Column, Integer, Layout, Struct, Text
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.ledger import Marker
-from target_spark.writers import Keys, Table
+from target_spark.tables import Design, Table
+from target_spark.writers import Keys
 from target_spark.writers.parquet import Manifest, ParquetWriter
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def parts(table: Table) -> set[str]:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "a table"), "t")
-    ParquetWriter().create(spark, made, LAYOUT)
+    ParquetWriter().create(spark, made, LAYOUT, Design())
     return made
 
 

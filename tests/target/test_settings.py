@@ -11,7 +11,7 @@ from tap_core.events import StreamId
 from target_spark import settings
 from target_spark.columns import Decimal
 from target_spark.errors import UnsupportedError
-from target_spark.options import LoadOptions, WriteMode
+from target_spark.options import LoadOptions, StreamOptions, WriteMode
 
 A = StreamId("a")
 
@@ -77,10 +77,14 @@ def test_settings_reach_spark_and_the_columns() -> None:
         (LoadOptions("/t"), True, WriteMode.UPSERT),
         (LoadOptions("/t"), False, WriteMode.APPEND),
         (LoadOptions("/t", "parquet"), True, WriteMode.APPEND),
-        (LoadOptions("/t", write_mode=WriteMode.UPSERT), False, WriteMode.APPEND),
-        (LoadOptions("/t", write_mode=WriteMode.APPEND), True, WriteMode.APPEND),
+        (LoadOptions("/t", every=StreamOptions(WriteMode.UPSERT)), False, WriteMode.APPEND),
+        (LoadOptions("/t", every=StreamOptions(WriteMode.APPEND)), True, WriteMode.APPEND),
         (
-            LoadOptions("/t", write_mode=WriteMode.APPEND, streams={"a": WriteMode.OVERWRITE}),
+            LoadOptions(
+                "/t",
+                every=StreamOptions(WriteMode.APPEND),
+                streams={"a": StreamOptions(WriteMode.OVERWRITE)},
+            ),
             True,
             WriteMode.OVERWRITE,
         ),
@@ -91,6 +95,6 @@ def test_how_a_stream_is_written(options: LoadOptions, keyed: bool, mode: WriteM
 
 
 def test_a_stream_that_cannot_be_upserted_by_name_is_refused() -> None:
-    options = LoadOptions("/t", streams={"a": WriteMode.UPSERT})
+    options = LoadOptions("/t", streams={"a": StreamOptions(WriteMode.UPSERT)})
     with pytest.raises(UnsupportedError, match="no key properties"):
         options.mode(A, keyed=False)

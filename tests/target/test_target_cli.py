@@ -192,7 +192,14 @@ def test_every_fault_of_the_configuration_is_said_at_once(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert done.stdout == b""
     said = done.stderr.decode()
-    for word in ("'path'", "parquet cannot upsert", "flush_rows", "38 digits", "driver", "replace"):
+    for word in (
+        "'path'",
+        "parquet cannot replace",
+        "flush_rows",
+        "38 digits",
+        "driver",
+        "replace",
+    ):
         assert word in said
 
 

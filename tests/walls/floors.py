@@ -73,6 +73,7 @@ FLOORS: dict[str, int] = {
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
     "target_spark.places": 1,  # addresses of folders
+    "target_spark.tables": 1,  # which table, and how it is laid out
     "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave

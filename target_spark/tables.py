@@ -1,0 +1,62 @@
+"""Which table a stream goes to, and how that table is asked to be laid out.
+
+Rules of the room: words only, without Spark. A table is a folder, or a name in a catalog;
+whoever writes it refers to it in one way alone, so that nothing in between has to know
+which of the two it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ["Design", "Partition", "Table", "Transform"]
+
+Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
+"""What a partition is made of: a column's value, or the part of a date or an instant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: the address of its folder, and its name within the job.
+
+    ``identifier`` (catalog, database, name; or the last ones of these) is how a catalog
+    knows it. With one, ``path`` may be empty: the catalog says where the files are.
+    """
+
+    path: str
+    name: str
+    identifier: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other table of a run."""
+        return ".".join(self.identifier) or self.path
+
+    def beside(self, suffix: str) -> Table:
+        """Return the table of the same place with a longer name."""
+        path = self.path and f"{self.path}{suffix}"
+        name = self.identifier[-1:] and (f"{self.identifier[-1]}{suffix}",)
+        return Table(path, f"{self.name}{suffix}", (*self.identifier[:-1], *name))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One part of how a table's files are divided: a property of the stream, or a part of it."""
+
+    source: str
+    transform: Transform = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """How the files of a table are laid out; what a format cannot do it refuses at start.
+
+    ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not
+    columns. ``file_bytes`` is the size to aim at.
+    """
+
+    partition_by: tuple[Partition, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    file_bytes: int | None = None
