@@ -65,10 +65,10 @@ def setting_path(parts: Iterable[str | int]) -> str:
 
 
 def _sentence(error: _Fault, schema: JsonSchema) -> str:
-    path = setting_path(error.absolute_path)
+    place = "".join(f"[{part!r}]" for part in error.absolute_path)
     hidden = _shows_secret(error, schema)
     message = _without_value(error) if hidden else error.message
-    return f"{path}: {message}" if path else message
+    return f"{message} in config{place}" if place else message
 
 
 def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:

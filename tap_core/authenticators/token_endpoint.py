@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import requests
@@ -71,12 +71,16 @@ class AccessTokenError(FatalAPIError, RuntimeError):
         self.description = description
 
 
+_LONGEST_WAIT: Final = 60.0
+"""Seconds; with as many tries as there are, a server may be away for five minutes."""
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep."""
 
     timeout: float = 60.0
-    tries: int = 4
+    tries: int = 11
     sleep: Callable[[float], object] = time.sleep
 
 
@@ -150,7 +154,7 @@ class TokenRequest:
         outcome = self._try(session, patience.timeout)
         while outcome.may_pass and tries < patience.tries:
             wait = retry_after(RetriableAPIError("", outcome.response))
-            wait = random_jitter(2.0 ** (tries - 1)) if wait is None else wait
+            wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             logger.warning(
                 "No access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
                 *(self.place, outcome.words, wait, tries, patience.tries),

@@ -121,7 +121,11 @@ def error_words(response: requests.Response, *, path: str, excerpt: str) -> str:
         f"{response.status_code} {'Client' if is_client else 'Server'} Error: "
         f"{response.reason} for path: {path}"
     )
-    return f"{message}, content is {excerpt}" if excerpt else message
+    if excerpt:
+        message += f", content is {excerpt}"
+    if response.headers:  # their names alone: among the values are cookies
+        message += f", headers: {','.join(response.headers)}"
+    return message
 
 
 def name_error(

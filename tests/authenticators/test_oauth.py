@@ -281,5 +281,5 @@ def test_the_log_says_what_happens_and_no_secret(server, caplog):
 
 
 def test_patience_is_what_was_promised():
-    assert (Patience().timeout, Patience().tries) == (60, 4)
+    assert (Patience().timeout, Patience().tries) == (60, 11)
     assert OAuthAuthenticator.patience == Patience()

@@ -54,12 +54,12 @@ def test_every_fault_is_reported_with_its_path():
     config = {"page_size": 0, "a": {"b": [1, "two", 3.5], "c": 1}, "mode": "z"}
     assert config_faults(config, SCHEMA) == [
         "'url' is a required property",
-        "a: 'id' is a required property",
-        "a: Additional properties are not allowed ('c' was unexpected)",
-        "a.b[1]: 'two' is not of type 'integer'",
-        "a.b[2]: 3.5 is not of type 'integer'",
-        "mode: 'z' is not one of ['x', 'y']",
-        "page_size: 0 is less than the minimum of 1",
+        "'id' is a required property in config['a']",
+        "Additional properties are not allowed ('c' was unexpected) in config['a']",
+        "'two' is not of type 'integer' in config['a']['b'][1]",
+        "3.5 is not of type 'integer' in config['a']['b'][2]",
+        "'z' is not one of ['x', 'y'] in config['mode']",
+        "0 is less than the minimum of 1 in config['page_size']",
     ]
 
 
@@ -67,15 +67,15 @@ def test_fractions_read_as_decimals_are_shown_and_divided_as_numbers():
     schema = {"properties": {"a": {"multipleOf": 0.5}, "b": {"items": {"type": "integer"}}}}
     assert config_faults({"a": Decimal("1.5"), "b": []}, schema) == []
     assert config_faults({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
-        "a: 1.6 is not a multiple of 0.5",
-        "b[0]: 1.5 is not of type 'integer'",
+        "1.6 is not a multiple of 0.5 in config['a']",
+        "1.5 is not of type 'integer' in config['b'][0]",
     ]
 
 
 def test_settings_whose_faults_are_known_are_skipped():
     assert config_faults({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
         "'url' is a required property",
-        "mode: 'z' is not one of ['x', 'y']",
+        "'z' is not one of ['x', 'y'] in config['mode']",
     ]
 
 
@@ -100,10 +100,10 @@ def test_no_sentence_holds_a_secret(config):
 
 def test_the_rule_that_a_secret_breaks_is_named():
     assert config_faults({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
-        "hidden: the value (not shown) does not fit type 'integer'"
+        "the value (not shown) does not fit type 'integer' in config['hidden']"
     ]
     login = config_faults({"url": "u", "login": {"password": "hunter2"}}, SCHEMA)
-    assert login == ["login: the value (not shown) does not fit the rule 'anyOf'"]
+    assert login == ["the value (not shown) does not fit the rule 'anyOf' in config['login']"]
 
 
 def test_a_secret_in_a_schema_that_says_little_is_kept():

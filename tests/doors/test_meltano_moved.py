@@ -229,7 +229,7 @@ def test_a_tested_configuration_is_told_to_be_right_or_what_is_wrong(project):
     project.describe(config={"count": 3, "names": [5]})
     said = project.meltano("config", "test", "tap-moved", code=1)
     assert "'api_key' is a required property" in said
-    assert "names[0]: 5 is not of type 'string'" in said
+    assert "5 is not of type 'string' in config['names'][0]" in said
 
 
 def test_selection_overrides_of_the_catalog_and_a_mapper(project):

@@ -137,9 +137,9 @@ def test_every_fault_is_a_line_of_its_own_without_secrets(run, write):
     config = write("c.json", {"n": "many", "api_key": 12345, "fail_at": 1.5})
     done = run("tap", "--config", config, code=1)
     faults = [
-        "api_key: the value (not shown) does not fit type 'string'",
-        "fail_at: 1.5 is not of type 'integer'",
-        "n: 'many' is not of type 'integer'",
+        "the value (not shown) does not fit type 'string' in config['api_key']",
+        "1.5 is not of type 'integer' in config['fail_at']",
+        "'many' is not of type 'integer' in config['n']",
     ]
     together = f"Config validation failed: {'; '.join(faults)}"
     assert errors(done.stderr) == [*faults, together]

@@ -243,7 +243,7 @@ def test_secrets_in_paths_are_hidden(source):
     source.server.answers(Reply("", 404))
     with pytest.raises(FatalAPIError) as caught:
         source.records(config={"login": "s3cr3t-6"}, path="/u/{login}")
-    assert str(caught.value).startswith("404 Client Error: Not Found for path: /u/*** [stream")
+    assert str(caught.value).startswith("404 Client Error: Not Found for path: /u/***, headers: ")
     assert "s3cr3t" not in str(caught.value)
 
 

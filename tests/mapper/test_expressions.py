@@ -435,7 +435,9 @@ LEAVES = st.one_of(
     st.sampled_from(["1.5", "'a'", "''", "'%s'", "None", "True", "[]", "{}", "record", "_['i']"]),
 )
 BINARY = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^", "and", "or")
-COMPARED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "is", "is not")
+COMPARED = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
+IDENTITY = ("is None", "is not None", "is True", "is not False")
+"""Whether two equal values are one object is for the interpreter to say, but for these."""
 METHODS = (
     *("lower()", "upper()", "strip()", "split('a')", "get('a', 1)", "a", "real", "keys()"),
     *("startswith('a')", "replace('a', 'b')", "pop()", "append(1)", "items()", "copy()"),
@@ -457,6 +459,7 @@ def grown(inner):
             st.sampled_from(COMPARED),
             inner,
         ),
+        st.builds(lambda x, same: f"({x} {same})", inner, st.sampled_from(IDENTITY)),
         st.builds(lambda op, x: f"({op}{x})", st.sampled_from(["-", "+", "~", "not "]), inner),
         st.builds(lambda a, b, c: f"({a} if {b} else {c})", inner, inner, inner),
         st.builds(lambda x, m: f"({x}).{m}", inner, st.sampled_from(METHODS)),
