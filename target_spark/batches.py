@@ -15,82 +15,116 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from shutil import rmtree
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 
+from target_spark import quarantine
 from target_spark.columns import (
-    ORDINAL,
-    Array,
+    DELETED_AT,
+    TABLE_VERSION,
     CanWiden,
-    Column,
-    ColumnType,
-    Integer,
+    Change,
     Layout,
-    Text,
-    Timestamp,
     against_table,
 )
-from target_spark.columns.layout import DELETED_AT
+from target_spark.constraints import check_rules, refuses_null
 from target_spark.engine import Engine
-from target_spark.errors import CountError, QuarantineError
+from target_spark.errors import CountError, OwnerError
 from target_spark.frames import BAD_ROWS, Frame, Metadata, read_spool
 from target_spark.ledger import Covered, Marker
 from target_spark.names import quote
 from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import spark_address
+from target_spark.respool import remove_files, respooled
+from target_spark.retries import Fault, fault_of, first_line, patiently, writing_to
 from target_spark.spool import SpoolFolder
-from target_spark.tables import Design, Table
+from target_spark.tables import Care, Design, Effect, Table
+from target_spark.ways import check_history, has_others, nothing_of, retirement_of, way_of
 from target_spark.work import Outcome, Work
-from target_spark.writers import Keys, newest_by_key, writer_for
-from target_spark.writers.base import ONLY_DELETE
+from target_spark.writers import writer_for
+from target_spark.writers.base import removed_meanwhile
+from target_spark.writers.statements import with_settings
 
-__all__ = ["QUARANTINE_SUFFIX", "BatchWriter", "quarantine_of"]
+__all__ = ["BatchWriter"]
 
 logger = logging.getLogger(__name__)
 
-QUARANTINE_SUFFIX: Final = "__quarantine"
-_QUARANTINE_COLUMNS: Final[Mapping[str, ColumnType]] = {
-    "raw": Text(),
-    "reasons": Array(Text()),
-    "ordinal": Integer(),
-    "extracted_at": Timestamp(),
-    "quarantined_at": Timestamp(),
-    "batch": Integer(),
-    "run": Text(),
-}
-_QUARANTINE: Final = Layout(
-    tuple(Column(name, name, type_) for name, type_ in _QUARANTINE_COLUMNS.items())
+_T = TypeVar("_T")
+
+_WHOLE: Final = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Whatever the session says: a file that cannot be read is an error, not fewer rows."""
+
+_DEATH_SECONDS: Final = 10.0
+"""How long a JVM whose connection broke may take to be gone."""
+
+_SIZES: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
 )
 
 
 @dataclass
 class _TableState:
-    """What this run knows of one table."""
+    """What this run knows of one table.
+
+    ``begun`` is the commit under way: tried again, it must be the very same, for it may be
+    in the table though its answer was lost. The bad rows of its batch are ``counted``, and
+    ``set_aside`` in the quarantine, once. ``changes`` are those made to its columns that nobody was
+    told of yet; ``remarks`` is what else is to be said. With ``takes_nulls`` its columns
+    shall take nulls. Files have ``moved`` the ordinals of its further rows.
+    """
 
     commits: int = 0
+    moved: int = 0
     careful: bool = False
+    begun: tuple[Marker, Covered | None] | None = None
+    counted: bool = False
+    set_aside: bool = False
     wanted: Layout | None = None
     fitted: Layout | None = None
+    changes: list[Change] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+    takes_nulls: bool = False
+
+    def news(self) -> tuple[Change, ...]:
+        """Return the changes that nobody was told of; from now on somebody is."""
+        news = tuple(self.changes)
+        self.changes.clear()
+        return news
 
 
 class BatchWriter:
     """Writes work into the tables of one format. Two threads may use it, for two tables."""
 
-    def __init__(self, engine: Engine, options: LoadOptions, run: Run, folder: SpoolFolder) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: LoadOptions,
+        run: Run,
+        folder: SpoolFolder,
+        stopping: Callable[[], bool] = bool,
+    ) -> None:
         self._engine = engine
+        self._stopping = stopping
         self._run = run
+        self._started = run.started
+        self._starting = threading.Lock()
         self._folder = folder
-        self._writer = writer_for(options.format)
+        self._writer = writer_for(options.format, dry=options.dry_run)
+        self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
-        self._quarantined = _Limit(options.max_quarantined)
+        self._quarantined = quarantine.Limit(options.max_quarantined)
+        self._delete_files = options.delete_files and not options.dry_run
 
     @property
     def can_widen(self) -> CanWiden:
@@ -104,26 +138,93 @@ class BatchWriter:
             QuarantineError: more rows would be set aside than the user allows.
             CountError: rows are missing or too many.
             CommitLostError: the table does not have what was written.
+            StorageError: the storage, the catalog or another writer is in the way for long.
+            DiskFullError: there is no room.
         """
+        with self._spooled(work) as (whole, from_files):
+            outcome = self._patiently(work.table, partial(self._write, whole))
+        state = self._tables[work.table.key]
+        news, remarks = state.news(), state.remarks
+        return replace(outcome, changes=news, remarks=remarks, from_files=from_files)
+
+    @contextmanager
+    def _spooled(self, work: Work) -> Iterator[tuple[Work, int]]:
+        """Give work whose rows all stand in the spool, and how many of them stood in files."""
+        files = [file for batch in work.batches for file in batch.files]
+        state = self._tables[work.table.key]
+        if not work.batches or not (files or state.moved):
+            yield work, 0
+            return
+        spark, path = self._engine.spark(), self._folder.new_path("lines")
+        with respooled(spark, work, state.moved, path) as made:
+            yield made.work, made.rows
+        state.moved = made.moved
+        if self._delete_files:
+            remove_files(spark, files)
+
+    def _write(self, work: Work) -> Outcome:
         spark = self._engine.spark()
-        layout = self._fit(spark, work.table, work.layout, work.design, rows_follow=True)
+        rows_follow = work.retires is None
+        layout = self._fit(spark, work.table, work.layout, work.design, rows_follow=rows_follow)
+        check_history(work, layout)
+        if work.retires is not None:
+            return self._retire(spark, work, layout, work.retires)
         if not work.batches:
             return self._empty(spark, work, layout)
         frame = read_spool(spark, _paths(work), layout, self._metadata(work))
-        outcome = None
-        if not self._tables[work.table.key].careful:
+        outcome, state = None, self._tables[work.table.key]
+        if not state.careful and state.begun is None:
             outcome = self._write_all(spark, work, layout, frame)
         return outcome or self._write_good(spark, work, layout, frame)
 
-    def prepare(self, table: Table, layout: Layout, design: Design) -> None:
+    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
         """Make the table where there is none, and let it grow where it must."""
-        self._fit(self._engine.spark(), table, layout, design)
+        self._patiently(table, lambda: self._fit(self._engine.spark(), table, layout, design))
+        state = self._tables[table.key]
+        return Outcome(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
+
+    def care(self, table: Table, care: Care) -> str | None:
+        """Tidy a table that this run wrote to; return what went wrong, which is no failure."""
+        if not self._tables[table.key].commits:
+            return None
+        try:
+            self._writer.care(self._engine.spark(), table, care)
+        except Exception as error:  # noqa: BLE001  (the rows are safe, and the next run tidies)
+            logger.warning("Table %s could not be tidied: %s", table.name, first_line(error))
+            return f"the table could not be tidied, and is whole: {first_line(error)}"
+        return None
 
     def carry(self, table: Table, covered: Covered) -> None:
         """Commit a state without rows."""
         marker = self._marker(table, covered)
-        self._writer.commit_empty(self._engine.spark(), table, marker)
+        self._patiently(
+            table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
+        )
         self._tables[table.key].commits += 1
+
+    def _patiently(self, table: Table, step: Callable[[], _T]) -> _T:
+        """Do a step again where its failure passes; never one that made its commit."""
+        state = self._tables[table.key]
+        commits = state.commits
+
+        def before_again(error: BaseException) -> None:
+            self._raise_death(error)
+            if state.commits != commits:
+                raise error
+            check_rules(table, error)
+            state.takes_nulls = refuses_null(str(error))
+            state.fitted = None
+
+        with writing_to(f"table {table.name} ({table.key})", "Make room there"):
+            return patiently(step, f"Table {table.name}", before_again, self._stopping)
+
+    def _raise_death(self, error: BaseException) -> None:
+        """Raise what is behind an error if that is the end of Spark."""
+        end = time.monotonic() + (_DEATH_SECONDS if fault_of(error) is Fault.CUT else 0)
+        while self._engine.failure is None and time.monotonic() < end:
+            time.sleep(_DEATH_SECONDS / 100)
+        if self._engine.failure is not None:
+            raise self._engine.failure from error
 
     # The table
 
@@ -142,14 +243,54 @@ class BatchWriter:
             return state.fitted
         types = self._writer.table_types(spark, table)
         if types is None:
+            if state.commits:
+                raise removed_meanwhile(table)
             self._writer.create(spark, table, wanted, design, rows_follow=rows_follow)
+            state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
             fitted = wanted
         else:
-            fitted, changes = against_table(wanted, types, self._writer.can_widen)
-            if changes:
-                self._writer.alter(spark, table, changes)
+            if state.fitted is None:
+                self._check_owner(spark, table)
+                state.remarks = self._said_of(spark, table, wanted, design)
+            full = wanted
+            for name in (DELETED_AT, TABLE_VERSION):  # else rows that come back keep the old ones
+                full = full.with_metadata(name) if name in types else full
+            fitted = self._grown(spark, table, full, types)
         state.wanted, state.fitted = wanted, fitted
         return fitted
+
+    def _grown(
+        self, spark: SparkSession, table: Table, wanted: Layout, types: Mapping[str, str]
+    ) -> Layout:
+        """Let a table that is there take what is wanted; return that in its terms."""
+        state, writer = self._tables[table.key], self._writer
+        sources = writer.sources(spark, table)
+        fitted, changes = against_table(wanted, types, writer.can_widen, sources)
+        if changes:
+            writer.alter(spark, table, changes)
+            state.changes += changes
+        writer.annotate(spark, table, fitted)
+        if state.takes_nulls:
+            writer.allow_nulls(spark, table, fitted.keys)
+        return fitted
+
+    def _said_of(
+        self, spark: SparkSession, table: Table, wanted: Layout, design: Design
+    ) -> tuple[str, ...]:
+        """Say where a table that is there is laid out in another way, and stays so."""
+        found = self._writer.arranged_otherwise(spark, table, wanted, design)
+        return (f"the table is {found}, and stays so",) if found else ()
+
+    def _check_owner(self, spark: SparkSession, table: Table) -> None:
+        """Refuse a table that another job loads: its states would be mixed with ours."""
+        marker, job = self._writer.last_marker(spark, table), self._run.job
+        if marker is None:
+            return
+        if marker.run != self._run.id:  # whatever the clock says, this run is the newer one
+            with self._starting:
+                self._started = max(self._started, marker.run_started + 1)
+        if marker.job != job:
+            raise _of_another(table, marker.job, job)
 
     # Rows
 
@@ -159,12 +300,12 @@ class BatchWriter:
         """Write the rows as if all of them fitted; None, and nothing written, if not."""
         df = frame.good(strict=True)
         try:
-            if work.mode is WriteMode.UPSERT:
+            if self._reads_twice(spark, work):
                 with self._staged(spark, df) as staged:
                     _check_count(work, frame.counts().rows, 0)
-                    carried = self._commit(spark, work, layout, staged)
+                    carried, effect = self._put(spark, work, layout, staged)
             else:
-                carried = self._commit(spark, work, layout, df)
+                carried, effect = self._put(spark, work, layout, df)
         except Exception as error:
             if BAD_ROWS not in str(error):
                 raise
@@ -172,50 +313,73 @@ class BatchWriter:
             return None
         counts = frame.counts()
         _check_count(work, counts.rows, 0)
-        return Outcome(counts.rows, 0, carried, counts.zoneless)
+        return Outcome(counts.rows, 0, carried, counts.zoneless, effect)
+
+    def _reads_twice(self, spark: SparkSession, work: Work) -> bool:
+        """Tell whether a commit reads its batch more than once: one that meets rows does."""
+        if work.mode is WriteMode.UPSERT:
+            return not self._writer.is_empty(spark, work.table)
+        return work.mode is WriteMode.SCD2
 
     def _write_good(self, spark: SparkSession, work: Work, layout: Layout, frame: Frame) -> Outcome:
         """Stage what fits, set the rest aside, then commit what fits."""
         with self._staged(spark, frame.good(strict=False)) as staged:
             counts = frame.counts()
             bad = work.count - counts.rows
-            if bad:
+            if bad and not self._tables[work.table.key].set_aside:
                 self._set_aside(spark, work, frame, bad)
-            carried = self._commit(spark, work, layout, staged)
-        return Outcome(counts.rows, bad, carried, counts.zoneless)
+            carried, effect = self._put(spark, work, layout, staged)
+        return Outcome(counts.rows, bad, carried, counts.zoneless, effect)
+
+    def _put(
+        self, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
+    ) -> tuple[Covered | None, Effect]:
+        """Commit the rows in the way of the stream."""
+        with with_settings(spark, _file_sizes(work.design)):
+            return self._commit(work, way_of(self._writer, spark, work, layout, df))
 
     def _commit(
-        self, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
-    ) -> Covered | None:
-        """Make the commit that carries the state; return the state."""
-        carried = work.covered()
-        marker, table = self._marker(work.table, carried), work.table
-        if work.mode is WriteMode.UPSERT:
-            keys = _keys(layout, hard_delete=work.hard_delete)
-            self._writer.upsert(spark, table, df, keys, marker)
-        elif work.mode is WriteMode.APPEND:
-            self._writer.append(spark, table, df.drop(ORDINAL), marker)
-        else:
-            self._writer.replace(spark, table, _newest(df, layout), marker)
-        self._tables[work.table.key].commits += 1
-        return carried
+        self, work: Work, write: Callable[[Marker], Effect]
+    ) -> tuple[Covered | None, Effect]:
+        """Make the commit that carries the state; return the state, and what was done."""
+        table, state = work.table, self._tables[work.table.key]
+        if state.begun is None:
+            covered = work.covered()
+            state.begun = (self._marker(table, covered), covered)
+        marker, carried = state.begun
+        effect = write(marker)
+        state.commits, state.begun = state.commits + 1, None
+        state.counted = state.set_aside = False
+        return carried, effect
+
+    def _retire(self, spark: SparkSession, work: Work, layout: Layout, version: int) -> Outcome:
+        """End the rows of other versions."""
+        retirement = retirement_of(work, layout, version)
+        carried, effect = self._commit(
+            work, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
+        )
+        return Outcome(0, 0, carried, {}, effect)
+
+    def has_others(self, table: Table, version: int) -> bool:
+        """Tell whether a table has rows that are not of a version."""
+        return has_others(self._writer, self._engine.spark(), table, version)
 
     def _empty(self, spark: SparkSession, work: Work, layout: Layout) -> Outcome:
         """Let a table that is overwritten by nothing hold nothing."""
-        columns = ", ".join(
-            f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}" for column in layout.columns
-        )
-        nothing = spark.sql(f"SELECT {columns}, 0L AS {quote(ORDINAL)} WHERE false")
-        return Outcome(0, 0, self._commit(spark, work, layout, nothing), {})
+        carried, effect = self._put(spark, work, layout, nothing_of(spark, layout))
+        return Outcome(0, 0, carried, {}, effect)
 
     @contextmanager
     def _staged(self, spark: SparkSession, df: DataFrame) -> Iterator[DataFrame]:
         """Give rows that are evaluated once, whatever is done with them after."""
         path = self._folder.new_path("staged")
         address = spark_address(str(path))
-        df.write.parquet(address)
         try:
-            yield spark.read.schema(df.schema).parquet(address)
+            with writing_to(
+                f"rows that wait ({self._folder.path})", "Make room there, or set staging"
+            ):
+                df.write.parquet(address)
+            yield spark.read.schema(df.schema).options(**_WHOLE).parquet(address)
         finally:
             rmtree(path, ignore_errors=True)
 
@@ -229,26 +393,24 @@ class BatchWriter:
             CountError: they are not as many as the good ones leave over.
         """
         bad = frame.bad()
-        examples = _examples(bad)
-        self._quarantined.add(count, work, examples)
-        table = quarantine_of(work.table)
-        self._fit(spark, table, _QUARANTINE, Design(), rows_follow=True)
-        number = self._tables[work.table.key].commits + 1
+        examples = quarantine.examples(bad)
+        state = self._tables[work.table.key]
+        if not state.counted:
+            self._quarantined.add(count, work, examples)
+            state.counted = True
+        table = quarantine.quarantine_of(work.table)
+        self._fit(spark, table, quarantine.LAYOUT, Design(), rows_follow=True)
+        number = state.commits + 1
         observed = Observation()
-        rows = bad.observe(observed, F.count(F.lit(1)).alias("rows")).selectExpr(
-            "`raw`",
-            "`reasons`",
-            "`ordinal`",
-            "`extracted_at`",
-            "current_timestamp() AS `quarantined_at`",
-            f"{number}L AS `batch`",
-            f"'{self._run.id}' AS `run`",
-        )
-        self._writer.append(spark, table, rows, self._marker(table, None))
+        counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
+        rows = counted.selectExpr(*quarantine.values_of(number, self._run.id))
+        with self._staged(spark, rows) as staged:
+            _check_count(work, work.count - count, observed.get["rows"])
+            self._writer.append(spark, table, staged, self._marker(table, None))
         self._tables[table.key].commits += 1
-        _check_count(work, work.count - count, observed.get["rows"])
+        state.set_aside = True
         logger.warning(
-            "Stream %s: %d rows do not fit and stand in %s, for example: %s",
+            "Stream %s: %d rows do not fit and go to %s, for example: %s",
             work.stream,
             count,
             table.name,
@@ -258,65 +420,44 @@ class BatchWriter:
     def _marker(self, table: Table, covered: Covered | None) -> Marker:
         run = self._run
         number = self._tables[table.key].commits + 1
+        replay = run.id if run.replays else None
         if covered is None:
-            return Marker(run.job, run.id, run.started, number, 0)
+            return Marker(run.job, run.id, self._started, number, 0, None, replay)
         state = covered.state.decode()
-        return Marker(run.job, run.id, run.started, number, covered.ordinal, state)
+        return Marker(run.job, run.id, self._started, number, covered.ordinal, state, replay)
 
     def _metadata(self, work: Work) -> Metadata:
         return Metadata(
             received_at=_instant(work.batches[0].received_at),
             batched_at=_instant(work.batches[-1].cut_at),
-            sync_started_at=self._run.started,
+            sync_started_at=self._started,
         )
 
 
-class _Limit:
-    """How many rows may be set aside in a run, over all tables and threads."""
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._count = 0
-        self._lock = threading.Lock()
-
-    def add(self, count: int, work: Work, examples: str) -> None:
-        """Count rows that are about to be set aside; raise if they are too many."""
-        with self._lock:
-            total = self._count + count
-            if self._limit is not None and total > self._limit:
-                raise QuarantineError(
-                    f"{count} of {work.count} rows of stream {work.stream} do not fit their"
-                    f" columns, for example: {examples}. That makes {total} in this run, and"
-                    f" max_quarantined is {self._limit}; nothing of this batch is committed."
-                )
-            self._count = total
+def _would_be_made(table: Table, layout: Layout) -> str:
+    columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in layout.types.items())
+    return f"table {table.name} would be made: {columns}"
 
 
-def quarantine_of(table: Table) -> Table:
-    """Return where the rows go that do not fit a table."""
-    return table.beside(QUARANTINE_SUFFIX)
+def _of_another(table: Table, owner: str, job: str) -> OwnerError:
+    return OwnerError(
+        f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
+        f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
+        " one a path, a table_prefix or a database of its own. Nothing was written to it."
+    )
 
 
 def _paths(work: Work) -> list[str]:
     return [spark_address(path) for batch in work.batches for path in batch.paths]
 
 
-def _keys(layout: Layout, *, hard_delete: bool) -> Keys:
-    deleted = DELETED_AT if DELETED_AT in layout.types else None
-    return Keys(layout.keys, ORDINAL, deleted, hard_delete)
+def _file_sizes(design: Design) -> dict[str, str]:
+    """Return the settings by which Spark makes no file much larger than asked.
 
-
-def _newest(df: DataFrame, layout: Layout) -> DataFrame:
-    """Return one row for each key, the newest; all rows where there are no keys."""
-    if not layout.keys:
-        return df.drop(ORDINAL)
-    return newest_by_key(df, _keys(layout, hard_delete=False)).drop(ONLY_DELETE)
-
-
-def _examples(bad: DataFrame) -> str:
-    """Return in words what is wrong with the first few rows."""
-    rows = bad.select("ordinal", "reasons").orderBy("ordinal").limit(3).collect()
-    return "; ".join(f"message {row.ordinal}: {', '.join(row.reasons)}" for row in rows)
+    What becomes a file is bounded as it is read and as it is shuffled; as a file of a
+    table it is smaller still.
+    """
+    return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))
 
 
 def _check_count(work: Work, written: int, set_aside: int) -> None:

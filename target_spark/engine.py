@@ -30,7 +30,7 @@ class Engine(Protocol):
 
     @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark did not come up, as soon as that is known."""
+        """Why Spark did not come up or is gone, as soon as that is known."""
         ...
 
     def begin(self) -> None:
@@ -47,9 +47,12 @@ class Engine(Protocol):
 
 
 class SparkEngine:
-    """The lease of a job, and a Spark of one's own."""
+    """The lease of a job, and a Spark of one's own.
 
-    def __init__(self, settings: SparkSettings, warehouse: str, run: Run) -> None:
+    Without a ``warehouse`` there is no lease: the run writes to no table.
+    """
+
+    def __init__(self, settings: SparkSettings, warehouse: str | None, run: Run) -> None:
         self._settings = settings
         self._warehouse = warehouse
         self._run = run
@@ -62,8 +65,13 @@ class SparkEngine:
         return self._session is not None
 
     @property
+    def application(self) -> str | None:
+        """What Spark calls this run; None if it never came up."""
+        return None if self._session is None else self._session.application
+
+    @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark did not come up, as soon as that is known."""
+        """Why Spark did not come up or is gone, as soon as that is known."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
@@ -77,7 +85,11 @@ class SparkEngine:
             return
         # It says of each of its sockets that it is closed, at the level of good news.
         logging.getLogger("py4j").setLevel(logging.WARNING)
-        lease = Lease.take(self._warehouse, self._run.job, run=self._run.id)
+        if self._warehouse is None:
+            self._session = Session.start(self._settings)
+            return
+        run = self._run
+        lease = Lease.take(self._warehouse, run.job, run=run.id, started=run.started)
         self._lease = lease
         self._session = Session.start(
             self._settings, pass_fds=[lease.fileno()], on_jvm=lease.jvm_started

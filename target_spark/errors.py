@@ -5,10 +5,15 @@ for the data, what to do); the door prints that message without a traceback.
 
     TargetSparkError
     ├── SparkUnavailableError    no Java, no jars, or the JVM did not start
+    ├── SparkDiedError           the JVM ended in the middle of the run
     ├── LeaseError               another run of the same job is alive
     ├── UnsupportedError         the table format cannot do what was asked
     ├── TableError               a folder is no table of ours, or cannot be written
+    ├── OwnerError               a table is loaded by another job
     ├── CommitLostError          a write ended without its commit in the table
+    ├── StorageError             the storage or the catalog failed for longer than we wait
+    ├── DiskFullError            no room for rows that wait, or for a table
+    ├── FilesError               a file that a BATCH message names cannot be read
     ├── CountError               rows written and set aside are not the rows that came
     ├── QuarantineError          more rows were set aside than the user allows
     ├── IncompleteError          an overwrite was not swapped in: its stream may be cut off
@@ -20,11 +25,16 @@ from __future__ import annotations
 __all__ = [
     "CommitLostError",
     "CountError",
+    "DiskFullError",
+    "FilesError",
     "IncompleteError",
     "LeaseError",
     "OutletError",
+    "OwnerError",
     "QuarantineError",
+    "SparkDiedError",
     "SparkUnavailableError",
+    "StorageError",
     "TableError",
     "TargetSparkError",
     "UnsupportedError",
@@ -39,6 +49,10 @@ class SparkUnavailableError(TargetSparkError):
     """Spark could not be started: Java, the jars or the settings are not as needed."""
 
 
+class SparkDiedError(TargetSparkError):
+    """Spark's JVM ended while it was needed."""
+
+
 class LeaseError(TargetSparkError):
     """Another run of the same job holds its lease."""
 
@@ -51,8 +65,24 @@ class TableError(TargetSparkError):
     """A folder is not a table that the target may write, or cannot be written."""
 
 
+class OwnerError(TargetSparkError):
+    """A table's last commit is of another job."""
+
+
 class CommitLostError(TargetSparkError):
     """A write came back without an error, but its batch is not in the table."""
+
+
+class StorageError(TargetSparkError):
+    """The storage, the catalog or another writer kept a commit from being made."""
+
+
+class DiskFullError(TargetSparkError):
+    """A disk has no room for rows that wait, or for those of a table."""
+
+
+class FilesError(TargetSparkError):
+    """A file of a BATCH message is not there, is cut off, or is not what the message says."""
 
 
 class CountError(TargetSparkError):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,10 +30,25 @@ __all__ = [
 ]
 
 _DELTA = "4.4.0"
-_DELTA_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+_EXTENSIONS = "spark.sql.extensions"
+_CONF: Mapping[str, Mapping[str, str]] = {
+    "delta": {
+        _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "iceberg": {
+        _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    },
 }
+"""What makes Spark know a format. Catalogs by path are told to it by their writer."""
+
+_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
+_ICEBERG_CATALOGS = frozenset(
+    {
+        "org.apache.iceberg.spark.SparkCatalog",
+        "org.apache.iceberg.spark.SparkSessionCatalog",
+    }
+)
 
 ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("delta", "4.0"): (
@@ -47,6 +63,8 @@ ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {
         f"io.delta:delta-spark_4.2_2.13:{_DELTA}",
         f"io.delta:delta-storage:{_DELTA}",
     ),
+    ("iceberg", "4.0"): ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",),
+    ("iceberg", "4.1"): ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
 }
 """Format and line of Spark: the artifact, then what it needs beside it."""
 
@@ -121,23 +139,21 @@ def format_conf(
     Jars come from a local path (`jars`, or `spark.jars` in `conf`), from the cache, or
     through `spark.jars.packages`. What `conf` says itself is kept and added to.
     """
-    out = {key: _joined(value, conf.get(key)) for key, value in _extensions(table_format).items()}
+    out = _words_of_the_format(table_format, conf)
     coordinates = wanted(table_format, spark_version)
-    given = [*jars, *filter(None, [conf.get("spark.jars"), conf.get("spark.jars.packages")])]
-    artifact = (
-        coordinates[0].split(":")[1].rpartition("_")[0].rpartition("_")[0] if coordinates else ""
-    )
-    if not coordinates or any(artifact in jar for jar in given):
-        return out | ({"spark.jars": _joined(*jars, conf.get("spark.jars"))} if jars else {})
-    folder = ivy_folder(conf.get("spark.jars.ivy"))
-    found = cached(folder, coordinates)
-    if found is not None:
-        return out | {"spark.jars": _joined(*jars, *found, conf.get("spark.jars"))}
-    return out | {
-        "spark.jars.ivy": str(folder),
-        "spark.jars.packages": _joined(coordinates[0], conf.get("spark.jars.packages")),
-        "spark.jars.excludes": _joined(*EXCLUDES, conf.get("spark.jars.excludes")),
-    }
+    packages = conf.get("spark.jars.packages")
+    local, missing = [*jars], ""
+    if coordinates and not _given(coordinates[0], (*jars, conf.get("spark.jars"), packages)):
+        found = cached(ivy_folder(conf.get("spark.jars.ivy")), coordinates)
+        local += found or []
+        missing = "" if found else coordinates[0]
+    if local:
+        out["spark.jars"] = _joined(*local, conf.get("spark.jars"))
+    if missing or packages:
+        out["spark.jars.ivy"] = str(ivy_folder(conf.get("spark.jars.ivy")))
+        out["spark.jars.packages"] = _joined(missing, packages)
+        out["spark.jars.excludes"] = _joined(*EXCLUDES, conf.get("spark.jars.excludes"))
+    return out
 
 
 @contextmanager
@@ -179,8 +195,23 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     )
 
 
-def _extensions(table_format: str) -> Mapping[str, str]:
-    return _DELTA_CONF if table_format == "delta" else {}
+def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return what Spark is told of a format; a catalog that the user names stays theirs."""
+    out = {key: conf.get(key, value) for key, value in _CONF.get(table_format, {}).items()}
+    if _EXTENSIONS in out:
+        out[_EXTENSIONS] = _joined(_CONF[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
+    for key, value in conf.items():
+        if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
+            # Each session has caches of its own, and two of ours write one table in turn.
+            cache = f"{key}.cache-enabled"
+            out[cache] = conf.get(cache, "false")
+    return out
+
+
+def _given(coordinates: str, jars: Iterable[str | None]) -> bool:
+    """Tell whether the artifact is among what the user gives, in whatever version."""
+    artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
+    return any(artifact in jar for jar in jars if jar)
 
 
 def _joined(*parts: str | None) -> str:

@@ -33,7 +33,7 @@ class _Waiting:
 class Lanes:
     """Runs jobs in ``threads`` threads, which start when there is something to do."""
 
-    def __init__(self, threads: int = 2) -> None:
+    def __init__(self, threads: int) -> None:
         self._changed = threading.Condition()
         self._queues: dict[Hashable, deque[_Waiting]] = {}
         self._ready: deque[Hashable] = deque()

@@ -4,7 +4,8 @@ Rules of the room: the lease is a lock of the kernel on a file that is never rem
 The JVM inherits the open file, so the lock ends when both our process and its JVM are
 gone, in whatever way they died: no process id is guessed to be alive, none that was
 given to another program is waited for. What stands in the file is for people, and to
-tell an owner that works from one that is dead and leaves a JVM behind.
+tell an owner that works from one that is dead and leaves a JVM behind; and the time
+of the last run, which stays, so that a clock that was set back makes no run the older one.
 
 A warehouse on this machine holds its own leases; for any other address they lie in the
 user's cache, and hold for the runs of this machine.
@@ -26,9 +27,10 @@ from typing import Any
 from target_spark.errors import LeaseError, TableError
 from target_spark.places import local_folder
 
-__all__ = ["Lease", "lease_file"]
+__all__ = ["Lease", "holder", "lease_file", "started_after_the_last"]
 
 _PAUSE = 0.1
+_STARTED = "run_started"
 _SHORT = 100
 
 
@@ -45,6 +47,32 @@ def lease_file(warehouse: str, job: str) -> Path:
     return Path(cache, "target-spark", "leases", place, f"{name}.lease")
 
 
+def holder(warehouse: str, job: str) -> str | None:
+    """Say who holds the lease of a job; None where nobody does. Nothing is made or kept.
+
+    Raises:
+        LeaseError: the file system knows no locks.
+    """
+    path = lease_file(warehouse, job)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _locked(file, path) else _named(_read(file))
+    finally:
+        os.close(file)
+
+
+def started_after_the_last(warehouse: str, job: str, now: int) -> int:
+    """Return now, or right after the last run's start if that is later (both in milliseconds)."""
+    try:
+        found = json.loads(lease_file(warehouse, job).read_bytes())
+        return max(now, int(found[_STARTED]) + 1)
+    except (OSError, ValueError, KeyError, TypeError):
+        return now
+
+
 class Lease:
     """The right to commit for a job. Made by `take`, ended by `release`."""
 
@@ -53,8 +81,18 @@ class Lease:
         self._owner = dict(owner)
 
     @classmethod
-    def take(cls, warehouse: str, job: str, *, run: str = "", wait_seconds: float = 60) -> Lease:
+    def take(
+        cls,
+        warehouse: str,
+        job: str,
+        *,
+        run: str = "",
+        started: int = 0,
+        wait_seconds: float = 60,
+    ) -> Lease:
         """Take the lease of a job, waiting for the JVM of a dead owner to end.
+
+        ``started`` (milliseconds since 1970) is remembered for the next run.
 
         Raises:
             LeaseError: another run is alive, or a dead one's JVM did not end in time.
@@ -67,7 +105,7 @@ class Lease:
         except BaseException:
             os.close(file)
             raise
-        lease = cls(file, {"job": job, "run": run, **_this_process()})
+        lease = cls(file, {"job": job, "run": run, _STARTED: started, **_this_process()})
         lease._write()
         return lease
 
@@ -84,7 +122,8 @@ class Lease:
         """End the lease, for the JVM too if it still holds the file; a second call does nothing."""
         if self._file < 0:
             return
-        os.ftruncate(self._file, 0)
+        self._owner = {_STARTED: self._owner[_STARTED]}
+        self._write()
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
         self._file = -1
@@ -112,7 +151,7 @@ def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
         if _locked(file, path):
             return
         owner = _read(file)
-        if owner and not _is_dead(owner):
+        if owner.get("pid") and not _is_dead(owner):
             raise LeaseError(
                 f"Another run of job {job!r} is at work: {_named(owner)}. Wait for it or"
                 " end it; two pipelines that load into one place need a setting job each."
@@ -185,7 +224,7 @@ def _born(pid: int) -> str | None:
 
 
 def _named(owner: Mapping[str, Any]) -> str:
-    if not owner:
+    if "pid" not in owner:
         return "its owner is not known"
     jvm = f", JVM {owner['jvm']}" if "jvm" in owner else ""
     return f"process {owner['pid']} on {owner['host']}, since {owner['started']}{jvm}"

@@ -32,6 +32,7 @@ class Marker:
     ``job`` and ``run`` name the run, ``batch`` counts the commits of one table within
     the run, from 1. ``run_started`` is in milliseconds since 1970; with ``ordinal``,
     the place of ``state`` in the input, it orders the states of a job's tables.
+    ``replay`` is the last run that loaded rows of the table's quarantine again.
     """
 
     job: str
@@ -40,6 +41,7 @@ class Marker:
     batch: int
     ordinal: int
     state: str | None = None
+    replay: str | None = None
 
     def to_json(self) -> str:
         """Return the marker as one line of JSON, under a key of our own."""
@@ -60,11 +62,14 @@ class Marker:
         return other is not None and mine == (other.job, other.run, other.batch)
 
     def carrying(self, before: Marker | None) -> Marker:
-        """Return this marker, with the state that stood before where it has none."""
-        if self.state is not None or before is None or before.state is None:
+        """Return this marker, with what stood before of all that this says nothing of."""
+        if before is None:
             return self
+        kept = replace(self, replay=self.replay or before.replay)
+        if self.state is not None or before.state is None:
+            return kept
         return replace(
-            self,
+            kept,
             run_started=before.run_started,
             ordinal=before.ordinal,
             state=before.state,
@@ -158,6 +163,11 @@ class Ledger:
             raise ValueError(message)
         while lane.cut and lane.cut[0] <= upto:
             lane.cut.popleft()
+        self._thin()
+
+    def waived(self, stream: Hashable) -> None:
+        """Note that nothing of a stream need be waited for."""
+        self._lanes.pop(stream, None)
         self._thin()
 
     def releasable(self) -> Covered | None:

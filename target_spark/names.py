@@ -12,24 +12,63 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from tap_core.events import StreamId
 
-__all__ = ["clean", "fold", "quote", "table_name"]
+__all__ = [
+    "RESERVED",
+    "can_be_folder",
+    "clean",
+    "fold",
+    "literal",
+    "name_in_catalog",
+    "quote",
+    "table_name",
+]
+
+RESERVED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "iceberg": frozenset(
+            {
+                "_change_ordinal",
+                "_change_type",
+                "_commit_snapshot_id",
+                "_deleted",
+                "_file",
+                "_last_updated_sequence_number",
+                "_partition",
+                "_pos",
+                "_row_id",
+                "_spec_id",
+            }
+        )
+    }
+)
+"""Names that a table format has for columns of its own, and takes from no table."""
 
 _REFUSED = re.compile(r"[\s,;{}()=`\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _REFUSED_IN_PATHS = re.compile(r"[\\/:*?\"<>|%#\s,;{}()=`\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Above, and what has a meaning in a folder's address on one of the file systems."""
 
+_REFUSED_IN_CATALOGS = re.compile(r"[^a-z0-9_]")
+
 _LONGEST_TABLE_NAME = 120
 """In bytes: folders take 255, and writers put their own words beside the name."""
+
+_LONGEST_GIVEN_NAME = 200
 
 
 def quote(*parts: str) -> str:
     """Return a reference to a column, or to a field of a struct, for Spark SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def literal(text: str) -> str:
+    """Return a text as Spark SQL writes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def fold(name: str) -> str:
@@ -79,6 +118,28 @@ def table_name(stream: StreamId) -> str:
     if name == wanted and not ambiguous and len(name.encode()) <= _LONGEST_TABLE_NAME:
         return name
     return f"{_shortened(name)}_{_digest(stream)}"
+
+
+def name_in_catalog(stream: StreamId) -> str:
+    """Return the name of a stream's table in a catalog: small letters, digits and ``_``.
+
+    Catalogs of Hive's kind take no other signs, and case does not count there. It is the
+    folder's name in small letters, hyphens become ``_``; where anything else had to be
+    changed, the hash keeps tables apart.
+    """
+    folder, digest = table_name(stream), _digest(stream)
+    spelled = folder.lower().replace("-", "_")
+    name = _REFUSED_IN_CATALOGS.sub("_", spelled)
+    if name[0] == "_":  # Spark takes such folders for hidden
+        name = f"t{name}"
+    return name if name == spelled or folder.endswith(digest) else f"{name}_{digest}"
+
+
+def can_be_folder(name: str) -> bool:
+    """Tell whether a name can be that of a table's folder, wherever it lies."""
+    hidden = name[:1] in {"", ".", "_"}
+    short = len(name.encode(errors="replace")) <= _LONGEST_GIVEN_NAME
+    return short and not hidden and not _REFUSED_IN_PATHS.search(name)
 
 
 def _shortened(name: str) -> str:

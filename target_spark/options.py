@@ -6,7 +6,7 @@ alone. What is said of one stream wins over what is said of all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
@@ -14,8 +14,8 @@ from typing import Any, Final
 from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions
 from target_spark.errors import UnsupportedError
-from target_spark.names import table_name
-from target_spark.tables import Design, Partition, Table
+from target_spark.names import name_in_catalog, table_name
+from target_spark.tables import Care, Partition, Table
 
 __all__ = [
     "APPENDING_FORMATS",
@@ -23,7 +23,8 @@ __all__ = [
     "Run",
     "StreamOptions",
     "WriteMode",
-    "design_of",
+    "in_folders",
+    "levels_of",
 ]
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
@@ -41,11 +42,15 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a job: ``id`` is new each time, ``started`` in milliseconds since 1970."""
+    """One run of a job: ``id`` is new each time, ``started`` in milliseconds since 1970.
+
+    A ``replays`` run loads rows of a quarantine again.
+    """
 
     job: str
     id: str
     started: int
+    replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,9 @@ class LoadOptions:
 
     ``every`` holds for each stream of which ``streams`` says nothing else. Streams in
     ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
-    ``writers`` commits run side by side.
+    ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
+    what tables get after the last commit. With ``delete_files`` those of BATCH messages
+    are removed once their rows are committed.
 
     A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
     ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
@@ -103,7 +110,10 @@ class LoadOptions:
     max_quarantined: int | None = None
     always_overwrite: bool = False
     columns: ColumnOptions = field(default_factory=ColumnOptions)
-    writers: int = 2
+    writers: int = 4
+    dry_run: bool = False
+    care: Care = field(default_factory=Care)
+    delete_files: bool = False
 
     @property
     def can_upsert(self) -> bool:
@@ -114,17 +124,26 @@ class LoadOptions:
         """Return what is asked of a stream."""
         return self.streams.get(str(stream), StreamOptions()).over(self.every)
 
+    def unknown(self, streams: Iterable[str]) -> list[str]:
+        """Return the names in ``streams`` and ``full_refresh`` that are none of these."""
+        return sorted({*self.streams, *self.full_refresh} - set(streams))
+
     def table(self, stream: StreamId) -> Table:
         """Return where a stream's rows go: a folder below the path, or a name in a catalog.
 
-        Raises:
-            UnsupportedError: the stream's table is named by characters that none can have.
+        A table of a catalog has its files below the path too, where there is one; else
+        the catalog says where they are. Of Iceberg's tables, those without a catalog are
+        folders also where a database is named, which then is a folder above them.
         """
         asked = self.of(stream)
-        name = asked.table or f"{self.table_prefix}{table_name(stream)}"
-        place = (asked.catalog, asked.database)
-        identifier = (*filter(None, place), name) if any(place) else ()
-        return Table("" if identifier else f"{self.path.rstrip('/')}/{name}", name, identifier)
+        levels = levels_of(asked.catalog, asked.database)
+        if in_folders(self.format, asked.catalog):
+            name = asked.table or f"{self.table_prefix}{table_name(stream)}"
+            return Table("/".join((self.path.rstrip("/"), *levels, name)), name)
+        named = name_in_catalog if levels else table_name
+        name = asked.table or f"{self.table_prefix}{named(stream)}"
+        path = self.path and f"{self.path.rstrip('/')}/{name}"
+        return Table(path, name, (*levels, name) if levels else ())
 
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return how a stream is written.
@@ -150,6 +169,16 @@ class LoadOptions:
         return wanted if keyed and self.can_upsert else WriteMode.APPEND
 
 
-def design_of(options: StreamOptions) -> Design:
-    """Return how the files of a stream's table are laid out."""
-    return Design(options.partition_by, options.cluster_by, options.sort_by, options.file_bytes)
+def in_folders(table_format: str, catalog: str | None) -> bool:
+    """Tell whether tables are folders below the path, whatever their database is called."""
+    return table_format == "iceberg" and not catalog
+
+
+def levels_of(catalog: str | None, database: str | None) -> tuple[str, ...]:
+    """Return what stands before a table's name in a catalog; nothing for a folder.
+
+    Dots in a database are the levels of a catalog that has several.
+    """
+    if not catalog and not database:
+        return ()
+    return (*filter(None, [catalog]), *(database or "default").split("."))

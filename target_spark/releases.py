@@ -7,9 +7,8 @@ A state is put out while the lock is held, so that no older one follows a newer 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
-from tap_core.events import StreamId
 from target_spark.ledger import Covered, Ledger
 from target_spark.report import Report
 
@@ -26,32 +25,41 @@ class Releases:
         self._ledger = Ledger()
         self._newest: Covered | None = None
         self._carried = -1
+        self._last = -1
 
     def state_arrived(self, ordinal: int, state: bytes) -> None:
         """Note a state at its place in the input; it leaves by `release`."""
         with self._lock:
             self._ledger.state_arrived(ordinal, state)
+            self._last = ordinal
+            self._report.state_received()
 
-    def opened(self, stream: StreamId, ordinal: int) -> None:
+    def opened(self, stream: Hashable, ordinal: int) -> None:
         """Note that rows of a stream wait from this ordinal on."""
         with self._lock:
             self._ledger.opened(stream, ordinal)
 
-    def cut(self, stream: StreamId) -> None:
+    def cut(self, stream: Hashable) -> None:
         """Note that the stream's open batch is closed."""
         with self._lock:
             self._ledger.cut(stream)
 
-    def covered_by(self, stream: StreamId, upto: int) -> Covered | None:
+    def covered_by(self, stream: Hashable, upto: int) -> Covered | None:
         """Return the newest state that is covered once these batches are committed too."""
         with self._lock:
             return self._ledger.state_for_commit(stream, upto)
 
-    def committed(self, stream: StreamId, upto: int, carried: Covered | None) -> None:
+    def committed(self, stream: Hashable, upto: int, carried: Covered | None) -> None:
         """Note a commit and the state it carried, and put out what it allows."""
         with self._lock:
             self._ledger.committed(stream, upto)
             self._carry(carried)
+            self._put_out()
+
+    def waived(self, stream: Hashable) -> None:
+        """Note that what states wait for here does not come, and need not."""
+        with self._lock:
+            self._ledger.waived(stream)
             self._put_out()
 
     def release(self) -> None:
@@ -80,4 +88,4 @@ class Releases:
         if found is not None:
             self._emit(found.state)
             self._newest = found
-            self._report.released()
+            self._report.released(last=found.ordinal == self._last)

@@ -11,20 +11,43 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from target_spark.tables import Effect
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
 
 COMPLETE: Final = "complete"
 STOPPED: Final = "stopped by a signal"
 
+_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
+    "received": ("received", "{:,}".format),
+    "written": ("written", "{:,}".format),
+    "inserted": ("inserted", "{:,}".format),
+    "updated": ("updated", "{:,}".format),
+    "deleted": ("deleted", "{:,}".format),
+    "quarantined": ("quarantined", "{:,}".format),
+    "bytes": ("MB", lambda nbytes: f"{nbytes / 1e6:,.1f}"),
+    "files": ("files", "{:,}".format),
+    "commits": ("commits", "{:,}".format),
+    "seconds": ("seconds", "{:,.1f}".format),
+}
+"""The figures that people are shown: the head of the column, and how a figure is written."""
+
+_ALWAYS: Final = frozenset({"received", "written", "commits"})
+
 
 @dataclass
 class StreamCounts:
-    """One stream's figures: rows, bytes that were spooled, commits, seconds of writing."""
+    """One stream's figures: rows, bytes that were spooled, commits, seconds of writing.
+
+    ``inserted`` to ``table_bytes`` are the table's own words on what the commits did;
+    ``waiting`` are the bytes that are not committed, ``changes`` the columns that the
+    table was given or that grew.
+    """
 
     table: str = ""
     received: int = 0
@@ -33,6 +56,13 @@ class StreamCounts:
     bytes: int = 0
     commits: int = 0
     seconds: float = 0.0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    files: int = 0
+    table_bytes: int = 0
+    waiting: int = 0
+    changes: list[dict[str, Any]] = field(default_factory=list)
     zoneless: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -44,8 +74,28 @@ class Report:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamCounts] = {}
         self._started = time.monotonic()
+        self._held_back = 0.0
+        self._states_received = 0
         self._states = 0
+        self._last_left: bool | None = None
+        self._facts: dict[str, Any] = {}
+        self._remarks: list[str] = []
         self._outcome = "running"
+
+    def about(self, **facts: Any) -> None:
+        """Note what the run is: its job, its id, the Spark that it has."""
+        with self._lock:
+            self._facts |= facts
+
+    def remark(self, text: str) -> None:
+        """Keep a remark on the run."""
+        with self._lock:
+            self._remarks.append(text)
+
+    def held_back(self, seconds: float) -> None:
+        """Count for how long the tap was made to wait: too many bytes waited for commits."""
+        with self._lock:
+            self._held_back += seconds
 
     def described(self, stream: str, table: str) -> None:
         """Note which table a stream goes to."""
@@ -58,15 +108,38 @@ class Report:
             counts = self._of(stream)
             counts.received += rows
             counts.bytes += nbytes
+            counts.waiting += nbytes
 
-    def committed(self, stream: str, written: int, quarantined: int, seconds: float) -> None:
-        """Count a batch that is in the table, and how long its writing took."""
+    def committed(
+        self,
+        stream: str,
+        written: int,
+        quarantined: int,
+        seconds: float,
+        effect: Effect = Effect(),  # noqa: B008  (frozen)
+        nbytes: int = 0,
+    ) -> None:
+        """Count a batch that is in the table, how long its writing took, and what it did."""
         with self._lock:
             counts = self._of(stream)
             counts.written += written
             counts.quarantined += quarantined
             counts.commits += 1
             counts.seconds += seconds
+            counts.inserted += effect.inserted
+            counts.updated += effect.updated
+            counts.deleted += effect.deleted
+            counts.files += effect.files
+            counts.table_bytes += effect.nbytes
+            counts.waiting -= nbytes
+
+    def changed(
+        self, stream: str, column: str, type: str, kind: str, beside: str | None = None
+    ) -> None:
+        """Note a column that the table was given (add) or whose type grew (widen)."""
+        change = {"column": column, "type": type, "kind": kind, "beside": beside}
+        with self._lock:
+            self._of(stream).changes.append(change)
 
     def zoneless(self, stream: str, columns: Mapping[str, int]) -> None:
         """Count, by column, date-times that came without a zone."""
@@ -75,10 +148,17 @@ class Report:
             for column, count in columns.items():
                 known[column] = known.get(column, 0) + count
 
-    def released(self) -> None:
-        """Count a state that left."""
+    def state_received(self) -> None:
+        """Count a state that came in."""
+        with self._lock:
+            self._states_received += 1
+            self._last_left = False
+
+    def released(self, *, last: bool = True) -> None:
+        """Count a state that left; ``last`` says that no other has come since."""
         with self._lock:
             self._states += 1
+            self._last_left = last
 
     def note(self, stream: str, text: str) -> bool:
         """Keep a remark on a stream; False if it was made before."""
@@ -100,8 +180,13 @@ class Report:
             return {
                 "outcome": self._outcome,
                 "complete": self._outcome == COMPLETE,
+                **self._facts,
+                "remarks": list(self._remarks),
                 "seconds": round(time.monotonic() - self._started, 3),
+                "held_back_seconds": round(self._held_back, 3),
+                "states_received": self._states_received,
                 "states": self._states,
+                "last_state_released": self._last_left,
                 "streams": {
                     name: {**asdict(counts), "seconds": round(counts.seconds, 3)}
                     for name, counts in self._streams.items()
@@ -121,38 +206,62 @@ class Report:
         parts = [
             f"{name}: {counts.received:,} received, {counts.written:,} written"
             + (f", {counts.quarantined:,} quarantined" if counts.quarantined else "")
-            for name, counts in self._snapshot().items()
+            for name, counts in self.streams().items()
         ]
         return "; ".join(parts) or "nothing received yet"
 
     def lines(self) -> list[str]:
-        """Return the table for the end of the run, one text per line."""
-        head = ("stream", "received", "written", "quarantined", "MB", "commits", "seconds")
-        rows = [
-            (
-                name,
-                f"{counts.received:,}",
-                f"{counts.written:,}",
-                f"{counts.quarantined:,}",
-                f"{counts.bytes / 1e6:,.1f}",
-                f"{counts.commits:,}",
-                f"{counts.seconds:.1f}",
-            )
-            for name, counts in self._snapshot().items()
-        ]
+        """Return what stands at the end of the run for people, one text per line."""
+        told = self.as_dict()
+        streams = self.streams()
         notes = [
             f"{name}: {note}"
-            for name, counts in self._snapshot().items()
+            for name, counts in streams.items()
             for note in (*counts.notes, *_zone_notes(counts))
         ]
-        return [*_aligned([head, *rows]), *notes]
+        return [*_head(told), *_table(streams), *told["remarks"], *notes]
 
-    def _snapshot(self) -> dict[str, StreamCounts]:
+    def streams(self) -> dict[str, StreamCounts]:
+        """Return a copy of each stream's figures as they are now."""
         with self._lock:
             return {name: StreamCounts(**asdict(counts)) for name, counts in self._streams.items()}
 
     def _of(self, stream: str) -> StreamCounts:
         return self._streams.setdefault(stream, StreamCounts())
+
+
+def _head(told: Mapping[str, Any]) -> Iterator[str]:
+    run = [f"{name} {told[name]}" for name in ("job", "run", "application") if told.get(name)]
+    if run:
+        yield ", ".join(run)
+    if told.get("dry_run"):
+        yield "dry run: nothing was written and no state left; written is what would have been"
+    seconds, came, left = told["seconds"], told["states_received"], told["states"]
+    states = ""
+    if came:
+        last = "the last one too" if told["last_state_released"] else "not the last one"
+        states = f"; states: {came:,} came, {left:,} left, {last}"
+    outcome = told["outcome"] if told["outcome"] in {COMPLETE, STOPPED} else "not complete"
+    yield f"{outcome} after {seconds:.1f} s{states}"
+
+
+def _table(streams: Mapping[str, StreamCounts]) -> list[str]:
+    """Return the streams as a table with the columns that say something."""
+    if not streams:
+        return []
+    wanted = [
+        name
+        for name in _COLUMNS
+        if name in _ALWAYS or any(getattr(counts, name) for counts in streams.values())
+    ]
+    if not {"updated", "deleted"} & set(wanted):
+        wanted = [name for name in wanted if name != "inserted"]  # it says what written says
+    head = ("stream", *(_COLUMNS[name][0] for name in wanted))
+    rows = [
+        (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in wanted))
+        for stream, counts in streams.items()
+    ]
+    return _aligned([head, *rows])
 
 
 def _zone_notes(counts: StreamCounts) -> list[str]:

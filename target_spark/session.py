@@ -26,9 +26,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
+from target_spark.errors import (
+    SparkDiedError,
+    SparkUnavailableError,
+    TargetSparkError,
+    UnsupportedError,
+)
 from target_spark.jars import format_conf, jars_hint, resolving
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
+from target_spark.places import spark_address
+from target_spark.secrets import SECRET_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +46,9 @@ __all__ = [
     "SparkSettings",
     "check_java",
     "load_libraries",
+    "remove_folder",
     "spark_conf",
+    "subfolders",
 ]
 
 JAVA_LEAST = 17
@@ -49,10 +58,14 @@ _JAVA_WAY_OUT = (
     " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
 )
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Names of settings that must not be seen in the list of processes (Spark's own pattern)."""
-
 _LIBRARIES = threading.Lock()
+
+_MEMORY = "spark.driver.memory"
+_END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+"""Else a thread that Spark cannot do without may end, and the run would wait for ever."""
+
+_OUT_OF_MEMORY = {3, 52}
+"""Exit codes: Java's own with that option, and Spark's."""
 
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's loggers of errors that it raises as well."""
@@ -139,14 +152,14 @@ def spark_conf(
     given = settings.conf.get(key) or ""
     speed = jvm_options(given, small_runs=settings.small_runs, archive=archive)
     log = f'-Dlog4j2.configurationFile="{_LOG_SETTINGS.as_uri()}"'
-    conf[key] = " ".join([log, *speed, given]).strip()
+    conf[key] = " ".join([log, _END_WITHOUT_MEMORY, *speed, given]).strip()
     return conf
 
 
 def _lean(master: str) -> dict[str, str]:
     """Return what makes one local Spark small and its values exact."""
     conf = {
-        "spark.driver.memory": "1g",
+        _MEMORY: "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
@@ -187,6 +200,7 @@ class Session:
         self._gateway: Any = None
         self._spark: SparkSession | None = None
         self._failure: TargetSparkError | None = None
+        self._application: str | None = None
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
     @classmethod
@@ -238,8 +252,18 @@ class Session:
         return None if process is None else process.pid
 
     @property
+    def application(self) -> str | None:
+        """What Spark calls this run; known once it is up, and ever after."""
+        return self._application
+
+    @property
     def failure(self) -> TargetSparkError | None:
-        """Why Spark cannot come up, as far as that is known by now; never waits."""
+        """Why Spark cannot come up or is gone, as far as that is known by now; never waits."""
+        process = self._process()
+        if self._failure is None and self._spark is not None and process is not None:
+            code = process.poll()
+            if code is not None:
+                self._failure = _death(code, self._settings)
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
@@ -276,6 +300,7 @@ class Session:
     def _run(self) -> None:
         try:
             self._spark = self._start()
+            self._application = self._spark.sparkContext.applicationId
         except TargetSparkError as error:
             self._failure = error
         except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
@@ -309,7 +334,7 @@ class Session:
         from pyspark.errors import PySparkRuntimeError
 
         launch: Any = java_gateway.launch_gateway  # it has no types
-        shown = {key: value for key, value in conf.items() if not _SECRET.search(key)}
+        shown = {key: value for key, value in conf.items() if not SECRET_NAME.search(key)}
         popen: dict[str, Any] = {
             "stdout": _stderr_or_nothing(),
             "start_new_session": True,
@@ -357,6 +382,48 @@ class Session:
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
+
+
+def subfolders(spark: SparkSession, address: str) -> list[str]:
+    """Return the names of the folders in a folder, wherever Spark finds it; none if it is not."""
+    system, path = _hadoop(spark, address)
+    if not system.exists(path):
+        return []
+    found = (each for each in system.listStatus(path) if each.isDirectory())
+    return sorted(each.getPath().getName() for each in found)
+
+
+def remove_folder(spark: SparkSession, address: str) -> None:
+    """Remove a folder and all that is in it, wherever Spark finds it."""
+    system, path = _hadoop(spark, address)
+    system.delete(path, True)  # noqa: FBT003  (Java knows no keywords)
+
+
+def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
+    """Return Hadoop's file system of an address, and its path there."""
+    context: Any = spark.sparkContext
+    path = context._jvm.org.apache.hadoop.fs.Path(spark_address(address))  # noqa: SLF001
+    return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
+
+
+def _death(code: int, settings: SparkSettings) -> SparkDiedError:
+    """Say how the JVM ended, by its exit code."""
+    memory = settings.conf.get(_MEMORY) or _lean(settings.master)[_MEMORY]
+    if code in _OUT_OF_MEMORY:
+        why = f"it ran out of memory: {_MEMORY} is {memory}. Set more of it (in spark)"
+        why += ", or a smaller flush_bytes or flush_rows"
+    elif code == -signal.SIGKILL:
+        why = (
+            f"it was killed, perhaps by the system for want of memory ({_MEMORY} is {memory});"
+            " give the machine or the container more, or Spark less"
+        )
+    else:
+        why = f"signal {-code}" if code < 0 else f"exit code {code}"
+        why += "; its own words stand on standard error"
+    return SparkDiedError(
+        f"Spark's JVM ended in the middle of the run: {why}. What was committed before"
+        " stands, and no state is ahead of it; start again."
+    )
 
 
 @contextlib.contextmanager

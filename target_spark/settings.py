@@ -13,10 +13,12 @@ from typing import Any, Final, cast
 
 from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal
-from target_spark.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
+from target_spark.names import RESERVED
+from target_spark.options import LoadOptions, StreamOptions, WriteMode, levels_of
 from target_spark.places import spark_address
+from target_spark.refusals import refusals
 from target_spark.session import SparkSettings
-from target_spark.tables import Partition, Transform
+from target_spark.tables import Care, Partition, Transform
 
 __all__ = [
     "SCHEMA",
@@ -24,6 +26,7 @@ __all__ = [
     "job_of",
     "load_options",
     "path_of",
+    "place_of",
     "spark_settings",
     "with_defaults",
 ]
@@ -49,10 +52,16 @@ _OF_STREAMS: Final[JsonSchema] = {
         enum=[*_MODES, None],
     ),
     "catalog": _setting(
-        "string", "The catalog of Spark that has the tables, instead of folders below path."
+        "string",
+        "The catalog of Spark that has the tables (spark_catalog: Spark's own, or Hive's"
+        " metastore). With path too, their files lie below it; else where the catalog says.",
+        minLength=1,
     ),
     "database": _setting(
-        "string", "The database (schema, namespace) of the catalog that has the tables."
+        "string",
+        "The database (schema, namespace) of the catalog that has the tables; it is made where"
+        " there is none.",
+        minLength=1,
     ),
     "partition_by": _setting(
         "array",
@@ -169,6 +178,12 @@ SCHEMA: Final[JsonSchema] = {
             minimum=1,
             default=_UNLESS_GIVEN.spool_bytes,
         ),
+        "max_parallel_commits": _setting(
+            "integer",
+            "How many tables are committed to at the same time.",
+            minimum=1,
+            default=_UNLESS_GIVEN.writers,
+        ),
         "master": _setting("string", "Spark's master, as Spark writes it.", default="local[*]"),
         "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
         "spark": _setting(
@@ -232,6 +247,12 @@ SCHEMA: Final[JsonSchema] = {
             "Store numbers that are declared with more than 38 digits as text.",
             default=False,
         ),
+        "truncate_timestamps": _setting(
+            "boolean",
+            "Cut date-times that say more than six digits of a second to microseconds. Without"
+            " it, such records are set aside, unless the further digits are zeros.",
+            default=False,
+        ),
         "report": _setting("string", "A file that gets the run's report, as JSON."),
     },
 }
@@ -248,12 +269,14 @@ def faults(config: Mapping[str, Any]) -> list[str]:
 
 
 def _faults(config: Mapping[str, Any]) -> Iterator[str]:
-    if not path_of(config):
-        yield "'path' is a required property: the folder or address of the tables"
+    if not place_of(config):
+        yield (
+            "'path' is a required property: the folder or address of the tables; or catalog and"
+            " database, for tables in a catalog"
+        )
     if config.get("path") and config.get("warehouse"):
         yield "path and warehouse are two names of one setting; give one of them"
-    if config.get("format") in APPENDING_FORMATS:
-        yield from _upserts_refused(config)
+    yield from refusals(config)
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
@@ -265,22 +288,17 @@ def _faults(config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _upserts_refused(config: Mapping[str, Any]) -> Iterator[str]:
-    wanted = {"write_mode": config.get("write_mode")}
-    for name, settings in (config.get("streams") or {}).items():
-        if isinstance(settings, Mapping):
-            wanted[f"streams.{name}.write_mode"] = settings.get("write_mode")
-    for setting, mode in wanted.items():
-        if mode in {WriteMode.UPSERT.value, WriteMode.SCD2.value}:
-            yield (
-                f"{setting}: {config['format']} cannot replace rows by key, as {mode} asks."
-                f" Set format to delta, or {setting} to append or overwrite"
-            )
+def place_of(config: Mapping[str, Any]) -> str:
+    """Return the place that the tables share: a folder, an address, or a name in a catalog."""
+    levels = levels_of(config.get("catalog"), config.get("database"))
+    return path_of(config) or (f"catalog:{'.'.join(levels)}" if levels else "")
 
 
 def job_of(config: Mapping[str, Any]) -> str:
     """Return the name of the job: the setting, or a hash of path and format."""
-    place = f"{with_defaults(config)['format']} {spark_address(path_of(config)).rstrip('/')}"
+    levels = levels_of(config.get("catalog"), config.get("database"))
+    tables = " ".join(filter(None, [spark_address(place_of(config)).rstrip("/"), *levels]))
+    place = f"{with_defaults(config)['format']} {tables}"
     return str(config.get("job") or hashlib.sha256(place.encode()).hexdigest()[:16])
 
 
@@ -308,9 +326,13 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         flush_bytes=given["flush_bytes"],
         flush_seconds=given["flush_seconds"],
         spool_bytes=given["max_spool_bytes"],
+        writers=given["max_parallel_commits"],
         max_quarantined=given.get("max_quarantined"),
         always_overwrite=given.get("overwrite_on_eof") == "always",
+        delete_files=given["delete_batch_files"],
         columns=_column_options(given),
+        dry_run=given["dry_run"],
+        care=Care(given["compact"], given.get("retain_days")),
     )
 
 
@@ -340,7 +362,9 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     return ColumnOptions(
         plain_numbers=Decimal(int(numbers[1]), int(numbers[2])) if numbers else None,
         oversized_as_text=bool(config.get("oversized_numbers_as_text")),
+        cut_timestamps=bool(config.get("truncate_timestamps")),
         metadata=bool(config.get("add_record_metadata")),
+        reserved=RESERVED.get(config["format"], frozenset()),
     )
 
 

@@ -22,18 +22,22 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from itertools import count, repeat
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
-from tap_core.events import Rows, StreamId
+from tap_core.events import Op, Rows, StreamId
+from target_spark.files import BatchFile
+from target_spark.retries import no_room
 
 __all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder"]
 
 _FOLDER_PREFIX: Final = "target-spark-"
+_UNBORN_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
 _BUFFER_SIZE: Final = 32 * 1024
 MAX_OPEN_FILES: Final = 200
@@ -51,17 +55,28 @@ class _Line(msgspec.Struct, gc=False):
     r: msgspec.Raw
 
 
+class _Head(msgspec.Struct, gc=False):
+    """What stands in a line before the record."""
+
+    n: int
+    t: str | None
+    v: int | None
+
+
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
+_LONG: Final = 1 << 20
+"""Bytes from which on a record is written as it is, without a copy of it."""
 
 
 @dataclass(frozen=True)
 class Batch:
     """Rows of one stream that are committed together.
 
-    ``first`` and ``last`` are the ordinals of the first and last row; ``nbytes`` counts
-    the bytes of the spool; ``received_at`` and ``cut_at`` are the wall times (seconds
-    since 1970) of its first row and of its end. ``has_deletes`` is False only if no row
-    can be a delete record.
+    Beside the rows in the spool, which ``count`` and ``nbytes`` count, there are those of
+    ``files``, of which nobody knows yet how many they are. ``first`` and ``last`` are the
+    ordinals of the first and last message; ``received_at`` and ``cut_at`` are the wall
+    times (seconds since 1970) of its first row and of its end. ``has_deletes`` is False
+    only if no row in the spool can be a delete record.
     """
 
     stream: StreamId
@@ -74,6 +89,7 @@ class Batch:
     has_deletes: bool
     received_at: float
     cut_at: float
+    files: tuple[BatchFile, ...] = ()
 
     def remove(self) -> None:
         """Delete the files; they may be gone already."""
@@ -93,11 +109,7 @@ class SpoolFolder:
         root = Path(base) if base is not None else Path(tempfile.gettempdir())
         root.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(root)
-        # Under a name that nobody looks for until the lock is held.
-        unborn = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
-        self._lock = (unborn / _LOCK_NAME).open("wb")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = unborn.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
+        self.path, self._lock = _new_folder(root)
         self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
 
     def new_path(self, name: str) -> Path:
@@ -111,16 +123,26 @@ class SpoolFolder:
             if len(self._open_files) >= MAX_OPEN_FILES:
                 _, oldest = self._open_files.popitem(last=False)
                 oldest.close()
-            file = self._open_files[path] = path.open("ab", buffering=_BUFFER_SIZE)
+            file = self._open_files[path] = _for_the_owner(path)
         else:
             self._open_files.move_to_end(path)
-        file.write(data)
+        try:
+            file.write(data)
+        except OSError as error:
+            raise self._not_written(error) from error
 
     def finish(self, path: Path) -> None:
         """Bring everything written to a file out of this process's memory."""
         file = self._open_files.pop(path, None)
         if file is not None:
-            file.close()
+            try:
+                file.close()
+            except OSError as error:
+                raise self._not_written(error) from error
+
+    def _not_written(self, error: OSError) -> Exception:
+        place = f"rows that wait ({self.path})"
+        return no_room(place, "Make room there, or set staging to another folder", error) or error
 
     def close(self) -> None:
         """Remove the folder and all that is in it."""
@@ -134,9 +156,10 @@ class SpoolFolder:
 
 @dataclass
 class Spool:
-    """The rows of one stream that wait, in their order.
+    """The rows of one stream that wait, in their order, and files of rows.
 
-    `add` is on the path of every record: its cost counts.
+    ``count`` is of both, a file counting as one; ``nbytes`` is of the rows. `add` is on
+    the path of every record: its cost counts.
     """
 
     folder: SpoolFolder
@@ -149,53 +172,106 @@ class Spool:
     has_deletes: bool = False
     oldest: float = 0.0
     received_at: float = 0.0
+    files: list[BatchFile] = field(default_factory=list)
     _path: Path | None = None
 
     def add(self, rows: Rows, first_ordinal: int) -> int:
         """Append a chunk whose first row is message ``first_ordinal``; return its bytes."""
+        if not self.count:
+            self._begin(first_ordinal)
         if self._path is None:
             self._path = self.folder.new_path("rows")
-            self.first = first_ordinal
-            self.oldest, self.received_at = time.monotonic(), time.time()
-        data = _encode_lines(_lines(rows, first_ordinal))
-        self.folder.write(self._path, data)
+        nbytes = 0
+        for data in _lines(rows, first_ordinal):
+            self.folder.write(self._path, data)
+            nbytes += len(data)
+            self.has_deletes = self.has_deletes or _DELETED_AT in data
         self.count += len(rows.rows)
-        self.nbytes += len(data)
+        self.nbytes += nbytes
         self.last = first_ordinal + len(rows.rows) - 1
         self.version = rows.version
-        self.has_deletes = self.has_deletes or _DELETED_AT in data
-        return len(data)
+        return nbytes
+
+    def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
+        """Append the files that message ``ordinal`` names."""
+        if not self.count:
+            self._begin(ordinal)
+        self.files += files
+        self.count += len(files)
+        self.last = ordinal
+        self.version = version
+
+    def _begin(self, ordinal: int) -> None:
+        self.first = ordinal
+        self.oldest, self.received_at = time.monotonic(), time.time()
 
     def age(self) -> float:
         """Return for how many seconds the oldest row has waited; 0 when none does."""
-        return time.monotonic() - self.oldest if self._path is not None else 0.0
+        return time.monotonic() - self.oldest if self.count else 0.0
 
     def cut(self) -> Batch:
         """Close the batch and start an empty one. Raises `ValueError` when none waits."""
-        if self._path is None:
+        if not self.count:
             raise ValueError(f"Nothing is spooled for stream {self.stream}.")
-        self.folder.finish(self._path)
+        if self._path is not None:
+            self.folder.finish(self._path)
         batch = Batch(
             stream=self.stream,
-            paths=(str(self._path),),
+            paths=() if self._path is None else (str(self._path),),
             first=self.first,
             last=self.last,
-            count=self.count,
+            count=self.count - len(self.files),
             nbytes=self.nbytes,
             version=self.version,
             has_deletes=self.has_deletes,
             received_at=self.received_at,
             cut_at=time.time(),
+            files=tuple(self.files),
         )
         self._path, self.has_deletes = None, False
+        self.files.clear()
         self.count = self.nbytes = 0
         return batch
 
 
-def _lines(rows: Rows, first_ordinal: int) -> list[_Line]:
-    """Return the lines of a chunk, ready for the encoder."""
-    raw = map(msgspec.Raw, rows.rows)
-    return list(map(_Line, count(first_ordinal), _times(rows), repeat(rows.version), raw))
+def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
+    """Make a folder and hold its lock; a run that starts at the same time may be in the way."""
+    while True:
+        # Under a name of its own until the lock is held.
+        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
+            lock = stack.enter_context(_for_the_owner(unborn / _LOCK_NAME))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            path = unborn.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
+            stack.pop_all()
+            return path, lock
+
+
+def _for_the_owner(path: Path) -> IO[bytes]:
+    """Open a file for appending that nobody else may read."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
+
+
+def _lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
+    """Yield the lines of a chunk, all at once; long records as they are, between their ends."""
+    bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
+    beside = (count(first_ordinal), _times(rows), repeat(rows.version))
+    if max(map(len, rows.rows)) < _LONG:
+        yield _encode_lines(list(map(_Line, *beside, map(msgspec.Raw, bodies))))
+        return
+    for head, body in zip(map(_Head, *beside), bodies, strict=False):
+        yield msgspec.json.encode(head)[:-1] + b',"r":'
+        yield body
+        yield b"}\n"
+
+
+def _deleted(row: bytes, at: str | None) -> bytes:
+    """Return a row as a record that deletes: the way in which Singer's taps say it."""
+    time = at or datetime.now(timezone.utc).isoformat()
+    values = row.rstrip()[:-1].rstrip()
+    comma = b"" if values.endswith(b"{") else b","
+    return b"%s%s%s:%s}" % (values, comma, _DELETED_AT, msgspec.json.encode(time))
 
 
 def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
@@ -205,10 +281,14 @@ def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
 
 def _remove_leftovers(root: Path) -> None:
     """Remove the folders of runs that are dead and were this user's."""
-    for folder in root.glob(f"{_FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or gone meanwhile
-            if folder.stat().st_uid == os.getuid() and not _is_locked(folder):
-                shutil.rmtree(folder)
+    for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
+        for folder in root.glob(f"{prefix}*"):
+            with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+                if folder.stat().st_uid == os.getuid() and not _is_locked(folder):
+                    shutil.rmtree(folder)
+    for folder in root.glob(f"{_UNBORN_PREFIX}*"):
+        with contextlib.suppress(OSError):  # not empty, or another user's
+            folder.rmdir()
 
 
 def _is_locked(folder: Path) -> bool:

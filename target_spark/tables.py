@@ -1,4 +1,4 @@
-"""Which table a stream goes to, and how that table is asked to be laid out.
+"""Which table a stream goes to, how it is asked to be laid out, and what a commit did to it.
 
 Rules of the room: words only, without Spark. A table is a folder, or a name in a catalog;
 whoever writes it refers to it in one way alone, so that nothing in between has to know
@@ -8,9 +8,12 @@ which of the two it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-__all__ = ["Design", "Partition", "Table", "Transform"]
+__all__ = ["QUARANTINE", "Care", "Design", "Effect", "Partition", "Table", "Transform"]
+
+QUARANTINE: Final = "__quarantine"
+"""What follows a table's name in that of its quarantine."""
 
 Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour"]
 """What a partition is made of: a column's value, or the part of a date or an instant."""
@@ -32,6 +35,11 @@ class Table:
     def key(self) -> str:
         """What tells it from every other table of a run."""
         return ".".join(self.identifier) or self.path
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where it is, in a catalog (to which case does not count) and as a folder."""
+        return tuple(filter(None, (".".join(self.identifier).lower(), self.path)))
 
     def beside(self, suffix: str) -> Table:
         """Return the table of the same place with a longer name."""
@@ -60,3 +68,36 @@ class Design:
     cluster_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     file_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What is done for a table after the last commit of a run.
+
+    ``compact`` makes few large files of many small ones, of ``file_bytes`` where that is
+    given; what no longer belongs to the table and is older than ``retain_days`` is removed.
+    """
+
+    compact: bool = False
+    retain_days: float | None = None
+    file_bytes: int | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to be done."""
+        return self.compact or self.retain_days is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit did, as the table's own metadata say: rows, and files that it added.
+
+    ``nbytes`` are the bytes of those files. Rows that an overwrite took away are not
+    counted: a table knows only their files.
+    """
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    files: int = 0
+    nbytes: int = 0

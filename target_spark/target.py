@@ -13,26 +13,33 @@ import contextlib
 import json
 import os
 import sys
-import time
+import traceback
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib import metadata
 from types import FrameType
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
-from tap_core.exceptions import InvalidInputLine, SingerSDKError
+from tap_core.events import Event
+from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
 from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.types import JsonSchema
 from target_spark import settings
+from target_spark.commands import HELP, WORDS, WordCommand
 from target_spark.engine import SparkEngine
-from target_spark.errors import TableError, TargetSparkError, UnsupportedError
+from target_spark.errors import FilesError, TableError, TargetSparkError, UnsupportedError
+from target_spark.lease import started_after_the_last
 from target_spark.loader import Loader
+from target_spark.meters import job_timer
 from target_spark.options import LoadOptions, Run
 from target_spark.outlet import StateOutlet
+from target_spark.progress import shown
 from target_spark.report import COMPLETE, STOPPED, Report
+from target_spark.secrets import hider
 from target_spark.session import load_libraries
 from target_spark.spool import SpoolFolder
 from target_spark.work import Commits
@@ -40,9 +47,8 @@ from target_spark.work import Commits
 __all__ = ["TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
-_PROGRESS_SECONDS: Final = 10.0
 
-_FAULTS_OF_THE_INPUT: Final = (InvalidInputLine, SingerSDKError, UnsupportedError)
+_FAULTS_OF_THE_INPUT: Final = (InvalidInputLine, SingerSDKError, UnsupportedError, FilesError)
 """What the input itself can be guilty of: what stood before it is still good."""
 
 _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
@@ -57,6 +63,8 @@ class TargetSpark(PluginBase):
     config_jsonschema: ClassVar[JsonSchema] = settings.SCHEMA
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         PluginCapabilities.ABOUT,
+        PluginCapabilities.STREAM_MAPS,
+        PluginCapabilities.FLATTENING,
         PluginCapabilities.STRUCTURED_LOGGING,
     ]
 
@@ -75,18 +83,37 @@ class TargetSpark(PluginBase):
         self._signals: list[int] = []
         self._wake_up: WakeUp | None = None
         self._engine: SparkEngine | None = None
-        super().__init__(
-            config=dict(config or {}),
-            parse_env_config=parse_env_config,
-            validate_config=validate_config,
-        )
+        try:
+            super().__init__(
+                config=dict(config or {}),
+                parse_env_config=parse_env_config,
+                validate_config=validate_config,
+            )
+            self.setup_mapper()
+        except ConfigValidationError as error:  # a run that cannot begin has a report, too
+            refused = Report()
+            refused.ended(hider(config or {})(str(error)))
+            self._save(refused)
+            raise
 
     @classmethod
     def get_singer_command(cls) -> Command:
         """Make the Singer command."""
         from tap_core.protocols.singer.door import target_command
 
-        return target_command(cls)
+        return target_command(cls, HELP)
+
+    @classmethod
+    def get_command(cls, args: Sequence[str]) -> Command:
+        """Choose by the first word; without one of ours, messages are loaded."""
+        if args and args[0] in WORDS:
+            return WordCommand(cls, args[0])
+        return cls.get_singer_command()
+
+    def setup_mapper(self) -> None:
+        """Make the mapper where there is anything to map or to flatten."""
+        if self.config.get("stream_maps") or self.config.get("flattening_enabled"):
+            super().setup_mapper()
 
     def _faults_beyond_schema(self) -> list[str]:
         return [*super()._faults_beyond_schema(), *settings.faults(self.config)]
@@ -95,11 +122,15 @@ class TargetSpark(PluginBase):
         """Load everything that comes from ``source``; return the exit code."""
         report = Report()
         faults: list[BaseException] = []
-        with contextlib.closing(WakeUp()) as wake_up:
+        with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
             self._wake_up = wake_up
             try:
-                with StateOutlet.open() as outlet, self._opened(outlet, report) as loader:
-                    faults += self._load(source, wake_up, loader, report)
+                with (
+                    shown(report, self.logger),
+                    StateOutlet.open() as outlet,
+                    self._opened(outlet, report) as loader,
+                ):
+                    faults += self._load(source, wake_up, loader)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)
             self._wake_up = None
@@ -111,13 +142,20 @@ class TargetSpark(PluginBase):
     @contextlib.contextmanager
     def _opened(self, outlet: StateOutlet, report: Report) -> Iterator[Loader]:
         """Give a loader, and close what it used in the order in which it can be closed."""
-        run = Run(settings.job_of(self.config), uuid.uuid4().hex, self.initialized_at)
+        job, home = settings.job_of(self.config), settings.place_of(self.config)
+        started = started_after_the_last(home, job, self.initialized_at)
+        run = Run(job, uuid.uuid4().hex, started)
         options = settings.load_options(self.config)
+        report.about(job=run.job, run=run.id, started=run.started, format=options.format)
+        if options.dry_run:
+            report.about(dry_run=True)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(contextlib.closing(self._folder()))
-            engine = SparkEngine(settings.spark_settings(self.config), options.path, run)
+            place = None if options.dry_run else home
+            engine = SparkEngine(settings.spark_settings(self.config), place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
-            commits = partial(_commits, engine, options, run, folder)
+            stack.callback(_tell_spark, engine, report)
+            commits = partial(_commits, engine, options, run, folder, self._is_stopping)
             loader = Loader(
                 options, engine, folder, commits, report, outlet.emit, self._is_stopping
             )
@@ -134,13 +172,11 @@ class TargetSpark(PluginBase):
                 " folder that can."
             ) from error
 
-    def _load(
-        self, source: BinaryIO, wake_up: WakeUp, loader: Loader, report: Report
-    ) -> list[BaseException]:
+    def _load(self, source: BinaryIO, wake_up: WakeUp, loader: Loader) -> list[BaseException]:
         """Fold the input and finish; return what was wrong with the input and its end."""
         faults: list[BaseException] = []
         try:
-            self._fold_all(source, wake_up, loader, report)
+            self._fold_all(source, wake_up, loader)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._is_stopping():
@@ -154,20 +190,25 @@ class TargetSpark(PluginBase):
                 faults.append(error)
         return faults
 
-    def _fold_all(self, source: BinaryIO, wake_up: WakeUp, loader: Loader, report: Report) -> None:
-        decoder = Decoder()
-        progress_due = time.monotonic() + _PROGRESS_SECONDS
+    def _fold_all(self, source: BinaryIO, wake_up: WakeUp, loader: Loader) -> None:
+        decoder, mapped = Decoder(), self.mapped()
         for block in blocks(source, wake_up, _BEAT_SECONDS):
-            for event in decoder.feed(block) if block else ():
+            for event in mapped(decoder.feed(block) if block else ()):
                 loader.fold(event)
+                del event  # its rows may be long, and the next ones take a while to come
             loader.beat()
             if self._is_stopping():
                 return
-            if time.monotonic() >= progress_due:
-                progress_due = time.monotonic() + _PROGRESS_SECONDS
-                self.logger.info("Progress: %s", report.progress())
-        for event in decoder.close():
+        for event in mapped(decoder.close()):
             loader.fold(event)
+
+    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
+        """Return what stream maps and flattening do to events: nothing where none are set."""
+        if self._mapper is None:
+            return iter
+        from target_spark.decoded import ValueLane
+
+        return ValueLane(self.mapper).mapped
 
     # Signals
 
@@ -190,26 +231,52 @@ class TargetSpark(PluginBase):
 
     def _say(self, report: Report, faults: Sequence[BaseException]) -> None:
         """Tell what was done and what went wrong, to people and to programs."""
+        hide = hider(self.config)
         for fault in faults:
-            shown = None if isinstance(fault, _SAID_IN_WORDS) else fault
-            self.logger.error("%s", str(fault) or type(fault).__name__, exc_info=shown)
+            self._log(fault, hide)
         done = STOPPED if self._is_stopping() else COMPLETE
-        report.ended(" ".join(map(str, faults)) if faults else done)
-        path = self.config.get("report")
-        if path:
-            try:
-                report.save(path)
-            except OSError as error:
-                self.logger.warning("The report could not be written: %s", error)
+        report.ended(hide(" ".join(map(str, faults))) if faults else done)
+        self._save(report)
         with contextlib.suppress(OSError, ValueError):  # nobody reads standard error
             text = json.dumps(report.as_dict(), separators=(",", ":"))
             sys.stderr.write("\n".join([*report.lines(), f"REPORT: {text}", ""]))
             sys.stderr.flush()
 
+    def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
+        """Log what went wrong, with where where that helps, and without a secret in it."""
+        words = hide(str(fault)) or type(fault).__name__
+        if isinstance(fault, _SAID_IN_WORDS):
+            self.logger.error("%s", words)
+            return
+        trace = "".join(traceback.format_exception(fault))
+        if hide(trace) == trace:
+            self.logger.error("%s", words, exc_info=fault)
+        else:
+            self.logger.error("%s\n%s", words, hide(trace))
 
-def _commits(engine: SparkEngine, options: LoadOptions, run: Run, folder: SpoolFolder) -> Commits:
+    def _save(self, report: Report) -> None:
+        path = self._config.get("report")
+        if path and isinstance(path, str):
+            try:
+                report.save(path)
+            except OSError as error:
+                self.logger.warning("The report could not be written: %s", error)
+
+
+def _tell_spark(engine: SparkEngine, report: Report) -> None:
+    if engine.application is not None:
+        report.about(application=engine.application, spark=metadata.version("pyspark"))
+
+
+def _commits(
+    engine: SparkEngine,
+    options: LoadOptions,
+    run: Run,
+    folder: SpoolFolder,
+    stopping: Callable[[], bool],
+) -> Commits:
     """Make what writes; Spark's libraries come with it."""
     load_libraries()
     from target_spark.batches import BatchWriter
 
-    return BatchWriter(engine, options, run, folder)
+    return BatchWriter(engine, options, run, folder, stopping)

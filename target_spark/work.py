@@ -6,15 +6,15 @@ Rules of the room: words only, without Spark, so that an input without rows neve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tap_core.events import StreamId
-from target_spark.columns import CanWiden, Layout
+from target_spark.columns import CanWiden, Change, Layout
 from target_spark.ledger import Covered
 from target_spark.options import WriteMode
 from target_spark.spool import Batch
-from target_spark.tables import Design, Table
+from target_spark.tables import Care, Design, Effect, Table
 
 __all__ = ["Commits", "Outcome", "Work"]
 
@@ -26,6 +26,7 @@ class Work:
     ``batches`` are one, or all that an overwrite puts in (none empties the table).
     ``covered`` is asked right before the commit for the newest state that it covers.
     With ``hard_delete`` a delete record removes the row; else it sets a time in it.
+    With ``retires`` there are no batches: the rows of all versions but that one end.
     """
 
     stream: StreamId
@@ -36,6 +37,7 @@ class Work:
     covered: Callable[[], Covered | None]
     design: Design
     hard_delete: bool
+    retires: int | None = None
 
     @property
     def count(self) -> int:
@@ -47,13 +49,20 @@ class Work:
 class Outcome:
     """What became of the rows, and the state that their commit carried.
 
+    ``effect`` is the commit's own word on it.
     ``zoneless`` counts, by column, date-times without a zone, which were read as UTC.
+    ``changes`` are what the table needed before it could take the rows; ``remarks`` what
+    else a user should know of it. ``from_files`` of the rows stood in files.
     """
 
     written: int
     quarantined: int
     carried: Covered | None
     zoneless: Mapping[str, int]
+    effect: Effect = field(default_factory=Effect)
+    changes: tuple[Change, ...] = ()
+    remarks: tuple[str, ...] = ()
+    from_files: int = 0
 
 
 class Commits(Protocol):
@@ -68,8 +77,16 @@ class Commits(Protocol):
         """Commit the rows; those that do not fit are set aside first."""
         ...
 
-    def prepare(self, table: Table, layout: Layout, design: Design) -> None:
+    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
         """Make the table where there is none, and let it grow where it must."""
+        ...
+
+    def has_others(self, table: Table, version: int) -> bool:
+        """Tell whether a table has rows that are not of a version."""
+        ...
+
+    def care(self, table: Table, care: Care) -> str | None:
+        """Tidy a table that this run wrote to; return what went wrong, which is no failure."""
         ...
 
     def carry(self, table: Table, covered: Covered) -> None:

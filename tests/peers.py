@@ -22,8 +22,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "singer_sdk": ("singer-sdk[msgspec]==0.54.9", "pyarrow>=20,<26"),
     # A source framework of another protocol, for the benchmarks.
     "airbyte_cdk": ("airbyte-cdk==7.39.1",),
-    # A loader, for the benchmarks.
-    "dlt": ("dlt[parquet]==1.31.0",),
+    # A loader, for the benchmarks: to Parquet and to Delta Lake.
+    "dlt": ("dlt[deltalake,parquet]==1.31.0", "deltalake==1.6.6"),
     # A tap of the same database as the sample's, with its fast writer, for the benchmarks.
     "tap_postgres": ("meltanolabs-tap-postgres[msgspec]==0.10.0",),
     # The orchestrator that runs taps and targets.

@@ -7,13 +7,19 @@ from target_spark.columns.evolution import against_table as against_table
 from target_spark.columns.evolution import can_share_batch as can_share_batch
 from target_spark.columns.evolution import evolve as evolve
 from target_spark.columns.layout import DELETED_AT as DELETED_AT
+from target_spark.columns.layout import HISTORY_COLUMNS as HISTORY_COLUMNS
+from target_spark.columns.layout import IS_CURRENT as IS_CURRENT
 from target_spark.columns.layout import METADATA_COLUMNS as METADATA_COLUMNS
 from target_spark.columns.layout import ORDINAL as ORDINAL
 from target_spark.columns.layout import TABLE_VERSION as TABLE_VERSION
+from target_spark.columns.layout import VALID_FROM as VALID_FROM
+from target_spark.columns.layout import VALID_TO as VALID_TO
 from target_spark.columns.layout import Change as Change
 from target_spark.columns.layout import ColumnOptions as ColumnOptions
 from target_spark.columns.layout import Layout as Layout
 from target_spark.columns.mapping import layout_of as layout_of
+from target_spark.columns.schemas import json_schema_of as json_schema_of
+from target_spark.columns.schemas import layout_of_table as layout_of_table
 from target_spark.columns.types import Array as Array
 from target_spark.columns.types import Binary as Binary
 from target_spark.columns.types import Boolean as Boolean
@@ -25,6 +31,7 @@ from target_spark.columns.types import Double as Double
 from target_spark.columns.types import Feed as Feed
 from target_spark.columns.types import Foreign as Foreign
 from target_spark.columns.types import Integer as Integer
+from target_spark.columns.types import LocalTimestamp as LocalTimestamp
 from target_spark.columns.types import Struct as Struct
 from target_spark.columns.types import Text as Text
 from target_spark.columns.types import Timestamp as Timestamp

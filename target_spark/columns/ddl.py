@@ -21,6 +21,7 @@ from target_spark.columns.types import (
     Feed,
     Foreign,
     Integer,
+    LocalTimestamp,
     Struct,
     Text,
     Timestamp,
@@ -42,6 +43,7 @@ _PLAIN: dict[str, ColumnType] = {
     "string": Text(),
     "timestamp": Timestamp(),
     "timestamp_ltz": Timestamp(),
+    "timestamp_ntz": LocalTimestamp(),
     "date": Date(),
     "binary": Binary(),
 }

@@ -5,17 +5,23 @@ takes the values of a narrower type as it is (text takes anything, as its JSON),
 grows where the format can widen it without a loss, and everything else goes into a new
 column ``<name>__<type>`` beside it. The outcome depends on the types alone and never on
 whether a batch was written in between.
+
+A column belongs to the property whose name it has, unless the table remembers another
+one (`Layout.sources`), and no other property gets into it, except one that is the same
+but for case where there is no such property any more. In a table that remembers nothing,
+because others made it, a column is met by its name alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from target_spark.columns.ddl import parse_ddl
-from target_spark.columns.layout import Change, Layout
+from target_spark.columns.layout import METADATA_COLUMNS, Change, Layout
 from target_spark.columns.numbers import common_decimal, whole_digits
+from target_spark.columns.schemas import layout_of_table
 from target_spark.columns.types import (
     Array,
     Column,
@@ -25,8 +31,10 @@ from target_spark.columns.types import (
     Feed,
     Foreign,
     Integer,
+    LocalTimestamp,
     Struct,
     Text,
+    Timestamp,
 )
 from target_spark.names import fold
 
@@ -36,6 +44,9 @@ CanWiden: TypeAlias = Callable[[str, str], bool]
 """Whether a table format can change a column's type in place, both as DDL."""
 
 _Path: TypeAlias = tuple[str, ...]
+
+_LIMITED = re.compile(r"(var)?char\(\d+\)")
+"""Text of a limited length."""
 
 
 def any_widening(_old: str, _new: str) -> bool:
@@ -51,21 +62,22 @@ def evolve(
     Every column of ``old`` stays. The keys are those of ``new``, whose names may be
     others than it had.
     """
-    return _merged(old.columns, new, can_widen)
+    return _merged(old.columns, new, can_widen, remembers=True)
 
 
 def against_table(
-    layout: Layout, table: Mapping[str, str], can_widen: CanWiden = any_widening
+    layout: Layout,
+    table: Mapping[str, str],
+    can_widen: CanWiden = any_widening,
+    sources: Mapping[str, str] | None = None,
 ) -> tuple[Layout, tuple[Change, ...]]:
     """Return the layout in terms of a table (column name to DDL), and what that needs.
 
-    The table's columns come first and in its order; those that the stream does not feed
-    are null in what is written.
+    The table's columns come first and in its order. ``sources`` is what the table remembers
+    of `Layout.sources`; None where it is none of ours.
     """
-    columns = tuple(
-        Column(name, name, parse_ddl(ddl), feed=Feed.NOTHING) for name, ddl in table.items()
-    )
-    return _merged(columns, layout, can_widen)
+    known = layout_of_table(table, sources or {}).columns
+    return _merged(known, layout, can_widen, remembers=sources is not None)
 
 
 def can_share_batch(old: Layout, new: Layout) -> bool:
@@ -83,7 +95,7 @@ def _homes(columns: Iterable[Column]) -> dict[_Path, _Path]:
     """Return where each value goes: its path in the record to its path in the table."""
     homes: dict[_Path, _Path] = {}
     for column in columns:
-        if column.feed is Feed.NOTHING:
+        if not column.is_fed:
             continue
         source = (column.feed.value, column.source)
         homes[source] = (column.name,)
@@ -99,11 +111,11 @@ def _fields_of(type_: ColumnType) -> tuple[Column, ...]:
 
 
 def _merged(
-    columns: tuple[Column, ...], new: Layout, can_widen: CanWiden
+    columns: tuple[Column, ...], new: Layout, can_widen: CanWiden, *, remembers: bool = False
 ) -> tuple[Layout, tuple[Change, ...]]:
-    merge = _Merge(columns, can_widen)
+    merge = _Merge(columns, _Rules(can_widen, remembers))
     merge.place_all(new.columns)
-    layout = replace(new, columns=_without_whole(merge.columns))
+    layout = replace(new, columns=_settled(_without_whole(merge.columns)))
     keys = tuple(_name_of(layout, source) for source in new.key_sources)
     return replace(layout, keys=keys), tuple(merge.changes)
 
@@ -119,6 +131,23 @@ def _without_whole(columns: Iterable[Column]) -> tuple[Column, ...]:
     )
 
 
+def _settled(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Tell the columns that hold what is no longer so from those that are none of ours."""
+    known = tuple(columns)
+    elsewhere = {column.source for column in known if column.feed is Feed.PROPERTY}
+    return tuple(
+        column
+        if column.is_fed
+        else replace(column, feed=Feed.EMPTIED if _is_stale(column, elsewhere) else Feed.NOTHING)
+        for column in known
+    )
+
+
+def _is_stale(column: Column, elsewhere: Collection[str]) -> bool:
+    moved = column.source in elsewhere and not isinstance(column.type, Foreign)
+    return moved or column.name in METADATA_COLUMNS
+
+
 def _name_of(layout: Layout, source: str) -> str:
     column = layout.column_fed_by(source)
     if column is None:
@@ -126,46 +155,61 @@ def _name_of(layout: Layout, source: str) -> str:
     return column.name
 
 
+class _Rules(NamedTuple):
+    """What the format can widen, and whether each column's source is known."""
+
+    can_widen: CanWiden
+    remembers: bool
+
+
 class _Merge:
     """The columns of one table or struct while those of a schema are placed in them."""
 
-    def __init__(self, columns: Iterable[Column], can_widen: CanWiden, path: _Path = ()) -> None:
+    def __init__(self, columns: Iterable[Column], rules: _Rules, path: _Path = ()) -> None:
         self.columns = list(columns)
         self.changes: list[Change] = []
-        self._can_widen = can_widen
+        self._rules = rules
         self._path = path
         self._claimed: set[int] = set()
+        self._wanted: set[str] = set()
         self._by_name = {fold(column.name): at for at, column in enumerate(self.columns)}
         self._by_feed = {_feed(column): at for at, column in enumerate(self.columns)}
+        self._by_source = {
+            column.source: at
+            for at, column in reversed([*enumerate(self.columns)])
+            if column.feed in {Feed.PROPERTY, Feed.NOTHING, Feed.EMPTIED}
+        }
 
     def place_all(self, wanted: Iterable[Column]) -> None:
         """Give each wanted column its place; the better a name fits, the earlier."""
-        rest = list(wanted)
-        for find in (self._fed_already, self._named_as_source, self._named_as_wanted):
+        known = list(wanted)
+        rest = [column for column in known if column.is_fed]
+        self._wanted = {column.source for column in rest if column.feed is Feed.PROPERTY}
+        for find in (self._fed_already, self._first_of_source, self._named_as_wanted):
             rest = [column for column in rest if not self._try(find(column), column)]
-        for column in rest:
-            self._place(column)
+        waiting = {column.name for column in rest}
+        for column in known:
+            if column.name in waiting:
+                self._place(column)
+            elif not column.is_fed:
+                self._keep(column)
 
     def _fed_already(self, wanted: Column) -> int | None:
         return self._by_feed.get(_feed(wanted))
 
-    def _named_as_source(self, wanted: Column) -> int | None:
-        # A table does not tell what fed it. Of names that differ only in case, the one
-        # that is the property's own name is the likeliest.
-        return self._unfed(wanted.source)
+    def _first_of_source(self, wanted: Column) -> int | None:
+        # Columns of other types come after the one that a property had first.
+        return self._by_source.get(wanted.source) if wanted.feed is Feed.PROPERTY else None
 
     def _named_as_wanted(self, wanted: Column) -> int | None:
-        return self._unfed(wanted.name)
-
-    def _unfed(self, name: str) -> int | None:
-        at = self._by_name.get(fold(name))
-        if at is None or self.columns[at].feed is not Feed.NOTHING:
-            return None
-        return at if self.columns[at].name == name else None
+        at = self._by_name.get(fold(wanted.name))
+        return at if at is not None and self.columns[at].name == wanted.name else None
 
     def _place(self, wanted: Column) -> None:
         """Find the first column of the wanted name, or its successors, that takes it."""
-        name, number, instead_of = wanted.name, 1, None
+        first = self._first_of_source(wanted)
+        name = wanted.name if first is None else self.columns[first].name
+        number, instead_of = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
             at = self._by_name.get(fold(candidate))
@@ -179,21 +223,42 @@ class _Merge:
                 name, number = f"{instead_of}__{wanted.type.word}", 0
             number += 1
 
+    def _keep(self, wanted: Column) -> None:
+        """Let a column be there that nothing feeds any more, as wide as it was to be."""
+        at = self._by_name.get(fold(wanted.name))
+        if at is None:
+            self._add(wanted, None)
+        elif at not in self._claimed and self.columns[at].name == wanted.name:
+            column = self.columns[at]
+            path = (*self._path, column.name)
+            joined = _joined(column.type, wanted.type, self._rules, path)
+            if joined is not None:
+                self.columns[at] = replace(column, source=wanted.source, type=joined[0])
+                self.changes.extend(joined[1])
+
     def _is_free(self, at: int, wanted: Column) -> bool:
-        """Tell whether nothing else feeds a column."""
+        """Tell whether nothing else feeds a column, or is known to have fed it."""
         column = self.columns[at]
-        return at not in self._claimed and (
-            column.feed is Feed.NOTHING or _feed(column) == _feed(wanted)
-        )
+        if at in self._claimed:
+            return False
+        if column.is_fed:
+            return _feed(column) == _feed(wanted)
+        if column.source == wanted.source or wanted.feed is not Feed.PROPERTY:
+            return True
+        if column.source != column.name or column.source in self._wanted:
+            return False
+        return not self._rules.remembers or fold(column.source) == fold(wanted.source)
 
     def _add(self, column: Column, instead_of: str | None) -> None:
-        self._release(column)
+        if column.is_fed:
+            self._release(column)
         at = len(self.columns)
         self.columns.append(column)
         self._by_name[fold(column.name)] = at
         self._feed_it(at)
         path = (*self._path, column.name)
-        self.changes.append(Change("add", path, column.type.ddl, instead_of))
+        change = Change("add", path, column.type.ddl, instead_of, column.comment)
+        self.changes.append(change)
 
     def _try(self, at: int | None, wanted: Column) -> bool:
         """Let the wanted column's values go into an existing one, if its type allows."""
@@ -201,7 +266,7 @@ class _Merge:
             return False
         column = self.columns[at]
         path = (*self._path, column.name)
-        joined = _joined(column.type, wanted.type, self._can_widen, path)
+        joined = _joined(column.type, wanted.type, self._rules, path)
         if joined is None:
             return False
         type_, changes = joined
@@ -229,27 +294,35 @@ def _feed(column: Column) -> tuple[Feed, str]:
 _Joined: TypeAlias = tuple[ColumnType, list[Change]]
 
 
-def _joined(old: ColumnType, new: ColumnType, can_widen: CanWiden, path: _Path) -> _Joined | None:
+def _joined(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) -> _Joined | None:
     """Return what becomes of a column so that it takes the new type's values too."""
     if old == new or isinstance(old, Text):
         return old, []
     if isinstance(old, Struct) and isinstance(new, Struct):
-        merge = _Merge(old.fields, can_widen, path)
+        merge = _Merge(old.fields, rules, path)
         merge.place_all(new.fields)
         return Struct(tuple(merge.columns)), merge.changes
     if isinstance(old, Array) and isinstance(new, Array):
-        inner = _joined(old.element, new.element, can_widen, (*path, "element"))
+        inner = _joined(old.element, new.element, rules, (*path, "element"))
         return None if inner is None else (Array(inner[0]), inner[1])
     wider = _wider(old, new)
     if wider is None or wider == old:
         return None if wider is None else (old, [])
-    if not can_widen(old.ddl, wider.ddl):
+    if not rules.can_widen(old.ddl, wider.ddl):
         return None
     return wider, [Change("widen", path, wider.ddl)]
 
 
 def _wider(old: ColumnType, new: ColumnType) -> ColumnType | None:
     """Return the scalar type that takes both without a loss that ``new`` does not have."""
+    if isinstance(old, Foreign) and _LIMITED.fullmatch(old.written):
+        return Text()
+    if isinstance(old, LocalTimestamp) and isinstance(new, Timestamp):
+        return old  # what a clock shows in UTC
+    return _wider_number(old, new)
+
+
+def _wider_number(old: ColumnType, new: ColumnType) -> ColumnType | None:
     if isinstance(old, Integer) and isinstance(new, Integer):
         return old if old.bits >= new.bits else new
     if isinstance(old, Double) and isinstance(new, Integer):

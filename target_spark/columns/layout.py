@@ -7,25 +7,33 @@ be written as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 from target_spark.columns.types import (
+    Array,
+    Boolean,
     Column,
     ColumnType,
     Decimal,
     Feed,
     Integer,
+    Struct,
     Timestamp,
 )
+from target_spark.names import fold, quote
 
 __all__ = [
     "DELETED_AT",
+    "HISTORY_COLUMNS",
+    "IS_CURRENT",
     "METADATA_COLUMNS",
     "ORDINAL",
     "TABLE_VERSION",
+    "VALID_FROM",
+    "VALID_TO",
     "Change",
     "ColumnOptions",
     "Layout",
@@ -36,6 +44,9 @@ ORDINAL = "__target_spark_ordinal"
 
 DELETED_AT = "_sdc_deleted_at"
 TABLE_VERSION = "_sdc_table_version"
+VALID_FROM = "_sdc_valid_from"
+VALID_TO = "_sdc_valid_to"
+IS_CURRENT = "_sdc_is_current"
 
 METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {
@@ -50,6 +61,11 @@ METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 )
 """The columns that targets of the Singer SDK add, with the same names and meanings."""
 
+HISTORY_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
+    {VALID_FROM: Timestamp(), VALID_TO: Timestamp(), IS_CURRENT: Boolean()}
+)
+"""The columns of a table that keeps every version of its rows."""
+
 
 _UNSIZED = Decimal(38, 18)
 
@@ -62,37 +78,69 @@ class ColumnOptions:
     ``unsized_decimals``: the type of a decimal string whose digits nobody declares.
     ``oversized_as_text``: numbers declared with more than 38 digits become text; else
     they are decimals, and the values that do not fit are set aside.
-    ``metadata`` adds the columns of `METADATA_COLUMNS`, ``table_version`` the one of
-    them that tells the versions of a table apart.
+    ``cut_timestamps``: what a date-time says beyond microseconds is cut off; else it is set
+    aside. ``metadata`` adds the columns of `METADATA_COLUMNS`, ``table_version`` the one of
+    them that tells the versions of a table apart, ``history`` those of `HISTORY_COLUMNS`.
+    ``reserved`` are names that no column of a record gets.
     """
 
     plain_numbers: Decimal | None = None
     unsized_decimals: Decimal = _UNSIZED
     oversized_as_text: bool = False
+    cut_timestamps: bool = False
     metadata: bool = False
     table_version: bool = False
+    history: bool = False
+    reserved: frozenset[str] = frozenset()
 
     def metadata_columns(self) -> tuple[Column, ...]:
         """Return the columns that the options add to every table."""
         return tuple(
             Column(name, name, type_, feed=Feed.METADATA)
-            for name, type_ in METADATA_COLUMNS.items()
-            if self.metadata or (self.table_version and name == TABLE_VERSION)
+            for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS}.items()
+            if self._has(name)
         )
+
+    def _has(self, name: str) -> bool:
+        if name in HISTORY_COLUMNS:
+            return self.history
+        return self.metadata or (self.table_version and name == TABLE_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The columns of a table in its order, and the names of those that identify a row."""
+    """The columns of a table in its order, and the names of those that identify a row.
+
+    With ``cut_timestamps`` a date-time is cut to microseconds. A text of the properties
+    ``filled`` must not be empty.
+    """
 
     columns: tuple[Column, ...]
     keys: tuple[str, ...] = ()
     key_sources: tuple[str, ...] = ()
+    cut_timestamps: bool = False
+    filled: tuple[str, ...] = ()
 
     @property
     def types(self) -> dict[str, str]:
         """Column name to DDL, in order."""
         return {column.name: column.type.ddl for column in self.columns}
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The columns and fields that are not named as their property, and that property.
+
+        The first is a quoted path, with ``element`` for the items of an array. A property
+        that differs in case alone has only borrowed the column.
+        """
+        return dict(_renamed(self.columns))
+
+    def with_metadata(self, name: str) -> Layout:
+        """Return this layout with one of `METADATA_COLUMNS`, unless that name is taken."""
+        if name in self.types:
+            return self
+        column = Column(name, name, METADATA_COLUMNS[name], feed=Feed.METADATA)
+        return replace(self, columns=(*self.columns, column))
 
     def column_fed_by(self, source: str, feed: Feed = Feed.PROPERTY) -> Column | None:
         """Return the column that gets a property (or what ``feed`` says), if one does."""
@@ -108,10 +156,29 @@ class Change:
 
     ``path`` leads to the column or to the field in it (an array's items are called
     ``element``), ``ddl`` is the type that it shall have. ``instead_of`` names the column
-    that could not take the values and therefore stays as it was.
+    that could not take the values and therefore stays as it was. ``comment`` is that of
+    a new column.
     """
 
     kind: Literal["add", "widen"]
     path: tuple[str, ...]
     ddl: str
     instead_of: str | None = None
+    comment: str | None = None
+
+    def told(self) -> str:
+        """Return it in words for a person."""
+        beside = f", beside {self.instead_of}, which cannot take it" if self.instead_of else ""
+        return f"column {'.'.join(self.path)} is now {self.ddl}{beside}"
+
+
+def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    for column in columns:
+        here, type_ = (*path, column.name), column.type
+        is_ours = column.feed not in {Feed.METADATA, Feed.WHOLE}
+        if is_ours and fold(column.name) != fold(column.source):
+            yield quote(*here), column.source
+        while isinstance(type_, Array):
+            here, type_ = (*here, "element"), type_.element
+        if isinstance(type_, Struct):
+            yield from _renamed(type_.fields, here)

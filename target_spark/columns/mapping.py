@@ -9,9 +9,10 @@ value; nothing is guessed from names. Null is no type: every column takes null, 
 - ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and
   ``contentEncoding`` (``base64``), else text; times and durations stay text;
 - ``object`` with declared properties: a struct; without, or where it says by
-  ``additionalProperties`` or ``patternProperties`` that there are others: text;
+  ``additionalProperties`` and its like that there are others: text;
 - ``array`` with one schema for its items: an array; else text;
-- several types (a list, ``anyOf``, ``oneOf``): their common type, or text.
+- several types (a list, ``anyOf``, ``oneOf``): their common type, or text;
+- no type, but values (``const``, ``enum``): the type of those.
 
 References are resolved before a schema comes here; one that is left says nothing, so
 its property is text. Unknown keywords are ignored, as JSON Schema asks for.
@@ -45,7 +46,7 @@ from target_spark.columns.types import (
     Text,
     Timestamp,
 )
-from target_spark.columns.variants import union_of_objects, variants_of
+from target_spark.columns.variants import says_more, union_of_objects, variants_of
 from target_spark.names import clean
 
 __all__ = ["RECORD", "layout_of"]
@@ -69,7 +70,7 @@ def layout_of(schema: _Schema, keys: Sequence[str], options: ColumnOptions) -> L
     names = {column.name for column in metadata}
     if DELETED_AT in names:
         properties.pop(DELETED_AT, None)
-    record = _columns(properties, options, reserved=(*names, ORDINAL))
+    record = _columns(properties, options, reserved=(*names, ORDINAL, *options.reserved))
     if not record:
         record = (Column("", RECORD, Text(), feed=Feed.WHOLE),)
     by_source = {column.source: column.name for column in record}
@@ -77,6 +78,7 @@ def layout_of(schema: _Schema, keys: Sequence[str], options: ColumnOptions) -> L
         columns=record + metadata,
         keys=tuple(by_source[key] for key in keys),
         key_sources=tuple(keys),
+        cut_timestamps=options.cut_timestamps,
     )
 
 
@@ -113,14 +115,15 @@ def _type_of(schema: Any, options: ColumnOptions) -> ColumnType:
 
 def _struct(schema: _Schema, options: ColumnOptions) -> ColumnType:
     properties = schema.get("properties")
-    if not properties or schema.get("additionalProperties") or schema.get("patternProperties"):
+    if not properties or says_more(schema):
         return Text()
     return Struct(_columns(properties, options))
 
 
 def _array(variants: Sequence[_Schema], options: ColumnOptions) -> ColumnType:
     items = [variant.get("items") for variant in variants]
-    if not all(isinstance(item, Mapping) and item for item in items):
+    tuples = any(variant.get("prefixItems") for variant in variants)
+    if tuples or not all(isinstance(item, Mapping) and item for item in items):
         return Text()
     return Array(_type_of(items[0] if len(items) == 1 else {"anyOf": items}, options))
 

@@ -11,11 +11,12 @@ struct is the same thing as a column of a table, so both are `Column`s.
     ├── Double
     ├── Text                      text, and the JSON of whatever has no declared structure
     ├── Timestamp                 an instant, to the microsecond
+    ├── LocalTimestamp            a clock's time without a zone: a table's type, fed with UTC
     ├── Date
     ├── Binary
     ├── Struct(fields)
     ├── Array(element)
-    └── Foreign(written)          a table's type that we do not write
+    └── Foreign(written)          a table's type that takes none of our values
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ __all__ = [
     "Feed",
     "Foreign",
     "Integer",
+    "LocalTimestamp",
     "Struct",
     "Text",
     "Timestamp",
@@ -118,6 +120,14 @@ class Timestamp:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalTimestamp:
+    """What a clock shows, without a zone: never ours, but a table may have it."""
+
+    ddl: ClassVar[str] = "timestamp_ntz"
+    word: ClassVar[str] = "timestamp_ntz"
+
+
+@dataclass(frozen=True, slots=True)
 class Date:
     """A day of the proleptic Gregorian calendar."""
 
@@ -135,7 +145,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A type that a table has and we do not write; columns of it get null."""
+    """A type that a table has and we do not write; columns of it are left alone."""
 
     written: str
 
@@ -185,6 +195,7 @@ ColumnType: TypeAlias = (
     | Double
     | Text
     | Timestamp
+    | LocalTimestamp
     | Date
     | Binary
     | Foreign
@@ -203,7 +214,9 @@ class Feed(Enum):
     WHOLE = "whole"
     """The whole record as JSON, of a stream that declares no properties."""
     NOTHING = "nothing"
-    """Nowhere: the table has the column, the stream no longer does. It gets null."""
+    """Nowhere: the table has the column, the stream does not. It is not written at all."""
+    EMPTIED = "emptied"
+    """Nowhere any more: what fed it feeds another column. It gets null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +231,8 @@ class Column:
     type: ColumnType
     comment: str | None = field(default=None, compare=False)
     feed: Feed = Feed.PROPERTY
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether values come from somewhere."""
+        return self.feed not in {Feed.NOTHING, Feed.EMPTIED}

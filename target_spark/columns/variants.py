@@ -2,15 +2,18 @@
 
 Rules of the room: `allOf` is one schema (each member narrows it), `anyOf`, `oneOf` and a
 list of types are several. The type null is left out: every column takes null. A schema
-that says nothing of its type allows any.
+that says nothing of its type is of the types that its other words are about: an object,
+an array, or those of the values that `const` or `enum` lists; else it allows any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
-__all__ = ["ANY", "union_of_objects", "variants_of"]
+__all__ = ["ANY", "says_more", "union_of_objects", "variants_of"]
 
 ANY = "any"
 """The kind of a schema that does not say its type."""
@@ -21,6 +24,12 @@ _Alternatives: TypeAlias = Sequence[_Schema]
 _COMBINING = ("allOf", "anyOf", "oneOf")
 
 _NUMBERS = {"integer", "number"}
+
+_KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
+    {bool: "boolean", int: "integer", float: "number", Decimal: "number", str: "string"}
+)
+
+_MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 def variants_of(schema: Any) -> Iterator[tuple[str, _Schema]]:
@@ -92,7 +101,22 @@ def _kinds(schema: _Schema) -> list[str]:
         return [kind for kind in _types(schema) if kind != "null"]
     if schema.get("properties"):
         return ["object"]
-    return ["array"] if schema.get("items") else [ANY]
+    return ["array"] if schema.get("items") else _kinds_of_values(schema) or [ANY]
+
+
+def _kinds_of_values(schema: _Schema) -> list[str]:
+    """Return the types of the values that are listed; none where one is a list or object."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return []
+    kinds = {_KIND_OF_VALUE.get(type(value), ANY) for value in values if value is not None}
+    return [] if ANY in kinds else sorted(kinds)
+
+
+def says_more(schema: _Schema) -> bool:
+    """Tell whether an object's schema says that there are properties beside the declared."""
+    words = (schema.get(word) for word in _MORE_PROPERTIES)
+    return any(word is not None and word is not False for word in words)
 
 
 def union_of_objects(variants: Sequence[_Schema]) -> _Schema:
@@ -100,11 +124,9 @@ def union_of_objects(variants: Sequence[_Schema]) -> _Schema:
     if len(variants) == 1:
         return variants[0]
     open_ended = any(not variant.get("properties") for variant in variants)
-    merged: dict[str, Any] = {
-        word: True
-        for word in ("additionalProperties", "patternProperties")
-        if any(variant.get(word) for variant in variants)
-    }
+    merged: dict[str, Any] = {}
+    if any(map(says_more, variants)):
+        merged["additionalProperties"] = True
     merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
     return merged
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from target_spark.frames.files import lines_of_files as lines_of_files
+from target_spark.frames.files import renumbered as renumbered
 from target_spark.frames.frame import Counts as Counts
 from target_spark.frames.frame import Frame as Frame
 from target_spark.frames.frame import Metadata as Metadata

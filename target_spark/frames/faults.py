@@ -11,7 +11,7 @@ itself: the reader does not tell which one it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from target_spark.columns import (
@@ -25,6 +25,7 @@ from target_spark.columns import (
     Feed,
     Integer,
     Layout,
+    LocalTimestamp,
     Struct,
     Timestamp,
 )
@@ -36,6 +37,8 @@ from target_spark.names import quote
 __all__ = ["Faults", "Unread", "faults_of", "unread_of"]
 
 _CACHED_LAYOUTS = 64
+
+_NO_DATE_TIME = "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
 
 _UNREADABLE = "the record is not of the structure that the schema declares"
 
@@ -63,7 +66,8 @@ class _Fault(NamedTuple):
 def faults_of(layout: Layout) -> Faults:
     """Return how to find everything that can be wrong with a line."""
     columns = converted_columns(layout)
-    together, places = by_type(columns, _faults_of_a_value, "_faults", in_record)
+    each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
+    together, places = by_type(columns, each, "_faults", in_record)
     found = [f"size({place}) > 0" for place in places.values()]
     of_values = [
         f"transform({place}, `f` -> concat({_literal(source)}, `f`))"
@@ -76,8 +80,8 @@ def faults_of(layout: Layout) -> Faults:
     return Faults(together, f"(coalesce({cases}) IS NOT NULL)", reasons)
 
 
-def _faults_of_a_value(type_: ColumnType) -> str:
-    return _reasons(_faults_inside("`i`", type_, ""))
+def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
+    return _reasons(_faults_inside("`i`", type_, "", cut=cut))
 
 
 def _reasons(faults: Iterable[_Fault]) -> str:
@@ -93,6 +97,9 @@ def _faults_of_a_line(layout: Layout) -> list[_Fault]:
     for key in layout.key_sources:
         missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"
         faults.append(_Fault(missing, f"{key}: a key must have a value"))
+    for source in layout.filled:
+        empty = f"coalesce({quote('r', source)} = '', false)"
+        faults.append(_Fault(empty, f"{source}: an empty text, which would divide files as null"))
     return faults
 
 
@@ -151,19 +158,22 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _faults_inside(value: str, type_: ColumnType, path: str, depth: int = 0) -> Iterator[_Fault]:
+def _faults_inside(
+    value: str, type_: ColumnType, path: str, depth: int = 0, *, cut: bool
+) -> Iterator[_Fault]:
     if isinstance(type_, Struct):
         for field in type_.fields:
             if field.feed is Feed.PROPERTY:
                 inner = f"{value}.{quote(field.source)}"
-                yield from _faults_inside(inner, field.type, f"{path}.{field.source}", depth)
+                place = f"{path}.{field.source}"
+                yield from _faults_inside(inner, field.type, place, depth, cut=cut)
     elif isinstance(type_, Array):
         item = f"`i{depth}`"
-        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1):
+        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, cut=cut):
             found = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
             yield _Fault(found, fault.reason)
     elif is_scalar(type_):
-        condition = f"({value} IS NOT NULL AND ({strict(value, type_)}) IS NULL)"
+        condition = f"({value} IS NOT NULL AND ({strict(value, type_, cut=cut)}) IS NULL)"
         yield _Fault(condition, f"{path}: {_what_it_is_not(type_)}")
 
 
@@ -175,7 +185,8 @@ def _what_it_is_not(type_: ColumnType) -> str:
         return f"no number of at most {whole} digits before and {type_.scale} after the point"
     return {
         Double: "no number, or one beyond the range of a double",
-        Timestamp: "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)",
+        Timestamp: _NO_DATE_TIME,
+        LocalTimestamp: _NO_DATE_TIME,
         Date: "no date (YYYY-MM-DD, years 0001 to 9999)",
         Binary: "no base64",
     }[type(type_)]

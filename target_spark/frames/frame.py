@@ -84,7 +84,7 @@ class Frame:
 
     @property
     def rows(self) -> DataFrame:
-        """Every line: the table's columns, the ordinal, and ``reasons``.
+        """Every line: the columns that are ours, the ordinal, and ``reasons``.
 
         ``reasons`` is null in a good row; in a bad one it lists what is wrong with its
         values, and may be empty where JSON's reader gave up. Values that are wrong are
@@ -98,7 +98,7 @@ class Frame:
         )
 
     def good(self, strict: bool) -> DataFrame:
-        """Return exactly the table's columns in order, and the ordinal after them.
+        """Return the table's columns that are ours in its order, and the ordinal after them.
 
         With ``strict`` the job fails with `BAD_ROWS` at the first line that does not fit
         or is spelled in an unusual way; else lines that do not fit are left out, which
@@ -134,9 +134,10 @@ class Frame:
         return Counts(seen["rows"], {name: count for name, count in zoneless.items() if count})
 
     def bad(self) -> DataFrame:
-        """Return the lines that do not fit: ``raw``, ``reasons``, ``ordinal``, ``extracted_at``.
+        """Return the lines that do not fit.
 
-        ``raw`` is the record as it came, byte by byte.
+        The columns are ``raw``, ``reasons``, ``ordinal``, ``extracted_at`` and
+        ``version``; ``raw`` is the record as it came, byte by byte.
         """
         faults = faults_of(self._layout)
         faulty = (
@@ -146,16 +147,20 @@ class Frame:
                 f"{_LINE_ORDINAL} AS `ordinal`",
                 f"{faults.reasons} AS `found`",
                 "`_corrupt` IS NOT NULL AS `unread`",
-                f"{strictly('`t`', Timestamp())} AS `extracted_at`",
+                f"{strictly('`t`', Timestamp(), cut=True)} AS `extracted_at`",
             )
         )
         raw = read_lines(self._spark, self._paths, "STRING").selectExpr(
-            f"{_LINE_ORDINAL} AS `ordinal`", "coalesce(`r`, `_corrupt`, 'null') AS `raw`"
+            f"{_LINE_ORDINAL} AS `ordinal`",
+            "coalesce(`r`, `_corrupt`, 'null') AS `raw`",
+            "`v` AS `version`",
         )
         unread = unread_of(self._layout)
         told = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
         reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
-        return told.selectExpr("`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`")
+        return told.selectExpr(
+            "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
+        )
 
     def _exact(self) -> DataFrame:
         """Return the lines with their converted values and faults, which are made once.

@@ -55,6 +55,8 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
         "allowNumericLeadingZeros": "false",
         "allowBackslashEscapingAnyCharacter": "false",
         "allowUnquotedControlChars": "false",
+        "ignoreMissingFiles": "false",  # whatever the session says: rows would be lost
+        "ignoreCorruptFiles": "false",
     }
 )
 

@@ -16,17 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 from target_spark.columns import (
     DELETED_AT,
+    IS_CURRENT,
     METADATA_COLUMNS,
+    VALID_FROM,
+    VALID_TO,
     Array,
     Column,
     ColumnType,
     Feed,
     Layout,
+    LocalTimestamp,
     Struct,
     Timestamp,
 )
@@ -68,7 +72,7 @@ class Plan:
     """How lines become rows.
 
     ``together`` are expressions to be made first; ``values`` are the table's columns in
-    order, and may use those.
+    order, and may use those. Columns that are none of ours are not among them.
     """
 
     together: tuple[str, ...]
@@ -79,17 +83,17 @@ class Plan:
 def usual_plan(layout: Layout) -> Plan:
     """Return the plan that ends the job at a value which does not fit."""
     wide = len(converted_columns(layout)) > _WIDE
-    return _plan(layout, _usual_or_end, in_groups=wide)
+    return _plan(layout, partial(_usual_or_end, cut=layout.cut_timestamps), in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def exact_plan(layout: Layout) -> Plan:
     """Return the plan that gives null for a value which does not fit."""
-    return _plan(layout, strict, in_groups=True)
+    return _plan(layout, partial(strict, cut=layout.cut_timestamps), in_groups=True)
 
 
-def _usual_or_end(value: str, type_: ColumnType) -> str:
-    converted = usual(value, type_)
+def _usual_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
+    converted = usual(value, type_, cut=cut)
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
@@ -99,6 +103,7 @@ def check_of(layout: Layout) -> str:
     """Return a condition that is true, or ends the job where a whole line does not fit."""
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{quote('r', key)} IS NOT NULL" for key in layout.key_sources)
+    fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
     fits += ("startswith(`r`, '{')" for c in layout.columns if c.feed is Feed.WHOLE)
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
 
@@ -149,6 +154,7 @@ def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
     values = tuple(
         f"{_value_of(column, convert, converted)} AS {quote(column.name)}"
         for column in layout.columns
+        if column.feed is not Feed.NOTHING
     )
     return Plan(together, values)
 
@@ -156,7 +162,7 @@ def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
 def _value_of(column: Column, convert: _Convert, converted: Mapping[str, str]) -> str:
     if column.feed is Feed.WHOLE:
         return quote("r")
-    if column.feed is Feed.NOTHING:
+    if column.feed is Feed.EMPTIED:
         return f"CAST(NULL AS {column.type.ddl})"
     if column.feed is Feed.METADATA and column.source != DELETED_AT:
         return _metadata(column.source)
@@ -167,12 +173,17 @@ def _value_of(column: Column, convert: _Convert, converted: Mapping[str, str]) -
 
 def _metadata(name: str) -> str:
     return {
-        "_sdc_extracted_at": f"if(`t` IS NULL, `_received_at`, {strict('`t`', Timestamp())})",
+        "_sdc_extracted_at": (
+            f"if(`t` IS NULL, `_received_at`, {strict('`t`', Timestamp(), cut=True)})"
+        ),
         "_sdc_received_at": "`_received_at`",
         "_sdc_batched_at": "`_batched_at`",
         "_sdc_sequence": f"`_started_at` * {_SEQUENCE_STEP}L + `n`",
         "_sdc_table_version": "`v`",
         "_sdc_sync_started_at": "`_started_at`",
+        VALID_FROM: f"coalesce({strict('`t`', Timestamp(), cut=True)}, `_received_at`)",
+        VALID_TO: "CAST(NULL AS TIMESTAMP)",
+        IS_CURRENT: "true",
     }[name]
 
 
@@ -209,7 +220,7 @@ def zoneless_of(layout: Layout) -> Mapping[str, str]:
 
 
 def _zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
-    if isinstance(type_, Timestamp):
+    if isinstance(type_, Timestamp | LocalTimestamp):
         yield f"if({without_zone(value)}, 1, 0)"
     elif isinstance(type_, Struct):
         for field in type_.fields:

@@ -13,7 +13,8 @@ apart by the pattern:
 - a decimal takes as many places as it has, and zeros after those;
 - a double takes every number but those too large for it; it is the one type that rounds;
 - a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six places of a
-  second (and zeros after those), then ``Z``, an offset or nothing, which is UTC;
+  second (and zeros after those, or with ``cut`` whatever comes), then ``Z``, an offset or
+  nothing, which is UTC;
 - dates are ``YYYY-MM-DD``; years run from 0001 to 9999, for date-times in UTC;
 - base64 is the plain alphabet, padded.
 
@@ -34,6 +35,7 @@ from target_spark.columns import (
     Decimal,
     Double,
     Integer,
+    LocalTimestamp,
     Struct,
     Timestamp,
 )
@@ -46,15 +48,17 @@ _READ_BITS = 64
 _WHOLE = "-?(0|[1-9][0-9]*)"
 _EXPONENT = "[eE][+-]?[0-9]{1,4}"
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6}0*)?"
+_CLOCK = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_MICROS = "([.][0-9]{1,6}0*)?"
+_CUT = "([.][0-9]+)?"
 _OFFSET = "[+-][0-9]{2}(:?[0-9]{2})?"
 
 _ANY_NUMBER = f"{_WHOLE}([.][0-9]+)?([eE][+-]?[0-9]+)?"
 _FINITE_NUMBER = "-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
 """Numbers that are finite in a double by their length alone."""
 
-_DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}(Z|{_OFFSET})?"
-_RARE_DATE_TIME = f"{_DAY}[Tt ]{_CLOCK}([Zz]|{_OFFSET})?"
+_DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}%s(Z|{_OFFSET})?"
+_RARE_DATE_TIME = f"{_DAY}[Tt ]{_CLOCK}%s([Zz]|{_OFFSET})?"
 """Lower case, and offsets that may lead out of the years that there are."""
 
 
@@ -77,16 +81,21 @@ def is_converted(type_: ColumnType) -> bool:
 
 def is_scalar(type_: ColumnType) -> bool:
     """Tell whether `strict` does anything to values of the type."""
-    return isinstance(type_, Integer | Decimal | Double | Timestamp | Date | Binary)
+    return isinstance(
+        type_, Integer | Decimal | Double | Timestamp | LocalTimestamp | Date | Binary
+    )
 
 
-def strict(text: str, type_: ColumnType) -> str:
-    """Return the SQL of the value that a text stands for; null where it stands for none."""
-    how = _conversion(text, type_)
+def strict(text: str, type_: ColumnType, *, cut: bool = False) -> str:
+    """Return the SQL of the value that a text stands for; null where it stands for none.
+
+    With ``cut`` a date-time loses what it says beyond microseconds.
+    """
+    how = _conversion(text, type_, cut=cut)
     return _when(text, how.pattern, how.value, how.rare)
 
 
-def usual(value: str, type_: ColumnType) -> str:
+def usual(value: str, type_: ColumnType, *, cut: bool = False) -> str:
     """Return the same for the spellings that are met every day; null for all others.
 
     It is a quarter of the SQL, and what is null here may still have a strict value. The
@@ -96,7 +105,7 @@ def usual(value: str, type_: ColumnType) -> str:
         return value if type_.bits == _READ_BITS else _cast(value, type_)
     if isinstance(type_, Double):
         return f"if(abs({value}) < double('Infinity'), {value}, NULL)"
-    how = _conversion(value, type_)
+    how = _conversion(value, type_, cut=cut)
     return _when(value, how.pattern, how.value)
 
 
@@ -113,11 +122,13 @@ def _when(text: str, pattern: str, value: str, otherwise: str = "NULL") -> str:
     return rf"CASE WHEN {text} RLIKE r'\A{pattern}\z' THEN {value} ELSE {otherwise} END"
 
 
-def _conversion(text: str, type_: ColumnType) -> _Conversion:
+def _conversion(text: str, type_: ColumnType, *, cut: bool) -> _Conversion:
     if isinstance(type_, Integer):
         return _integer(text, type_)
     if isinstance(type_, Decimal):
         return _decimal(text, type_)
+    if isinstance(type_, Timestamp | LocalTimestamp):
+        return _timestamp(text, type_, _CUT if cut else _MICROS)
     return _UNSIZED[type(type_)](text)
 
 
@@ -162,12 +173,15 @@ def _double(text: str) -> _Conversion:
     return _Conversion(_FINITE_NUMBER, cast, _when(text, _ANY_NUMBER, finite))
 
 
-def _timestamp(text: str) -> _Conversion:
+def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _Conversion:
     upper = _cast(f"upper({text})", Timestamp())
     inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
     value = _cast(local, Timestamp())  # in UTC anyway; a zone costs more than all the rest
-    return _Conversion(_DATE_TIME, value, _when(text, _RARE_DATE_TIME, inside))
+    rare = _when(text, _RARE_DATE_TIME % fraction, inside)
+    if isinstance(type_, LocalTimestamp):
+        value, rare = (f"CAST({instant} AS TIMESTAMP_NTZ)" for instant in (value, rare))
+    return _Conversion(_DATE_TIME % fraction, value, rare)
 
 
 def _date(text: str) -> _Conversion:
@@ -180,5 +194,5 @@ def _binary(text: str) -> _Conversion:
 
 
 _UNSIZED: Mapping[type[ColumnType], Callable[[str], _Conversion]] = MappingProxyType(
-    {Double: _double, Timestamp: _timestamp, Date: _date, Binary: _binary}
+    {Double: _double, Date: _date, Binary: _binary}
 )

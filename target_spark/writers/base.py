@@ -9,8 +9,9 @@ again; a batch number that does not move on is an error, never a success.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -18,18 +19,22 @@ from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users c
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import Change, Layout
-from target_spark.errors import CommitLostError
+from target_spark.errors import CommitLostError, TableError
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.tables import Design, Table
+from target_spark.tables import Care, Design, Effect, Table
 
 __all__ = [
     "ONLY_DELETE",
     "Keys",
+    "Retirement",
     "Writer",
     "after",
+    "column_ddl",
     "ddl_of",
+    "in_order",
     "newest_by_key",
+    "removed_meanwhile",
 ]
 
 ONLY_DELETE = "__target_spark_only_delete"
@@ -45,13 +50,32 @@ class Keys:
     ``columns`` identify a row (never null). ``order`` is a column of the batch, not of
     the table: of rows with equal keys the highest is the newest. ``deleted`` names the
     column that is set in a delete record; such a record changes nothing else, or with
-    ``hard_delete`` removes the row.
+    ``hard_delete`` removes the row. ``compared`` are the columns in which a row must
+    differ to be another version of it; only a history asks for them. Where nothing is
+    met, the rows of each file are in the order of ``sort_by``.
     """
 
     columns: tuple[str, ...]
     order: str
     deleted: str | None = None
     hard_delete: bool = False
+    compared: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """The end of every row that is not of one table version (null included).
+
+    They are removed; or, where ``deleted`` names a column, get the time ``at`` in it if
+    they have none. In a table that keeps its ``history`` none is removed: those that are
+    current end.
+    """
+
+    version: int
+    deleted: str | None
+    at: datetime
+    history: bool = False
 
 
 class Writer(Protocol):
@@ -91,11 +115,29 @@ class Writer(Protocol):
         """
         ...
 
+    def arranged_otherwise(
+        self, spark: SparkSession, /, table: Table, layout: Layout, design: Design
+    ) -> str | None:
+        """Say how a table is laid out, if it is not as it would be made now."""
+        ...
+
     def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[Change]) -> None:
         """Add columns and fields, and widen types; the newest marker is repeated."""
         ...
 
-    def append(self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> None:
+    def sources(self, spark: SparkSession, /, table: Table) -> Mapping[str, str] | None:
+        """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
+        ...
+
+    def annotate(self, spark: SparkSession, /, table: Table, layout: Layout) -> None:
+        """Let the table remember the layout's sources, and have its comments."""
+        ...
+
+    def allow_nulls(self, spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
+        """Let all columns of the table take nulls but those to ``keep``."""
+        ...
+
+    def append(self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> Effect:
         """Add the rows of a batch.
 
         This and the other commits raise `CommitLostError` when the table does not have
@@ -105,7 +147,7 @@ class Writer(Protocol):
 
     def upsert(
         self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker, /
-    ) -> None:
+    ) -> Effect:
         """Replace the rows that have the batch's keys, and add those that are new.
 
         Raises:
@@ -113,8 +155,34 @@ class Writer(Protocol):
         """
         ...
 
-    def replace(self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> None:
+    def history(
+        self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker, /
+    ) -> Effect:
+        """Keep the versions of each row: what differs ends the current one and begins another.
+
+        Raises:
+            UnsupportedError: the format cannot.
+        """
+        ...
+
+    def replace(
+        self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+    ) -> Effect:
         """Put these rows in the place of all others, in one commit."""
+        ...
+
+    def retire(
+        self, spark: SparkSession, /, table: Table, retirement: Retirement, commit: Marker
+    ) -> Effect:
+        """End the rows of other versions, in one commit.
+
+        Raises:
+            UnsupportedError: the format cannot.
+        """
+        ...
+
+    def care(self, spark: SparkSession, /, table: Table, care: Care) -> None:
+        """Tidy the table; the newest marker is repeated in every commit that this makes."""
         ...
 
     def commit_empty(self, spark: SparkSession, /, table: Table, commit: Marker) -> None:
@@ -125,9 +193,24 @@ class Writer(Protocol):
         """Return the newest marker in the table; None where no table or no marker is."""
         ...
 
+    def is_empty(self, spark: SparkSession, /, table: Table) -> bool:
+        """Tell whether an upsert would meet no rows, so that it reads its batch only once."""
+        ...
+
+    def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
+        """Return the rows that the table has now."""
+        ...
+
+    def drop(self, spark: SparkSession, /, table: Table) -> None:
+        """Remove the table and its files."""
+        ...
+
 
 def after(before: Marker | None, commit: Marker, table: Table, *, acknowledged: bool) -> Marker:
     """Return the marker to write after another: its state is repeated where this has none.
+
+    ``acknowledged`` says that this very batch is known to be in the table; one whose
+    answer was lost may be there too, and is then repeated.
 
     Raises:
         CommitLostError: the batch number does not move on, so that the table format
@@ -141,6 +224,15 @@ def after(before: Marker | None, commit: Marker, table: Table, *, acknowledged: 
                 f" {before.batch}: it would be skipped. Nothing was written."
             )
     return commit.carrying(before)
+
+
+def removed_meanwhile(table: Table) -> TableError:
+    """Return the error for a table that had commits of this run and is gone."""
+    return TableError(
+        f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
+        " that this run had committed, for which states may have left. Start again from a"
+        " state before them."
+    )
 
 
 def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
@@ -165,6 +257,18 @@ def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
+
+
+def in_order(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the rows so that those of each file come in the order of these columns."""
+    return df.sortWithinPartitions(*map(quote, columns)) if columns else df
+
+
+def column_ddl(field: T.StructField) -> str:
+    """Return the DDL of a column; text of a limited length is told by its metadata alone."""
+    limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
+    plain = isinstance(field.dataType, T.StringType)
+    return limited if plain and limited else ddl_of(field.dataType)
 
 
 def ddl_of(type_: T.DataType) -> str:

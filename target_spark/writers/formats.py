@@ -5,24 +5,34 @@ Rules of the room: a writer is made for one run and remembers what it wrote in i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from target_spark.errors import UnsupportedError
 from target_spark.writers.base import Writer
 from target_spark.writers.delta import DeltaWriter
+from target_spark.writers.dry import DryWriter
+from target_spark.writers.iceberg import IcebergWriter
 from target_spark.writers.parquet import ParquetWriter
 
 __all__ = ["FORMATS", "writer_for"]
 
-FORMATS = ("delta", "parquet")
+_MAKERS: Final[Mapping[str, Callable[[], Writer]]] = {
+    "delta": DeltaWriter,
+    "iceberg": IcebergWriter,
+    "parquet": ParquetWriter,
+}
+
+FORMATS = tuple(_MAKERS)
 
 
-def writer_for(format: str) -> Writer:
-    """Return a new writer of a table format.
+def writer_for(format: str, *, dry: bool = False) -> Writer:
+    """Return a new writer of a table format; a ``dry`` one only says what it would do.
 
     Raises:
         UnsupportedError: there is none of that name.
     """
-    if format == "delta":
-        return DeltaWriter()
-    if format == "parquet":
-        return ParquetWriter()
-    raise UnsupportedError(f"Unknown format {format!r}; there are {', '.join(FORMATS)}.")
+    made = _MAKERS.get(format)
+    if made is None:
+        raise UnsupportedError(f"Unknown format {format!r}; there are {', '.join(FORMATS)}.")
+    return DryWriter(made()) if dry else made()

@@ -17,20 +17,22 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
 from target_spark.errors import TableError, UnsupportedError
 from target_spark.ledger import Marker
-from target_spark.places import local_folder
-from target_spark.tables import Design, Table
-from target_spark.writers.base import Keys, after, ddl_of
+from target_spark.names import quote
+from target_spark.places import local_folder, spark_address
+from target_spark.session import remove_folder
+from target_spark.tables import Care, Design, Effect, Table
+from target_spark.writers.base import Keys, Retirement, after, ddl_of, removed_meanwhile
 
 __all__ = ["Manifest", "ParquetWriter"]
 
@@ -41,12 +43,16 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder holds: the number of its last commit, its marker, parts and columns."""
+    """What a folder holds: the number of its last commit, its marker, parts and columns.
+
+    ``sources`` is what `Layout.sources` says of its columns.
+    """
 
     commit: int = 0
     marker: Marker | None = None
     parts: tuple[str, ...] = ()
     schema: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -64,6 +70,7 @@ class Manifest:
                 marker=None if marker is None else Marker(**marker),
                 parts=tuple(found["parts"]),
                 schema=dict(found["schema"]),
+                sources=dict(found.get("sources", {})),
             )
         except FileNotFoundError:
             return None
@@ -73,7 +80,12 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Put the manifest in the place of the old one, at once and to the disk."""
         fresh = folder / f"{_MANIFEST}.new"
-        document: dict[str, Any] = {"format": 1, **asdict(self), "schema": dict(self.schema)}
+        document: dict[str, Any] = {
+            "format": 1,
+            **asdict(self),
+            "schema": dict(self.schema),
+            "sources": dict(self.sources),
+        }
         with fresh.open("w", encoding="utf-8") as file:
             json.dump(document, file, ensure_ascii=False, indent=1)
             file.flush()
@@ -89,7 +101,8 @@ class ParquetWriter:
 
     def __init__(self) -> None:
         self._opened: dict[str, Manifest] = {}
-        self._acknowledged: set[str] = set()
+        self._sources: dict[str, Mapping[str, str]] = {}
+        self._acknowledged: dict[str, Marker] = {}
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
         """Tell whether a column's type can be changed in place: it never can."""
@@ -119,12 +132,19 @@ class ParquetWriter:
         rows_follow: bool = False,
     ) -> None:
         """Make an empty table: one part without rows, for readers to see its columns."""
+        self.annotate(spark, table, layout)
         if rows_follow:
             return
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )
         self._write(spark.range(0).select(*columns), table, Manifest())
+
+    def arranged_otherwise(
+        self, _spark: SparkSession, _table: Table, _layout: Layout, _design: Design, /
+    ) -> str | None:
+        """Say nothing: every folder is laid out in the same way."""
+        return None
 
     def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[Change]) -> None:
         """Accept new columns and fields, which come with the next parts.
@@ -139,17 +159,32 @@ class ParquetWriter:
                     f" {table.name} to {change.ddl}."
                 )
 
-    def append(self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> None:
+    def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
+        """Return what the table remembers of `Layout.sources`."""
+        manifest = Manifest.read(_folder(table)) or Manifest()
+        return {**manifest.sources, **self._sources.get(table.key, {})}
+
+    def annotate(self, _spark: SparkSession, /, table: Table, layout: Layout) -> None:
+        """Let the next manifest remember the layout's sources; there are no comments."""
+        self._sources[table.key] = {**self._sources.get(table.key, {}), **layout.sources}
+
+    def allow_nulls(self, _spark: SparkSession, /, table: Table, keep: Collection[str]) -> None:
+        """Do nothing: every column takes nulls."""
+
+    def append(
+        self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+    ) -> Effect:
         """Add the rows of a batch."""
-        manifest = self._open(table)
+        manifest, effect = self._open(table), Effect()
         marker = self._next(manifest, commit, table)
         if not commit.same_batch(manifest.marker):
-            self._write(df, table, replace(manifest, marker=marker))
-        self._acknowledged.add(table.key)
+            effect = self._write(df, table, replace(manifest, marker=marker))
+        self._acknowledged[table.key] = marker
+        return effect
 
     def upsert(
         self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
-    ) -> None:
+    ) -> Effect:
         """Refuse.
 
         Raises:
@@ -160,56 +195,138 @@ class ParquetWriter:
             " or write_mode to append: then a row that is sent again stands there twice."
         )
 
-    def replace(self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> None:
+    def history(
+        self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
+    ) -> Effect:
+        """Refuse.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"Parquet cannot end a version of a row (table {table.name}). Set format to delta,"
+            " or write_mode to append: then every version stands there, without its end."
+        )
+
+    def replace(
+        self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+    ) -> Effect:
         """Put these rows in the place of all others; readers may see both for a moment."""
-        manifest = self._open(table)
+        manifest, effect = self._open(table), Effect()
         marker = self._next(manifest, commit, table)
         if not commit.same_batch(manifest.marker):
-            self._write(df, table, Manifest(manifest.commit, marker))
+            effect = self._write(df, table, Manifest(manifest.commit, marker))
             _remove_strays(_folder(table), self._opened[table.key])
-        self._acknowledged.add(table.key)
+        self._acknowledged[table.key] = marker
+        return effect
+
+    def retire(
+        self, _spark: SparkSession, /, table: Table, _retirement: Retirement, _commit: Marker
+    ) -> Effect:
+        """Refuse.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"Parquet cannot remove the rows of other versions (table {table.name}). Set format"
+            " to delta, or write_mode to overwrite."
+        )
+
+    def care(self, _spark: SparkSession, /, table: Table, _care: Care) -> None:
+        """Refuse.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            f"Parquet folders are not tidied (table {table.name}). Set compact to false and"
+            " take retain_days away, or set format to delta."
+        )
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
         manifest = self._open(table)
         marker = self._next(manifest, commit, table)
         self._seal(table, replace(manifest, marker=marker))
-        self._acknowledged.add(table.key)
+        self._acknowledged[table.key] = marker
 
     def last_marker(self, _spark: SparkSession, /, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
         manifest = Manifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
+    def is_empty(self, _spark: SparkSession, /, table: Table) -> bool:
+        """Tell whether the table has no part that counts."""
+        manifest = Manifest.read(_folder(table))
+        return manifest is None or not manifest.parts
+
+    def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
+        """Return the rows that the table has now: those of the parts that count."""
+        folder, manifest = _folder(table), Manifest.read(_folder(table)) or Manifest()
+        parts = [spark_address(str(folder / name)) for name in manifest.parts]
+        schema = ", ".join(f"{quote(name)} {ddl}" for name, ddl in manifest.schema.items())
+        if not parts:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*parts)
+
+    def drop(self, spark: SparkSession, /, table: Table) -> None:
+        """Remove the folder."""
+        remove_folder(spark, str(_folder(table)))
+
     def _next(self, manifest: Manifest, commit: Marker, table: Table) -> Marker:
-        acknowledged = table.key in self._acknowledged
+        acknowledged = commit.same_batch(self._acknowledged.get(table.key))
         return after(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _open(self, table: Table) -> Manifest:
         """Return the table's manifest; the first time, clear what a dead run left."""
+        if not (_folder(table) / _MANIFEST).is_file():
+            self._opened.pop(table.key, None)
         if table.key not in self._opened:
             folder = _folder(table)
-            manifest = Manifest.read(folder) or Manifest()
+            manifest = Manifest.read(folder)
+            if manifest is None and table.key in self._acknowledged:
+                raise removed_meanwhile(table)
+            manifest = manifest or Manifest()
             _remove_strays(folder, manifest)
             self._opened[table.key] = manifest
         return self._opened[table.key]
 
-    def _write(self, df: DataFrame, table: Table, base: Manifest) -> None:
+    def _write(self, df: DataFrame, table: Table, base: Manifest) -> Effect:
         """Write the rows as parts, and a manifest that has them beside those of `base`."""
         folder = _folder(table)
         self._open(table)
         staging = folder / _STAGING
         _remove_strays(folder, self._opened[table.key])
-        df.write.parquet(f"file://{staging}")
+        counted = Observation()
+        df = _with_all_columns(df, self._opened[table.key].schema)
+        rows = df.observe(counted, F.count(F.lit(1)).alias("rows"))
+        rows.write.parquet(f"file://{staging}")
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
         types = {column.name: ddl_of(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
         self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
+        nbytes = sum((folder / name).stat().st_size for name in names)
+        return Effect(inserted=counted.get["rows"], files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
+        before = self._opened.pop(table.key, Manifest())  # a failure may be one of the answer only
+        sources = {**before.sources, **self._sources.get(table.key, {})}
+        manifest = replace(manifest, sources=sources)
         manifest.write(_folder(table))
         self._opened[table.key] = manifest
+
+
+def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
+    """Return rows with the columns of the parts before them, for readers of one part."""
+    fresh = [name for name in df.columns if name not in schema]
+    missing = {
+        name: F.lit(None).cast(ddl) for name, ddl in schema.items() if name not in df.columns
+    }
+    if not missing:
+        return df
+    return df.withColumns(missing).select(*map(quote, (*schema, *fresh)))
 
 
 def _folder(table: Table) -> Path:

@@ -1,14 +1,15 @@
-"""Which column types Delta Lake widens in place, as its protocol's type widening says.
+"""Which column types a table format widens in place.
 
 Rules of the room: pure; types are written as DDL. What is not in the rules is refused,
-and the values then get a column of their own.
+and the values then get a column of their own. Delta Lake's rules are those of its
+protocol's type widening; Iceberg's are those of its specification's schema evolution.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["delta_widens"]
+__all__ = ["delta_widens", "iceberg_widens"]
 
 _WHOLE = {"tinyint": 10, "smallint": 10, "int": 10, "bigint": 20}
 """Whole numbers in growing order, and the digits that a decimal must have for them."""
@@ -20,13 +21,14 @@ _OTHERS = {
     ("int", "double"),
     ("date", "timestamp_ntz"),
 }
+_LIMITED = re.compile(r"(var)?char\(\d+\)")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def delta_widens(old: str, new: str) -> bool:
     """Tell whether Delta can change a column's type from one to the other in place."""
     old, new = old.lower(), new.lower()
-    if (old, new) in _OTHERS:
+    if (old, new) in _OTHERS or (new == "string" and _LIMITED.fullmatch(old)):
         return True
     digits = _digits(new)
     if digits is None:
@@ -36,6 +38,17 @@ def delta_widens(old: str, new: str) -> bool:
         return digits[0] >= _WHOLE[old]
     before = _digits(old)
     return before is not None and before != digits and _holds(digits, before)
+
+
+def iceberg_widens(old: str, new: str) -> bool:
+    """Tell whether Iceberg can change a column's type from one to the other in place."""
+    old, new = old.lower(), new.lower()
+    if (old, new) in {("int", "bigint"), ("float", "double")}:
+        return True
+    before, digits = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    if before is None or digits is None:
+        return False
+    return before[2] == digits[2] and int(before[1]) < int(digits[1])
 
 
 def _digits(type_: str) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import postgres, rest, taps, targets
+from tests.bench import deltas, postgres, rest, taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -43,7 +43,15 @@ BENCHMARKS = {
     "target-fold": Benchmark(targets.fold, 300_000, 3),
     "target-load": Benchmark(targets.load, 300_000, 3),
     "target-long": Benchmark(targets.whole, 2_000_000, 1),
+    "target-delta": Benchmark(deltas.narrow, 2_000_000, 1),
+    "target-wide": Benchmark(deltas.wide, 500_000, 1),
+    "target-streams": Benchmark(deltas.streams, 100_000, 1),
+    "target-upsert": Benchmark(deltas.upsert, 100_000, 3),
+    "target-overlap": Benchmark(deltas.overlap, 2_000_000, 1),
 }
+
+SCALED = frozenset({"target-long", "target-delta", "target-wide"})
+"""Those that can run their peers with fewer records."""
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +61,7 @@ def main(arguments: list[str]) -> int:
     left_out: list[str] = []
     for name in asked.names or BENCHMARKS:
         one = BENCHMARKS[name]
-        more = {"scaled_from": asked.scaled_from} if name == "target-long" else {}
+        more = {"scaled_from": asked.scaled_from} if name in SCALED else {}
         print(f"{name}: {one.rows.__doc__}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -79,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="target-long: run the peer with N records only, and scale its time",
+        help="target-long, -delta, -wide: run the peers with N records only, and scale",
     )
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return parser

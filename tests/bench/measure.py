@@ -44,13 +44,15 @@ class Program:
 class Cost:
     """What one run cost: CPU seconds of the tree and of its first process; its peak RSS.
 
-    ``rss`` is of the first process alone, in bytes.
+    ``rss`` is of the first process alone, in bytes; ``wall`` in seconds, from its start to
+    the end of the last of its tree.
     """
 
     cpu: float
     own_cpu: float
     rss: int
     nbytes: int
+    wall: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Runs:
     def own_cpu(self) -> float:
         """CPU seconds of the first process, median."""
         return median(cost.own_cpu for cost in self.costs)
+
+    @property
+    def wall(self) -> float:
+        """Seconds from start to end, median."""
+        return median(cost.wall for cost in self.costs)
 
     @property
     def rss(self) -> float:
@@ -141,6 +148,7 @@ def _watched(
 ) -> Cost:
     """Drain a process, follow its memory, and reap it and what it left behind."""
     assert process.stdout is not None
+    started = time.monotonic()
     peak, ended = [0], threading.Event()
     watch = threading.Thread(target=_follow_memory, args=(process.pid, peak, ended))
     watch.start()
@@ -160,7 +168,8 @@ def _watched(
     rss = peak[0] or usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if feeder:
         feeder.wait()
-    return Cost(cpu + _orphans_cpu(before), own or cpu, rss, nbytes)
+    cpu += _orphans_cpu(before)
+    return Cost(cpu, own or cpu, rss, nbytes, time.monotonic() - started)
 
 
 def _follow_memory(pid: int, peak: list[int], ended: threading.Event) -> None:

@@ -141,6 +141,8 @@ def _dlt(folder: Path, feed: Path) -> Program:
         "dlt",
         "dlt_load.py",
         str(place),
+        "narrow",
+        "parquet",
         feed=feed,
         before=_removal(place),
         environment=environment,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import pytest
 
+from target_spark.jars import format_conf
 from target_spark.session import Session, SparkSettings
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Session]:
-    """The target's own session, with Delta, on two cores; the process has no other."""
-    session = Session.start(SparkSettings(master="local[2]", small_runs=True))
+    """The target's own session, on two cores, with Iceberg beside Delta; there is no other."""
+    iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
+    session = Session.start(SparkSettings(master="local[2]", small_runs=True, conf=iceberg))
     pid = None
     try:
         session.spark()

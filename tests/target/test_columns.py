@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tap_core.schema.references import resolve_schema_references
 from target_spark.columns import (
     METADATA_COLUMNS,
     Array,
     Binary,
     Boolean,
+    Column,
     ColumnOptions,
     ColumnType,
     Date,
@@ -22,8 +27,11 @@ from target_spark.columns import (
     Struct,
     Text,
     Timestamp,
+    json_schema_of,
     layout_of,
+    layout_of_table,
 )
+from target_spark.names import clean
 
 PLAIN = ColumnOptions()
 
@@ -241,6 +249,126 @@ def test_a_layout_finds_what_a_property_feeds():
     assert isinstance(layout, Layout)
     assert layout.column_fed_by("a b").name == "a_b"
     assert layout.column_fed_by("a_b") is None
+
+
+@pytest.mark.parametrize(
+    "schema,expected",
+    [
+        ({"enum": ["a", "b", None]}, Text()),
+        ({"const": 5}, Integer()),
+        ({"enum": [1, 2.5]}, Double()),
+        ({"enum": [True, False]}, Boolean()),
+        ({"enum": [True, 1]}, Text()),
+        ({"enum": [{"a": 1}]}, Text()),
+        ({"enum": [None]}, Text()),
+        ({"enum": []}, Text()),
+        ({"enum": ["2024-01-01"], "format": "date"}, Date()),
+        ({"enum": [1, 2], "type": "number"}, Double()),
+        ({"type": "string", "nullable": True}, Text()),
+        ({"type": "integer", "nullable": True, "enum": [1, None]}, Integer()),
+        ({"type": "array", "prefixItems": [INT], "items": INT}, Text()),
+        ({"type": "array", "items": INT, "additionalItems": False}, Array(Integer())),
+        ({"type": "array", "contains": INT}, Text()),
+        ({"type": "object", "additionalProperties": INT}, Text()),
+        ({**OBJECT_X, "additionalProperties": {}}, Text()),
+        ({**OBJECT_X, "unevaluatedProperties": {"type": "string"}}, Text()),
+        ({"anyOf": [OBJECT_X, {**OBJECT_XY, "additionalProperties": {}}]}, Text()),
+        ({"type": "string", "contentEncoding": "base16"}, Text()),
+        ({"type": "string", "contentMediaType": "application/json"}, Text()),
+        *(
+            ({"type": "string", "format": name}, Text())
+            for name in ("duration", "email", "uri", "ipv4", "hostname", "regex", "year")
+        ),
+        ({"type": "integer", "minimum": -9.2e18, "maximum": 9.2e18}, Integer()),
+        ({"type": "integer", "maximum": 1e308}, Decimal(38, 0)),
+        ({"type": "number", "minimum": -1e308, "maximum": 1e308}, Double()),
+        ({"type": "number", "exclusiveMinimum": True, "minimum": 0}, Double()),
+        ({"type": "number", "multipleOf": 0.01, "exclusiveMaximum": 1e30}, Decimal(38, 2)),
+        ({"type": "integer", "minimum": "0", "maximum": "10"}, Integer()),
+    ],
+)
+def test_what_real_schemas_say(schema: dict[str, Any], expected: ColumnType):
+    assert type_of(schema) == expected
+
+
+def test_references_are_followed_and_circles_are_text():
+    schema = {
+        "properties": {
+            "at": {"$ref": "#/$defs/when"},
+            "old": {"$ref": "#/definitions/when"},
+            "node": {"$ref": "#/$defs/node"},
+        },
+        "$defs": {
+            "when": {"type": "string", "format": "date-time"},
+            "node": {
+                "type": "object",
+                "properties": {"id": INT, "next": {"$ref": "#/$defs/node"}},
+            },
+        },
+        "definitions": {"when": {"type": "string", "format": "date"}},
+    }
+    resolved = resolve_schema_references(schema, cut_circles=True)
+    assert layout_of(resolved, (), PLAIN).types == {
+        "at": "timestamp",
+        "old": "date",
+        "node": "struct<`id`: bigint, `next`: string>",
+    }
+
+
+# ------------------------------------------------------------------------ and back again
+
+SCALARS = st.sampled_from([Boolean(), Integer(), Double(), Text(), Timestamp(), Date(), Binary()])
+DECIMALS = st.integers(1, 38).flatmap(
+    lambda digits: st.builds(Decimal, st.just(digits), st.integers(0, digits))
+)
+NAMES = st.text("abAB .é😀_", min_size=1, max_size=3)
+
+
+def structs(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
+    fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
+    return fields.map(
+        lambda found: Struct(
+            tuple(
+                Column(source, name, found[source]) for source, name in clean(list(found)).items()
+            )
+        )
+    )
+
+
+TYPES = st.recursive(SCALARS | DECIMALS, lambda inner: inner.map(Array) | structs(inner))
+
+
+@given(structs(TYPES))
+def test_a_schema_that_came_back_gives_the_same_columns(found: Struct):
+    there = Layout(found.fields)
+    schema = json_schema_of(there)
+    assert layout_of(json.loads(json.dumps(schema)), (), PLAIN).columns == there.columns
+    of_table = json_schema_of(layout_of_table(there.types, there.sources))
+    assert of_table == schema
+
+
+@pytest.mark.parametrize(
+    "ddl,back",
+    [
+        ("int", "bigint"),
+        ("float", "double"),
+        ("timestamp_ntz", "timestamp"),
+        ("varchar(10)", "string"),
+        ("map<string,int>", "string"),
+        ("variant", "string"),
+    ],
+)
+def test_types_that_are_not_ours_come_back_as_what_takes_their_values(ddl: str, back: str):
+    schema = json_schema_of(layout_of_table({"a": ddl}))
+    assert layout_of(schema, (), PLAIN).types == {"a": back}
+
+
+def test_what_comes_back_has_descriptions_and_no_columns_of_ours():
+    options = ColumnOptions(metadata=True)
+    described = {"a": {"type": ["null", "integer"], "description": "how many"}}
+    there = layout_of({"type": "object", "properties": described}, (), options)
+    assert json_schema_of(there) == {"type": "object", "properties": described}
+    assert json_schema_of(layout_of({}, (), PLAIN)) == {"type": "object", "properties": {}}
 
 
 def test_thousands_of_columns_are_mapped():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.places import spark_address
+from tests.target.crash import MODES, Life
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,7 +163,20 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
     return rows
 
 
-@pytest.mark.parametrize("form", ["delta", "parquet"])
+@pytest.mark.parametrize("form", [*MODES])
+def test_a_load_that_is_killed_at_random_moments_resumes(
+    spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    """Two deaths in a mode that chance chooses; ``python -m tests.target.crash`` dies hundreds."""
+    mode = random.choice(MODES[form])
+    life = Life(spark, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
+    try:
+        life.live(deaths=2)
+    finally:
+        print(life.seed, *life.log, sep="\n")
+
+
+@pytest.mark.parametrize("form", ["delta"])
 def test_killed_again_and_again_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, form: str
 ) -> None:

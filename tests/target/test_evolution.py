@@ -112,7 +112,7 @@ def test_what_does_not_go_into_a_column_gets_its_own(old: Any, new: Any, name: s
     before = layout(a=old)
     merged, changes = evolve(before, layout(a=new))
     assert merged.column_fed_by("a").name == name
-    assert merged.columns[0].feed is Feed.NOTHING
+    assert merged.columns[0].feed is Feed.EMPTIED
     assert changes == (Change("add", (name,), merged.types[name], instead_of="a"),)
     assert not can_share_batch(before, merged)
     again, more = evolve(merged, layout(a=new))
@@ -222,7 +222,12 @@ def test_the_order_and_the_other_columns_of_the_table_stay():
         ("smallint", FLOAT, "a", "double"),
         ("float", FLOAT, "a", "double"),
         ("string", struct(x=INT), "a", None),
-        ("timestamp_ntz", TIME, "a__timestamp", "timestamp"),
+        ("timestamp_ntz", TIME, "a", None),
+        ("timestamp_ntz", DATE, "a__date", "date"),
+        ("array<timestamp_ntz>", array(TIME), "a", None),
+        ("varchar(3)", TEXT, "a", "string"),
+        ("char(3)", INT, "a", "string"),
+        ("variant", TEXT, "a__string", "string"),
         ("map<string,string>", struct(x=INT), "a__struct", "struct<`x`: bigint>"),
         ("struct<x: int, `y z`: string>", struct(x=INT), "a", "bigint"),
         ("decimal(38,10)", INT, "a", None),
@@ -240,6 +245,62 @@ def test_a_second_run_needs_nothing():
     fitted, changes = against_table(first, first.types)
     assert not changes
     assert fitted == first
+
+
+def test_columns_of_others_are_none_of_ours():
+    fitted, _ = against_table(layout(a=INT), {"a": "bigint", "theirs": "string"})
+    assert [column.feed for column in fitted.columns] == [Feed.PROPERTY, Feed.NOTHING]
+
+
+def test_what_a_property_left_is_emptied_but_no_type_that_is_not_ours():
+    table = {"a": "date", "b": "map<string,int>", "_sdc_sequence": "bigint"}
+    fitted, _ = against_table(layout(a=TEXT, b=TEXT), table)
+    assert {column.name: column.feed for column in fitted.columns} == {
+        "a": Feed.EMPTIED,
+        "b": Feed.NOTHING,
+        "_sdc_sequence": Feed.EMPTIED,
+        "a__string": Feed.PROPERTY,
+        "b__string": Feed.PROPERTY,
+    }
+
+
+def test_a_new_column_has_the_description_as_its_comment():
+    _, changes = evolve(layout(a=INT), layout(a=INT, b={**INT, "description": "how many"}))
+    assert [change.comment for change in changes] == ["how many"]
+
+
+def test_changes_are_told_in_words():
+    _, changes = evolve(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
+    assert [change.told() for change in changes] == [
+        "column s.a__string is now string, beside a, which cannot take it",
+        "column s.b is now bigint",
+    ]
+
+
+# ------------------------------------------------------------------ what a table remembers
+
+
+def runs(*layouts: Layout) -> list[Layout]:
+    """Fit each layout to the table that the ones before it have made, as runs do."""
+    fitted = [layouts[0]]
+    remembered = layouts[0].sources
+    for wanted in layouts[1:]:
+        found, _ = against_table(wanted, fitted[-1].types, sources=remembered)
+        remembered |= found.sources
+        fitted.append(found)
+    return fitted
+
+
+def test_only_what_has_another_name_is_remembered():
+    found = layout(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
+    assert found.sources == {"`a_2`": "a", "`s`.`element`.`x_2`": "x", "`b_c`": "b c"}
+    assert layout(a=INT, s=struct(b=INT)).sources == {}
+
+
+def test_a_property_that_changes_its_case_keeps_its_column_where_it_is_alone():
+    assert runs(layout(a=INT), layout(A=INT))[-1].column_fed_by("A").name == "a"
+    last = runs(layout(a=INT), layout(a=INT, A=INT), layout(A=INT))[-1]
+    assert last.column_fed_by("A").name == "A_2"
 
 
 # --------------------------------------------------------------------------------- DDL
@@ -336,6 +397,63 @@ def test_without_conflicts_the_order_of_schemas_does_not_matter(one: Layout, oth
     back, _ = evolve(other, one)
     assert there.types == dict(back.types)
     assert set(there.columns) == set(back.columns)
+
+
+def homes(found: Layout, path: tuple[str, ...] = ()) -> dict[str, str]:
+    return {c.source: c.name for c in found.columns if c.feed is Feed.PROPERTY}
+
+
+SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_size=1, unique=True)
+
+
+@given(st.lists(SETS, min_size=2, max_size=4))
+def test_no_property_gets_into_the_column_of_another(sets: list[list[str]]):
+    owners: dict[str, str] = {}
+    fitted = runs(*(layout(**dict.fromkeys(names, INT)) for names in sets))
+    known: dict[str, str] = {}
+    for found in fitted:
+        for source, name in homes(found).items():
+            renamed = fold(owners.get(name, source)) == fold(source)
+            assert renamed, (sets, owners, source, name)
+            if name == source or fold(name) != fold(source):  # else it is borrowed
+                assert known.setdefault(source, name) == name, (sets, source, name, known)
+                owners[name] = source
+
+
+@given(st.permutations(["a", "A", "a b", "a_b", "A_b"]))
+def test_names_do_not_depend_on_the_order_of_properties(names: list[str]):
+    assert homes(layout(**dict.fromkeys(names, INT))) == homes(
+        layout(**dict.fromkeys(sorted(names), INT))
+    )
+
+
+@given(st.lists(st.sampled_from([INT, TEXT, DATE, TIME, FLOAT, BIG, DECIMAL]), min_size=2))
+def test_a_type_that_goes_back_and_forth_makes_no_column_twice(kinds: list[Any]):
+    found = runs(*(layout(a=kind) for kind in [*kinds, *kinds]))
+    assert found[-1].types == found[len(kinds) - 1].types
+    assert len(found[-1].columns) <= len({str(kind) for kind in kinds})
+    in_one_run = layout(a=kinds[0])
+    for kind in [*kinds, *kinds]:
+        in_one_run, _ = evolve(in_one_run, layout(a=kind))
+    assert len(in_one_run.columns) <= len(found[-1].columns)
+
+
+@given(LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.lists(st.booleans(), min_size=3))
+def test_the_table_is_the_same_wherever_batches_end(
+    first: Layout, more: list[Layout], written: list[bool]
+):
+    def load(at_each: list[bool]) -> dict[str, str]:
+        found, table = first, None
+        for wanted, write in zip(more, at_each, strict=False):
+            if write:
+                table = fit(found, table)
+            found, _ = evolve(found, wanted)
+        return fit(found, table)
+
+    def fit(found: Layout, table: dict[str, str] | None) -> dict[str, str]:
+        return found.types if table is None else against_table(found, table)[0].types
+
+    assert load(written) == load([False] * 3)
 
 
 @given(st.permutations([INT, BIG, DECIMAL]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from target_spark.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.report import Report
 from target_spark.spool import SpoolFolder
 from target_spark.tables import Design, Table
+from target_spark.versions import Versions
 from target_spark.work import Outcome, Work
 
 STREAMS = [StreamId(name) for name in "abc"]
+VERSIONED = STREAMS[0]
 
 
 class Idle:
@@ -52,6 +55,7 @@ class Memory:
     fails_at: int | None = None
     rows: dict[str, list[int]] = field(default_factory=dict)
     carried: list[tuple[int, set[int]]] = field(default_factory=list)
+    retired: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     lock: threading.Lock = field(default_factory=threading.Lock)
     busy: set[str] = field(default_factory=set)
 
@@ -76,6 +80,9 @@ class Memory:
                 self.fails_at -= 1
                 if self.fails_at < 0:
                     raise BrokenTableError("the disk is full")
+            if work.retires is not None:
+                assert not work.batches
+                self.retired[work.table.name].add(work.retires)
             if work.mode is WriteMode.OVERWRITE:
                 self.rows[work.table.name] = []
             self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
@@ -83,7 +90,11 @@ class Memory:
                 self.carried.append((covered.ordinal, self.safe()))
         return Outcome(len(lines), 0, covered, {})
 
-    def prepare(self, table: Table, layout: Layout, design: Design) -> None: ...
+    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
+        return Outcome(0, 0, None, {})
+
+    def has_others(self, table: Table, version: int) -> bool:
+        return True
 
     def carry(self, table: Table, covered: Covered) -> None:
         self.carried.append((covered.ordinal, self.safe()))
@@ -98,11 +109,12 @@ def events(plan: list[tuple[str, int]]) -> list[Event]:
     for what, which in plan:
         stream = STREAMS[which % len(STREAMS)]
         if what == "rows":
-            made.append(Rows(stream, [b"{}"] * (which % 3 + 1)))
+            version = {15: 1, 18: None}.get(which, 0) if stream == VERSIONED else None
+            made.append(Rows(stream, [b"{}"] * (which % 3 + 1), version=version))
         elif what == "state":
             made.append(Checkpoint(b'{"n":%d}' % len(made)))
         elif what == "truncate":
-            made.append(Truncate(stream, which))
+            made.append(Truncate(stream, which // 18))
         else:
             made.append(Describe(stream, {"properties": {"id": {}, f"x{which}": {}}}))
     return made
@@ -159,6 +171,7 @@ def test_no_state_is_ahead_of_the_rows_before_it(
         place = json.loads(state)["n"]
         with tables.lock:
             assert tables.safe() >= set(before[place])
+            assert removal_due(sequence, place) <= tables.retired["a"] | gone_over(sequence, place)
         assert not released or released[-1] < place
         released.append(place)
 
@@ -178,6 +191,26 @@ def test_no_state_is_ahead_of_the_rows_before_it(
     for ordinal, safe in tables.carried:
         # What a commit carries is covered as soon as that commit is in.
         assert safe >= set(before[by_ordinal[ordinal]])
+
+
+def removal_due(sequence: list[Event], place: int) -> set[int]:
+    """Return the version whose others must be gone before a state at this place may leave."""
+    told = [
+        e.version for e in sequence[:place] if isinstance(e, Truncate) and e.stream == VERSIONED
+    ]
+    versions = Versions()
+    for event in sequence:
+        if isinstance(event, Rows) and event.stream == VERSIONED:
+            versions.rows(event.version)
+        elif isinstance(event, Truncate) and event.stream == VERSIONED:
+            versions.activate(event.version)
+    return set() if versions.doubtful else set(told[-1:])
+
+
+def gone_over(sequence: list[Event], place: int) -> set[int]:
+    """Return the version due, if another one was announced after it and carried out."""
+    rest = sequence[place:]
+    return {0, 1} if any(isinstance(e, Truncate) and e.stream == VERSIONED for e in rest) else set()
 
 
 def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | None:

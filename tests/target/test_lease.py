@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from target_spark.errors import LeaseError, TableError
-from target_spark.lease import Lease, _locked, lease_file
+from target_spark.lease import Lease, _locked, lease_file, started_after_the_last
 
 HOLD = """
 import subprocess, sys, time
@@ -134,7 +134,20 @@ def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
         with pytest.raises(LeaseError, match="its owner is not known"):
             Lease.take(str(tmp_path), "job", wait_seconds=0.1)
     Lease.take(str(tmp_path), "job", wait_seconds=0).release()
-    assert path.read_bytes() == b""
+    assert json.loads(path.read_bytes()) == {"run_started": 0}
+
+
+def test_a_clock_that_was_set_back_makes_no_run_the_older_one(owners, tmp_path):
+    folder = str(tmp_path)
+    assert started_after_the_last(folder, "job", 1000) == 1000
+    Lease.take(folder, "job", started=5000).release()
+    assert started_after_the_last(folder, "job", 1000) == 5001
+    assert started_after_the_last(folder, "job", 6000) == 6000
+    assert started_after_the_last(folder, "another job", 1000) == 1000
+    Lease.take(folder, "job", started=7000)  # and this one is never given back, as after a kill
+    assert started_after_the_last(folder, "job", 1000) == 7001
+    lease_file(folder, "job").write_text('{"run_st', encoding="utf-8")
+    assert started_after_the_last(folder, "job", 1000) == 1000
 
 
 def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-FORMATS = ["delta", "parquet"]
+FORMATS = ["delta", "iceberg", "parquet"]
 ID = {"id": {"type": "integer"}}
 ID_AND_NAME = {**ID, "name": {"type": ["null", "string"]}}
 
@@ -274,7 +274,7 @@ def test_rows_that_wait_too_long_are_committed_though_no_more_come(delta: Wareho
 
 
 def test_without_rows_nothing_is_started_and_states_still_leave(delta: Warehouse) -> None:
-    states = delta.load(schema("a", ID, "id"), state(1), activate("a", 1), state(2))
+    states = delta.load(schema("a", ID, "id"), state(1), state(2))
     assert states == [2]
     assert not delta.engine.started
     assert not delta.folder.exists()
@@ -546,15 +546,6 @@ def test_metadata_columns_say_where_a_row_came_from(warehouse: Warehouse) -> Non
     assert found[1]["_sdc_received_at"] <= found[1]["_sdc_batched_at"]
 
 
-def test_a_version_is_kept_with_its_row_and_removes_nothing(warehouse: Warehouse) -> None:
-    warehouse.load(schema("a", ID), record("a", id=1))
-    warehouse.load(
-        schema("a", ID), activate("a", 5), versioned("a", 5, id=2), activate("a", 5), state(1)
-    )
-    assert warehouse.rows("a", "id", "_sdc_table_version") == [(1, None), (2, 5)]
-    assert any("ACTIVATE_VERSION" in note for note in warehouse.counts("a")["notes"])
-
-
 # Overwrites
 
 
@@ -740,7 +731,7 @@ def test_batch_messages_are_refused_with_the_way_out(delta: Warehouse) -> None:
 def test_upsert_of_a_stream_without_keys_is_refused_where_it_is_asked_by_name(
     delta: Warehouse,
 ) -> None:
-    with pytest.raises(UnsupportedError, match="Stream a cannot be upserted"):
+    with pytest.raises(UnsupportedError, match="Stream a cannot be written by upsert"):
         delta.load(schema("a", ID), streams={"a": {"write_mode": "upsert"}})
     delta.load(schema("a", ID), record("a", id=1), write_mode="upsert")
     assert delta.rows("a") == [(1,)]

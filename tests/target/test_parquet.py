@@ -160,12 +160,13 @@ def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
     assert not (folder / "_staging").exists()
 
 
-def test_replace_puts_new_rows_and_columns_in_the_place_of_the_old(spark, table):
+def test_replace_puts_new_rows_in_the_place_of_the_old_and_keeps_the_columns(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0, 2), marker(1, "{}"))
-    writer.replace(spark, table, rows(spark, 7).select("id"), marker(2))
+    types = writer.table_types(spark, table)
+    writer.replace(spark, table, rows(spark, 7).selectExpr("id", "1 AS new"), marker(2))
     assert ids(spark, table) == [7]
-    assert writer.table_types(spark, table) == {"id": "bigint"}
+    assert writer.table_types(spark, table) == {**types, "new": "int"}
     assert writer.last_marker(spark, table).state == "{}"
 
 

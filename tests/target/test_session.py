@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -10,14 +9,12 @@ import stat
 import subprocess
 import sys
 import time
-import zipfile
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from target_spark.errors import LeaseError, SparkUnavailableError, UnsupportedError
-from target_spark.jars import ARTIFACTS, cached, format_conf, ivy_folder, jars_hint, wanted
 from target_spark.lease import Lease
 from target_spark.session import (
     JAVA_LEAST,
@@ -332,79 +329,3 @@ def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaul
     assert "spark.sql.shuffle.partitions" not in conf
     assert "spark.sql.extensions" not in conf
     assert conf["spark.driver.memory"] == "1g"
-
-
-def resolved(folder: Path, *, torn: bool = False) -> list[str]:
-    """Make a cache as Spark's resolver leaves it."""
-    (folder / "jars").mkdir(parents=True)
-    names = ["io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar"]
-    jars = [folder / "jars" / name for name in names]
-    for jar in jars:
-        with zipfile.ZipFile(jar, "w") as archive:
-            archive.writestr("x", "y" * 100)
-    if torn:
-        jars[1].write_bytes(jars[1].read_bytes()[:40])
-    return [str(jar) for jar in jars]
-
-
-def test_jars_from_the_cache_need_no_resolver(tmp_path):
-    jars = resolved(tmp_path)
-    conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, ["/own.jar"], "4.1.4")
-    assert conf["spark.jars"] == ",".join(["/own.jar", *jars])
-    assert "spark.jars.packages" not in conf
-    assert jars_hint("delta", conf) == ""
-
-
-def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path):
-    resolved(tmp_path, torn=True)
-    assert cached(tmp_path, wanted("delta", "4.1.4")) is None
-    conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, [], "4.1.4")
-    assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
-    assert "org.apache.hadoop:hadoop-client-api" in conf["spark.jars.excludes"].split(",")
-
-
-@pytest.mark.parametrize(
-    "conf, jars",
-    [
-        ({}, ["/x/delta-spark_4.1_2.13-4.4.0.jar"]),
-        ({"spark.jars": "/x/delta-spark_4.1_2.13-4.3.0.jar"}, []),
-        ({"spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.3.1"}, []),
-    ],
-)
-def test_jars_that_are_given_are_taken_instead(tmp_path, conf, jars):
-    found = format_conf("delta", {**conf, "spark.jars.ivy": str(tmp_path)}, jars, "4.1.4")
-    assert "spark.jars.packages" not in found
-    assert found.get("spark.jars") == (jars[0] if jars else None)
-    assert "DeltaCatalog" in found["spark.sql.catalog.spark_catalog"]
-
-
-def test_a_spark_without_a_delta_library_is_refused_with_the_way_out():
-    with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0 .*4\.1.*format to parquet"):
-        wanted("delta", "4.3.0")
-    assert wanted("parquet", "4.3.0") == ()
-    assert {line for _, line in ARTIFACTS} == {"4.0", "4.1", "4.2"}
-
-
-def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
-    assert ivy_folder(None) == Path("/c/target-spark/ivy")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert ivy_folder(None) == Path("~/.cache/target-spark/ivy").expanduser()
-    assert ivy_folder("/x") == Path("/x")
-
-
-def test_resolvers_of_two_processes_take_turns(tmp_path):
-    from target_spark.jars import resolving
-
-    conf = {"spark.jars.packages": "a:b:1", "spark.jars.ivy": str(tmp_path / "ivy")}
-    with resolving(conf):
-        with (tmp_path / "ivy" / ".lock").open("w") as other, pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with resolving({}):
-            pass
-    with resolving(conf):
-        pass
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    blocked = {**conf, "spark.jars.ivy": str(tmp_path / "file" / "ivy")}
-    with pytest.raises(SparkUnavailableError, match=r"cannot be written.*spark\.jars\.ivy"):
-        resolving(blocked).__enter__()

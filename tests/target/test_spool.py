@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 
 from tap_core.events import Rows, StreamId
+from target_spark.errors import DiskFullError
 from target_spark.spool import MAX_OPEN_FILES, Batch, Spool, SpoolFolder
 
 A = StreamId("a")
@@ -152,3 +155,55 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         SpoolFolder(tmp_path / "x")
     tmp_path.chmod(0o700)
+
+
+def test_a_folder_whose_run_died_in_its_birth_is_removed(tmp_path):
+    (tmp_path / ".new-target-spark-empty").mkdir()
+    (tmp_path / ".new-target-spark-locked").mkdir()
+    (tmp_path / ".new-target-spark-locked" / "lock").touch()
+    folder = SpoolFolder(tmp_path)
+    assert [*tmp_path.iterdir()] == [folder.path]
+    folder.close()
+
+
+def test_a_folder_that_is_swept_away_in_its_birth_is_made_again(tmp_path, monkeypatch):
+    real, swept = fcntl.flock, []
+
+    def sweep(lock, how):
+        real(lock, how)
+        if not swept:
+            swept.extend(tmp_path.iterdir())
+            shutil.rmtree(swept[0])
+
+    monkeypatch.setattr(fcntl, "flock", sweep)
+    folder = SpoolFolder(tmp_path)
+    assert [*tmp_path.iterdir()] == [folder.path]
+    assert len(swept) == 1
+    folder.close()
+
+
+def test_what_waits_is_for_its_owner_alone(tmp_path):
+    folder = SpoolFolder(tmp_path)
+    path = folder.new_path("rows")
+    folder.write(path, b"secret")
+    folder.finish(path)
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.path.iterdir()} == {0o600}
+    folder.close()
+
+
+@pytest.mark.parametrize("when", ["write", "finish"])
+def test_a_full_disk_is_named(tmp_path, monkeypatch, when):
+    folder = SpoolFolder(tmp_path)
+    path = folder.new_path("rows")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        if when == "finish":
+            folder.write(path, b"x" * 2000)
+        with pytest.raises(DiskFullError, match=rf"rows that wait \({folder.path}\): File too"):
+            folder.write(path, b"x" * 100_000) if when == "write" else folder.finish(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    folder.close()
+    assert not [*tmp_path.iterdir()]

@@ -78,25 +78,46 @@ FLOORS: dict[str, int] = {
     "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave
     "target_spark.report": 1,  # what a run did, counted and told
+    "target_spark.meters": 1,  # measurements of it, in Singer's format
+    "target_spark.progress": 2,  # how far it is, for people
+    "target_spark.constraints": 2,  # rules of a table that a batch breaks
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
     "target_spark.jars": 2,  # what a table format needs beside Spark
     "target_spark.lease": 2,  # one run per job
     "target_spark.options": 2,  # what a user asked of the loader
     "target_spark.outlet": 2,  # the way out for states, and nothing else
+    "target_spark.retries": 2,  # which failures pass, and how long that is waited for
     "target_spark.releases": 2,  # when a state may leave: the ledger under a lock
     "target_spark.completeness": 2,  # whether a stream is known to be complete
+    "target_spark.files": 2,  # files that BATCH messages name
     "target_spark.spool": 2,  # bytes on disk until they are written
     "target_spark.session": 3,  # the JVM
     "target_spark.archive": 4,  # classes kept for a fast start; a command of its own
+    "target_spark.versions": 1,  # versions of a stream's rows, and when others may go
+    "target_spark.streams": 3,  # what the fold knows of one stream
     "target_spark.work": 3,  # what the loader hands to whoever writes
+    "target_spark.quarantine": 3,  # rows that do not fit: their table and their limit
+    "target_spark.secrets": 1,  # what no text may show
+    "target_spark.described": 2,  # a stream's description in a user's document
+    "target_spark.recovery": 5,  # the last state that the tables hold
+    "target_spark.replay": 6,  # a quarantine loaded again
+    "target_spark.commands": 7,  # the words after the name: doctor, last-state, replay
+    "target_spark.doctor": 6,  # whether a run would work
+    "target_spark.designs": 3,  # how the table of a stream is laid out
+    "target_spark.refusals": 3,  # settings that cannot be together, or not with a format
+    "target_spark.decoded": 2,  # records that stream maps change
     "target_spark.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
     "target_spark.writers": 4,  # one per table format
+    "target_spark.respool": 4,  # rows of files as lines of the spool
     "target_spark.engine": 4,  # what the loader asks of Spark
+    "target_spark.ways": 4,  # how rows go into a table, by write mode
     "target_spark.batches": 4,  # one spooled batch into its table
+    "target_spark.dispatch": 4,  # work on its way to the tables
+    "target_spark.completions": 4,  # what a stream's completion does to its table
     "target_spark.loader": 5,  # the fold; data before state
-    "target_spark.target": 6,  # settings and the door
-    "target_spark": 6,
+    "target_spark.target": 8,  # settings and the door
+    "target_spark": 8,
 }
 """Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
 
@@ -130,6 +151,10 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.capabilities",
     "tap_core.about",
     "tap_core.plugin_base",
+    "tap_core.batch",
+    "tap_core.mapper",
+    "tap_core.records",
+    "tap_core.sinks",
     "tap_core.protocols",
 )
 """What target_spark imports of tap_core. Nothing of tap_core imports target_spark."""
@@ -149,11 +174,20 @@ HEAVY: dict[str, Home] = {
             "target_spark.session",
             "target_spark.frames",
             "target_spark.batches",
+            "target_spark.respool",
+            "target_spark.quarantine",
+            "target_spark.recovery",
+            "target_spark.replay",
+            "target_spark.doctor",
             "target_spark.engine",
+            "target_spark.ways",
             "target_spark.writers",
         ),
         lazily=False,
         why="half a second to import, and a JVM behind it; who imports these rooms does it late",
+    ),
+    "rich": Home(
+        ("target_spark.progress",), lazily=True, why="only a terminal shows what it draws"
     ),
     "py4j": Home(
         ("target_spark.session", "target_spark.frames", "target_spark.writers"),

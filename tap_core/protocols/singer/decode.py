@@ -167,6 +167,7 @@ class Decoder:
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
         """Yield the events of whole lines, rows gathered into chunks."""
         chunk = _Chunk("", None)
+        message: _Message | None
         try:
             for message in self._messages(lines):
                 if not isinstance(message, _Record):
@@ -181,6 +182,7 @@ class Decoder:
                     raise _complaint(self._lines_read, body, "a record must be an object")
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
+            message = None  # else it would hold a line that may be long while its row is written
         except InvalidInputLine:
             yield from self._finished(chunk)
             raise
@@ -209,6 +211,7 @@ class Decoder:
                 if second is None:
                     continue
                 message = second
+            del line  # it may be long, and its message holds what is needed of it
             yield message
 
     def _second_look(self, line: bytes, error: Exception) -> _Message | None:

@@ -228,9 +228,11 @@ def _check_choice(ctx: Any, name: str, flag: str, choices: Sequence[str]) -> Non
         ctx.fail(f"Invalid value for '{flag}': {given!r} is not one of {', '.join(choices)}.")
 
 
-def _command(plugin: type[Plugin], description: str, callback: Callable[..., None]) -> Command:
+def _command(
+    plugin: type[Plugin], description: str, callback: Callable[..., None], epilog: str = ""
+) -> Command:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command(plugin.name, cls=SingerCommand, help=description)(callback)
+    app.command(plugin.name, cls=SingerCommand, help=description, epilog=epilog)(callback)
     command: Command = get_command(app)
     return command
 
@@ -269,9 +271,12 @@ def tap_command(tap_class: type[TapPlugin]) -> Command:
     return _command(tap_class, "Execute the Singer tap.", invoke)
 
 
-def target_command(target_class: type[TargetPlugin]) -> Command:
-    """Make the Singer command of a target; it is run by ``main(args=…, prog_name=…)``."""
-    return _listening_command(target_class, "Execute the Singer target.")
+def target_command(target_class: type[TargetPlugin], epilog: str = "") -> Command:
+    """Make the Singer command of a target; it is run by ``main(args=…, prog_name=…)``.
+
+    ``epilog`` stands at the end of its help.
+    """
+    return _listening_command(target_class, "Execute the Singer target.", epilog)
 
 
 def mapper_command(mapper_class: type[TargetPlugin]) -> Command:
@@ -279,7 +284,7 @@ def mapper_command(mapper_class: type[TargetPlugin]) -> Command:
     return _listening_command(mapper_class, "Execute the Singer mapper.")
 
 
-def _listening_command(plugin: type[TargetPlugin], description: str) -> Command:
+def _listening_command(plugin: type[TargetPlugin], description: str, epilog: str = "") -> Command:
     """Make the command of a plugin that reads messages."""
 
     def invoke(
@@ -296,7 +301,7 @@ def _listening_command(plugin: type[TargetPlugin], description: str) -> Command:
             else:
                 _listen(plugin, config, file_input)
 
-    return _command(plugin, description, invoke)
+    return _command(plugin, description, invoke, epilog)
 
 
 # What they do

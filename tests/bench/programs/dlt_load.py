@@ -1,4 +1,7 @@
-"""The same lines into Parquet files with dlt; called with the folder."""
+"""The same lines into files or a Delta table with dlt; called with folder, stream and format.
+
+Rules of the room: nested values stay values of their record, as in every other program here.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from dlt.common.json import json
 PAGE = 1_000
 
 
-@dlt.resource(name="narrow", primary_key="id", write_disposition="append")
-def narrow() -> Iterator[list[dict[str, Any]]]:
+def pages() -> Iterator[list[dict[str, Any]]]:
     """Yield pages of the records on standard input."""
     page = []
     for line in sys.stdin.buffer:
@@ -27,7 +29,7 @@ def narrow() -> Iterator[list[dict[str, Any]]]:
     yield page
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, stream: str, table_format: str) -> None:
     """Load everything."""
     pipeline = dlt.pipeline(
         "bench",
@@ -35,8 +37,17 @@ def main(folder: Path) -> None:
         dataset_name="bench",
         pipelines_dir=str(folder / "pipelines"),
     )
-    pipeline.run(narrow(), loader_file_format="parquet")
+    more = {"table_format": "delta"} if table_format == "delta" else {}
+    resource = dlt.resource(
+        pages,
+        name=stream,
+        primary_key="id",
+        write_disposition="append",
+        max_table_nesting=0,
+        **more,
+    )
+    pipeline.run(resource(), loader_file_format="parquet")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -23,7 +23,12 @@ def type_of(schema: dict[str, Any]) -> pa.DataType:
     if schema.get("format") == "date-time":
         return pa.timestamp("us", tz="UTC")
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    return TYPES[next(kind for kind in kinds if kind != "null")]
+    kind = next(kind for kind in kinds if kind != "null")
+    if kind == "object":
+        return pa.struct([(name, type_of(inner)) for name, inner in schema["properties"].items()])
+    if kind == "array":
+        return pa.list_(type_of(schema["items"]))
+    return TYPES[kind]
 
 
 def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
@@ -31,6 +36,12 @@ def values_of(records: list[dict[str, Any]], field: pa.Field) -> list[Any]:
     values = [record.get(field.name) for record in records]
     if pa.types.is_floating(field.type):
         return [value if value is None else float(value) for value in values]
+    if pa.types.is_struct(field.type):
+        names = [inner.name for inner in field.type if pa.types.is_floating(inner.type)]
+        for value in filter(None, values):
+            for name in names:
+                if value[name] is not None:
+                    value[name] = float(value[name])
     return values
 
 

@@ -16,6 +16,7 @@ class NoEngine:
     """Starts nothing."""
 
     failure = None
+    application = None
 
     def __init__(self, *_settings: Any) -> None:
         self.started = False
@@ -39,8 +40,12 @@ class NoCommits:
         """Say that all is written."""
         return Outcome(work.count, 0, work.covered(), {})
 
-    def prepare(self, *_table: Any) -> None:
+    def prepare(self, *_table: Any) -> tuple[()]:
         """Make nothing."""
+        return ()
+
+    def care(self, *_table: Any) -> None:
+        """Tidy nothing."""
 
     def carry(self, *_state: Any) -> None:
         """Store nothing."""

@@ -1,0 +1,134 @@
+"""What happens to a table when its stream is complete, and what when that is not known.
+
+Rules of the room: an overwrite is swapped in, and rows of other versions end, only when
+the stream is known to be complete. Until then the states that may speak of it wait: behind
+the first SCHEMA of an overwritten stream, behind the announcement of a version. A table
+that has no rows of other versions is owed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from target_spark.dispatch import Dispatch
+from target_spark.errors import IncompleteError
+from target_spark.releases import Releases
+from target_spark.streams import Stream
+
+__all__ = ["Completions"]
+
+_VERSIONS_STAY: Final = (
+    "ACTIVATE_VERSION removes nothing: this table format cannot. The rows of all versions stay,"
+    " told apart by _sdc_table_version. Set format to delta, or write_mode to overwrite"
+)
+_VERSIONS_MIXED: Final = (
+    "ACTIVATE_VERSION removes nothing: rows of this run are not of the version that it names"
+)
+
+
+class Completions:
+    """Lets the tables of complete streams be what their streams want.
+
+    ``begin`` starts Spark, ``cut`` closes a stream's open batch. ``can_retire`` is False
+    where the table format cannot remove rows.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        releases: Releases,
+        begin: Callable[[], None],
+        cut: Callable[[Stream], None],
+        *,
+        can_retire: bool,
+    ) -> None:
+        self._dispatch = dispatch
+        self._releases = releases
+        self._begin = begin
+        self._cut = cut
+        self._can_retire = can_retire
+        self._kept: list[str] = []
+        self._owing: list[Stream] = []
+
+    def awaited(self, stream: Stream, ordinal: int) -> None:
+        """Hold the states from here on for what a stream's completion will do."""
+        if stream.overwrites:
+            self._releases.opened(stream.id, ordinal)
+        elif stream.versions.owed and self._can_retire:
+            self._releases.opened(stream.removal, ordinal)
+        elif stream.versions.owed:
+            self._dispatch.note(stream.id, _VERSIONS_STAY)
+
+    def announced(self, stream: Stream, ordinal: int) -> None:
+        """Take the announcement of a version: it may be the sign that the stream is complete."""
+        if stream.overwrites or not stream.versions.owed:
+            return
+        self.awaited(stream, ordinal)
+        if self._can_retire and stream.versions.may_retire(final=False):
+            self._retire(stream, ordinal)
+
+    def end(self, streams: Iterable[Stream], ordinal: int, *, final: bool) -> None:
+        """Let everything go in that may; ``final`` says that the input came to its end."""
+        for stream in streams:
+            if stream.overwrites:
+                self._swap(stream, ordinal, final=final)
+            elif stream.versions.owed and self._can_retire:
+                self._settle(stream, ordinal, final=final)
+
+    def fault(self) -> IncompleteError | None:
+        """Return which tables are not as their streams want them, after the last commit."""
+        faults = []
+        if self._kept:
+            kept = ", ".join(self._kept)
+            faults.append(f"The tables of {kept} were not overwritten and stay as they were")
+        owing = ", ".join(str(stream.id) for stream in self._owing if self._has_others(stream))
+        if owing:
+            faults.append(f"The tables of {owing} have the rows of other versions still")
+        if not faults:
+            return None
+        return IncompleteError(
+            f"{'. '.join(faults)}: the input ended without a sign that these streams are complete"
+            " (a STATE at the very end without progress markers, or an ACTIVATE_VERSION after"
+            " the rows). For taps that send no STATE, set overwrite_on_eof to always."
+        )
+
+    def _swap(self, stream: Stream, ordinal: int, *, final: bool) -> None:
+        if final or stream.versions.closed:
+            self._begin()
+            self._releases.cut(stream.id)
+            self._dispatch.submit(stream, stream.valid_batches(), ordinal)
+        else:
+            self._dispatch.note(stream.id, "not overwritten: the stream may be incomplete")
+            self._kept.append(str(stream.id))
+
+    def _settle(self, stream: Stream, ordinal: int, *, final: bool) -> None:
+        if stream.versions.may_retire(final=final):
+            self._retire(stream, ordinal)
+        elif stream.versions.doubtful:
+            self._dispatch.note(stream.id, _VERSIONS_MIXED)
+            self._releases.waived(stream.removal)
+        else:
+            self._owing.append(stream)
+
+    def _retire(self, stream: Stream, ordinal: int) -> None:
+        """Let the rows of other versions end once those of the announced one are committed."""
+        self._begin()
+        if stream.spool.count:
+            self._cut(stream)
+        if not stream.hard_delete:
+            stream.mark_deletions()
+        stream.versions.retired = True
+        self._releases.cut(stream.removal)
+        self._dispatch.submit(stream, (), ordinal, retires=stream.versions.activated)
+
+    def _has_others(self, stream: Stream) -> bool:
+        """Tell whether a table has rows of other versions; if not, nothing waits for it."""
+        self._begin()
+        version = stream.versions.activated
+        if version is not None and self._dispatch.commits.has_others(stream.table, version):
+            text = "rows of other versions stay: the stream may be incomplete"
+            self._dispatch.note(stream.id, text)
+            return True
+        self._releases.waived(stream.removal)
+        return False

@@ -1,0 +1,131 @@
+"""Work on its way to the tables: handed to the lanes, and told of when it is committed.
+
+Rules of the room: what the writers' threads call stands here, and the reader of the input
+only hands over. A commit counts, in the report and for the states that wait, only after
+whoever writes has returned from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from tap_core.events import StreamId
+from target_spark.lanes import Lanes
+from target_spark.meters import batch_timer, count
+from target_spark.releases import Releases
+from target_spark.report import Report
+from target_spark.spool import Batch
+from target_spark.streams import Stream
+from target_spark.tables import Care, Table
+from target_spark.work import Commits, Outcome, Work
+
+__all__ = ["Dispatch"]
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatch:
+    """Hands work to lanes. ``new_commits`` makes what writes, when it is first needed."""
+
+    def __init__(
+        self, lanes: Lanes, releases: Releases, report: Report, new_commits: Callable[[], Commits]
+    ) -> None:
+        self._lanes = lanes
+        self._releases = releases
+        self._report = report
+        self._new_commits = new_commits
+        self._made_commits: Commits | None = None
+        self._making_commits = threading.Lock()
+        self._last_table: Table | None = None
+
+    @property
+    def commits(self) -> Commits:
+        """What writes; made late, since it loads Spark's libraries, and once for all threads."""
+        with self._making_commits:
+            if self._made_commits is None:
+                self._made_commits = self._new_commits()
+            return self._made_commits
+
+    def submit(
+        self,
+        stream: Stream,
+        batches: tuple[Batch, ...],
+        upto: int,
+        retires: int | None = None,
+    ) -> None:
+        """Let batches be committed, which were cut up to an ordinal, or versions retired."""
+        waits = stream.id if retires is None else stream.removal
+        work = Work(
+            stream=stream.id,
+            table=stream.table,
+            layout=stream.layout,
+            mode=stream.mode,
+            batches=batches,
+            covered=partial(self._releases.covered_by, waits, upto),
+            design=stream.design,
+            hard_delete=stream.hard_delete,
+            retires=retires,
+        )
+        nbytes = 0 if stream.overwrites else sum(batch.nbytes for batch in batches)
+        done = partial(self._releases.committed, waits, upto)
+        self._lanes.submit(stream.table.key, partial(self._commit, work, done), nbytes)
+
+    def prepare(self, stream: Stream) -> None:
+        """Let the table of a stream without rows be made or mended."""
+        self._lanes.submit(stream.table.key, partial(self._prepare, stream))
+
+    def tidy(self, stream: Stream, care: Care) -> None:
+        """Let a table be tidied after its last commit."""
+        self._lanes.submit(stream.table.key, partial(self._care, stream, care))
+
+    def carry_leftover(self) -> None:
+        """Let a table hold the last state too, where no commit carried it."""
+        leftover = self._releases.leftover()
+        if leftover is not None and self._last_table is not None:
+            self.commits.carry(self._last_table, leftover)
+
+    def note(self, stream: StreamId, text: str) -> None:
+        """Say something of a stream, once."""
+        if self._report.note(str(stream), text):
+            logger.info("Stream %s %s", stream, text)
+
+    # In a writer's thread
+
+    def _commit(self, work: Work, done: Callable[..., None]) -> None:
+        started = time.monotonic()
+        name, nbytes = str(work.stream), sum(batch.nbytes for batch in work.batches)
+        with batch_timer(name):
+            outcome = self.commits.write(work)
+        self._last_table = work.table
+        seconds = time.monotonic() - started
+        written, quarantined = outcome.written, outcome.quarantined
+        self._report.committed(name, written, quarantined, seconds, outcome.effect, nbytes)
+        self._report.zoneless(name, outcome.zoneless)
+        self._report.received(name, outcome.from_files, 0)
+        count(name, written)
+        self._tell(work.stream, outcome)
+        done(outcome.carried)
+        for batch in work.batches:
+            batch.remove()
+
+    def _prepare(self, stream: Stream) -> None:
+        outcome = self.commits.prepare(stream.table, stream.layout, stream.design)
+        self._tell(stream.id, outcome)
+
+    def _care(self, stream: Stream, care: Care) -> None:
+        failure = self.commits.care(stream.table, care)
+        if failure is not None:
+            self.note(stream.id, failure)
+
+    def _tell(self, stream: StreamId, outcome: Outcome) -> None:
+        """Say what became of the table, and what else is to be known of it."""
+        for change in outcome.changes:
+            column = ".".join(change.path)
+            self._report.changed(str(stream), column, change.ddl, change.kind, change.instead_of)
+            self.note(stream, change.told())
+        for remark in outcome.remarks:
+            self.note(stream, remark)

@@ -1,0 +1,175 @@
+"""What the fold knows of one stream: how it is described and written, and what waits of it.
+
+Rules of the room: only the thread that folds comes here. There may be hundreds of streams
+with thousands of columns: of a schema only its layout is kept as it is, the schema itself
+packed, and of what it is compared with only a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from tap_core.events import Describe, StreamId
+from tap_core.schema.references import resolve_schema_references
+from tap_core.types import JsonSchema
+from target_spark.columns import DELETED_AT, Layout, layout_of
+from target_spark.designs import design_of, with_filled
+from target_spark.errors import UnsupportedError
+from target_spark.options import LoadOptions, WriteMode
+from target_spark.spool import Batch, Spool
+from target_spark.tables import QUARANTINE, Design, Table
+from target_spark.versions import Versions
+
+__all__ = ["Stream", "check_apart", "digest", "schema_of"]
+
+
+@dataclass
+class Stream:
+    """One stream. ``described`` is its description without the schema.
+
+    ``came`` and ``form`` are the `digest` of its description, as it came and in normal form;
+    ``packed`` is the schema that its columns are made of. ``held`` are the batches of a
+    stream that overwrites, until it is complete; ``remarks`` what could not be as it was
+    asked of all streams.
+    """
+
+    described: Describe
+    came: bytes
+    form: bytes
+    packed: bytes
+    table: Table
+    spool: Spool
+    mode: WriteMode
+    layout: Layout
+    design: Design
+    hard_delete: bool
+    versions: Versions
+    versioned: bool = False
+    has_rows: bool = False
+    held: list[Batch] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def new(
+        cls,
+        event: Describe,
+        schema: JsonSchema,
+        form: bytes,
+        options: LoadOptions,
+        spool: Spool,
+        versions: Versions,
+    ) -> Stream:
+        """Make what is known of a stream when it is first described."""
+        layout = _wanted(options, event, schema, versioned=versions.told)
+        design, remarks = design_of(options, event.stream, layout)
+        return cls(
+            described=replace(event, schema={}),
+            came=digest(event),
+            form=form,
+            packed=_packed(schema),
+            table=options.table(event.stream),
+            spool=spool,
+            mode=options.mode(event.stream, keyed=bool(event.keys)),
+            layout=layout,
+            design=design,
+            hard_delete=bool(options.of(event.stream).hard_delete),
+            versions=versions,
+            versioned=versions.told,
+            remarks=remarks,
+        )
+
+    @property
+    def id(self) -> StreamId:
+        """Its name."""
+        return self.described.stream
+
+    @property
+    def schema(self) -> JsonSchema:
+        """The schema that its columns are made of, its references followed."""
+        schema: JsonSchema = json.loads(zlib.decompress(self.packed))
+        return schema
+
+    def described_as(self, event: Describe, form: bytes) -> None:
+        """Note the newest description."""
+        self.described, self.came, self.form = replace(event, schema={}), digest(event), form
+
+    def takes(self, schema: JsonSchema, layout: Layout) -> None:
+        """Note a schema, and the columns that it and those before it make."""
+        self.packed, self.layout = _packed(schema), layout
+
+    @property
+    def removal(self) -> Hashable:
+        """The name under which states wait for the end of the rows of other versions."""
+        return ("other versions", self.id)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether its rows take the place of all others."""
+        return self.mode is WriteMode.OVERWRITE
+
+    def wanted(self, options: LoadOptions, event: Describe, schema: JsonSchema) -> Layout:
+        """Return the columns that a new description wants."""
+        return _wanted(options, event, schema, versioned=self.versioned)
+
+    def valid_batches(self) -> tuple[Batch, ...]:
+        """Return what a swap puts in: one version's rows if its source announced one."""
+        valid = self.versions.activated
+        if valid is None or not self.versions.has(valid):
+            return tuple(self.held)
+        return tuple(batch for batch in self.held if batch.version in {valid, None})
+
+    def mark_deletions(self) -> None:
+        """Give the time of a deletion a column, so that such records change nothing else."""
+        self.layout = self.layout.with_metadata(DELETED_AT)
+
+
+def digest(event: Describe) -> bytes:
+    """Return what tells a description from every other one."""
+    text = json.dumps([event.schema, event.keys, event.cursor], default=repr)
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _packed(schema: JsonSchema) -> bytes:
+    return zlib.compress(json.dumps(schema).encode(), 1)
+
+
+def schema_of(event: Describe) -> JsonSchema:
+    """Return the schema of a stream with its references followed.
+
+    Raises:
+        UnsupportedError: one of them leads nowhere.
+    """
+    try:
+        return resolve_schema_references(dict(event.schema), cut_circles=True)
+    except Exception as error:  # a schema may be anything
+        raise UnsupportedError(
+            f"The schema of stream {event.stream} cannot be followed: {error}. It is the tap"
+            " that must mend it."
+        ) from error
+
+
+def check_apart(stream: Stream, taken: dict[str, StreamId]) -> None:
+    """Note where a stream's table and its quarantine are, and refuse what another's is.
+
+    Raises:
+        UnsupportedError: one of these places is another stream's.
+    """
+    for place in (*stream.table.places, *stream.table.beside(QUARANTINE).places):
+        other = taken.setdefault(place, stream.id)
+        if other != stream.id:
+            raise UnsupportedError(
+                f"Streams {other} and {stream.id} would share the table {place}. Give one of"
+                f" them a table of its own: streams, {stream.id}, table."
+            )
+
+
+def _wanted(
+    options: LoadOptions, event: Describe, schema: JsonSchema, *, versioned: bool
+) -> Layout:
+    history = options.mode(event.stream, keyed=bool(event.keys)) is WriteMode.SCD2
+    columns = replace(options.columns, table_version=versioned, history=history)
+    return with_filled(options, event.stream, layout_of(schema, event.keys, columns))

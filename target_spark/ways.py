@@ -1,0 +1,121 @@
+"""How the rows of a batch go into their table, in each write mode.
+
+Rules of the room: the writer of the format does it; here stands what it is told. Of several
+rows with one key an overwrite puts in the newest, as an upsert would have left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from target_spark.columns import (
+    DELETED_AT,
+    HISTORY_COLUMNS,
+    IS_CURRENT,
+    METADATA_COLUMNS,
+    ORDINAL,
+    TABLE_VERSION,
+    Feed,
+    Layout,
+)
+from target_spark.errors import UnsupportedError
+from target_spark.ledger import Marker
+from target_spark.names import quote
+from target_spark.options import WriteMode
+from target_spark.tables import Effect, Table
+from target_spark.work import Work
+from target_spark.writers import Keys, Writer, newest_by_key
+from target_spark.writers.base import Retirement, in_order
+from target_spark.writers.statements import as_first_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["check_history", "has_others", "nothing_of", "retirement_of", "way_of"]
+
+
+def way_of(
+    writer: Writer, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
+) -> Callable[[Marker], Effect]:
+    """Return what commits rows under a marker."""
+    table, keys = work.table, _keys(layout, work)
+    if work.mode is WriteMode.UPSERT:
+        return lambda marker: writer.upsert(spark, table, df, keys, marker)
+    if work.mode is WriteMode.SCD2:
+        return lambda marker: writer.history(spark, table, df, keys, marker)
+    if work.mode is WriteMode.OVERWRITE and keys.columns:
+        newest = as_first_rows(newest_by_key(df, keys), keys)
+        return lambda marker: writer.replace(spark, table, newest, marker)
+    write = writer.append if work.mode is WriteMode.APPEND else writer.replace
+    return lambda marker: write(spark, table, in_order(df.drop(ORDINAL), keys.sort_by), marker)
+
+
+def _keys(layout: Layout, work: Work) -> Keys:
+    compared = (
+        column.name
+        for column in layout.columns
+        if column.feed in {Feed.PROPERTY, Feed.WHOLE}
+        and column.name not in layout.keys
+        and column.name not in METADATA_COLUMNS
+    )
+    order = (layout.column_fed_by(source) for source in work.design.sort_by)
+    return Keys(
+        columns=layout.keys,
+        order=ORDINAL,
+        deleted=DELETED_AT if DELETED_AT in layout.types else None,
+        hard_delete=work.hard_delete,
+        compared=tuple(compared),
+        sort_by=tuple(column.name for column in order if column is not None),
+    )
+
+
+def nothing_of(spark: SparkSession, layout: Layout) -> DataFrame:
+    """Return no rows, as a frame would have them."""
+    columns = ", ".join(
+        f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
+        for column in layout.columns
+        if column.feed is not Feed.NOTHING
+    )
+    return spark.sql(f"SELECT {columns}, 0L AS {quote(ORDINAL)} WHERE false")
+
+
+def retirement_of(work: Work, layout: Layout, version: int) -> Retirement:
+    """Return how the rows of all other versions end."""
+    return Retirement(
+        version,
+        deleted=None if work.hard_delete else DELETED_AT,
+        at=datetime.now(timezone.utc),
+        history=layout.column_fed_by(IS_CURRENT, Feed.METADATA) is not None,
+    )
+
+
+def has_others(writer: Writer, spark: SparkSession, table: Table, version: int) -> bool:
+    """Tell whether a table has rows that are not of a version and have not ended."""
+    types = writer.table_types(spark, table)
+    if types is None:
+        return False
+    rows = writer.rows(spark, table)
+    if TABLE_VERSION in types:
+        rows = rows.where(f"NOT ({quote(TABLE_VERSION)} <=> {version}L)")
+    if DELETED_AT in types:
+        rows = rows.where(f"{quote(DELETED_AT)} IS NULL")
+    if IS_CURRENT in types:
+        rows = rows.where(quote(IS_CURRENT))
+    return not rows.isEmpty()
+
+
+def check_history(work: Work, layout: Layout) -> None:
+    """Refuse to write over the versions of a table as if they were rows of their own.
+
+    Raises:
+        UnsupportedError: it has versions, and the stream is upserted or appended.
+    """
+    kept = {column.name for column in layout.columns if not column.is_fed}
+    if HISTORY_COLUMNS.keys() <= kept and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
+        raise UnsupportedError(
+            f"Table {work.table.name} has every version of its rows (write_mode scd2), which"
+            f" {work.mode.value} would mix up. Set write_mode of {work.stream} to scd2, or to"
+            " overwrite for a table without them, or load it into another table."
+        )

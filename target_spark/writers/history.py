@@ -1,0 +1,226 @@
+"""Versions of rows: which ones a batch ends and begins in a table that keeps its history.
+
+Rules of the room: of a key's records, in their order, one that differs from what the key
+stands at begins a version, and one that deletes it ends the one that is current. A record
+that is equal changes nothing, so one that is sent again does not begin a version again.
+Only what the stream says of a row is compared, null being a value like any other, and
+never what the run says of it. Versions of a key begin one after the other, each where the
+one before it ends; where their times do not grow, they are moved on by a microsecond.
+Where the record comes again that brought its key to where it stands (the same values, and
+no later time), all that comes before it was sent again too, and changes nothing.
+
+A frame of changes has a row for each step: `ACTION` says which. ``begin`` is a row to be
+added, ``end`` closes the current one of its key at `AT`, ``touch`` says of the current one
+that a newer version of the table has it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
+from target_spark.names import quote
+from target_spark.writers.base import Keys, in_order
+from target_spark.writers.statements import BATCH
+
+__all__ = ["ACTION", "AT", "MARK", "adoption", "changes", "first_versions", "history_merge"]
+
+ACTION = "__target_spark_action"
+AT = "__target_spark_at"
+MARK = "__target_spark_mark"
+
+_STATE = "__target_spark_state"
+_BEFORE = "__target_spark_before"
+_VERSION_BEFORE = "__target_spark_version_before"
+_SINCE = "__target_spark_since"
+_MICROS = "__target_spark_micros"
+_CHANGED = "__target_spark_changed"
+_NUMBER = "__target_spark_number"
+_TOUCHES = "__target_spark_touches"
+_LAST = "__target_spark_last"
+_KNOWN = "__target_spark_known"
+_KEY = "__target_spark_key"
+
+
+def changes(batch: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
+    """Return what a batch changes in a table."""
+    return _steps(_beside_current(_events(batch, keys), table, keys), keys, _columns(batch, keys))
+
+
+def first_versions(batch: DataFrame, keys: Keys) -> DataFrame:
+    """Return the rows that a batch puts into an empty table."""
+    nothing = F.lit(None)
+    events = _events(batch, keys)
+    met = events.withColumns(
+        {
+            _BEFORE: nothing.cast(events.schema[_STATE].dataType),
+            _VERSION_BEFORE: nothing.cast("bigint"),
+            _SINCE: nothing.cast("bigint"),
+        }
+    )
+    begun = _steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == "begin")
+    return in_order(begun.drop(ACTION, AT, MARK), keys.sort_by)
+
+
+def _columns(batch: DataFrame, keys: Keys) -> list[str]:
+    return [name for name in batch.columns if name != keys.order]
+
+
+def _events(batch: DataFrame, keys: Keys) -> DataFrame:
+    """Add the state that a record brings its key to, null being none, and when."""
+    state = _state(keys.compared)
+    if keys.deleted is not None:
+        state = F.when(_col(keys.deleted).isNull(), state)
+    return batch.withColumns({_STATE: state, _MICROS: F.unix_micros(_col(VALID_FROM))})
+
+
+def _state(compared: Sequence[str]) -> Column:
+    """Return all that makes a version as one value, which is never null."""
+    named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
+    return F.struct(F.lit(0).alias("c"), *named)
+
+
+def _beside_current(events: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
+    """Add the state of each key in the table, and the time of its last change."""
+    names = [f"{_KEY}{number}" for number in range(len(keys.columns))]
+    same = [
+        _col(key).eqNullSafe(F.col(name)) for key, name in zip(keys.columns, names, strict=True)
+    ]
+    current = _col(IS_CURRENT)
+    begun, ended = F.unix_micros(_col(VALID_FROM)), F.unix_micros(_col(VALID_TO))
+    state = F.struct(_state(keys.compared).alias("state"), _version(table).alias("v"))
+    rows = table.select(
+        *(_col(key).alias(name) for key, name in zip(keys.columns, names, strict=True)),
+        F.greatest(begun, ended).alias(_SINCE),
+        F.when(current, state).alias(_BEFORE),
+        F.when(current, F.coalesce(begun, F.lit(0))).alias(_MICROS),
+    )
+    met = rows.join(events.select(*map(_col, keys.columns)), same, "left_semi")
+    latest = met.groupBy(*names).agg(
+        F.max(_SINCE).alias(_SINCE),
+        F.max_by(_BEFORE, _MICROS).alias("found"),
+    )
+    latest = latest.select(
+        *names,
+        _SINCE,
+        F.col("found.state").alias(_BEFORE),
+        F.col("found.v").alias(_VERSION_BEFORE),
+    )
+    return events.join(latest, same, "left").drop(*names)
+
+
+def _version(df: DataFrame) -> Column:
+    return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
+
+
+def _steps(events: DataFrame, keys: Keys, columns: Sequence[str]) -> DataFrame:
+    """Return the steps of events that stand beside what they meet."""
+    numbered = _numbered(_not_sent_again(events, keys), keys)
+    timed = _timed(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
+    begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
+    ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
+    actions = F.array_compact(
+        F.array(
+            F.when(ends, F.lit("end")),
+            F.when(begins, F.lit("begin")),
+            F.when(F.col(_TOUCHES), F.lit("touch")),
+        )
+    )
+    return timed.withColumn(ACTION, F.explode(actions)).select(
+        *map(_col, columns), ACTION, AT, MARK
+    )
+
+
+def _not_sent_again(events: DataFrame, keys: Keys) -> DataFrame:
+    """Leave out what comes before the record that brought its key to where it stands."""
+    known = F.col(_STATE).eqNullSafe(F.col(_BEFORE)) & (F.col(_MICROS) <= F.col(_SINCE))
+    of_key = Window.partitionBy(*map(_col, keys.columns))
+    last = F.max(F.when(known, _col(keys.order))).over(of_key)
+    return events.withColumn(_KNOWN, last).where(
+        F.col(_KNOWN).isNull() | (_col(keys.order) >= F.col(_KNOWN))
+    )
+
+
+def _numbered(events: DataFrame, keys: Keys) -> DataFrame:
+    """Tell the events that change their key's state, and number these."""
+    by_key = _by_key(keys)
+    before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
+        F.lag(_STATE).over(by_key)
+    )
+    told = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
+    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    told = told.withColumns(
+        {
+            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(so_far),
+            _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
+        }
+    )
+    if TABLE_VERSION in told.columns:  # the last word of all that say the same
+        same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
+            _col(keys.order)
+        )
+        whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        told = told.withColumn(TABLE_VERSION, F.last(TABLE_VERSION).over(whole))
+        other = ~_col(TABLE_VERSION).eqNullSafe(F.col(_VERSION_BEFORE))
+        unchanged = (F.col(_NUMBER) == 0) & F.col(_LAST) & F.col(_STATE).isNotNull()
+        return told.withColumn(_TOUCHES, unchanged & other)
+    return told.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003
+
+
+def _timed(changed: DataFrame, keys: Keys) -> DataFrame:
+    """Give each change its time, later than that of the one before it, and each row its end."""
+    by_key = _by_key(keys)
+    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
+    at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
+    deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
+    timed = changed.withColumns({AT: at, MARK: deleted})
+    until = F.lead(AT).over(by_key)
+    row = {VALID_FROM: F.col(AT), VALID_TO: until, IS_CURRENT: until.isNull()}
+    if keys.deleted is not None:
+        nothing = F.lit(None).cast(changed.schema[keys.deleted].dataType)
+        row[keys.deleted] = nothing if keys.hard_delete else F.lead(MARK).over(by_key)
+    return timed.withColumns(row)
+
+
+def history_merge(target: str, columns: Sequence[str], keys: Keys) -> str:
+    """Return the MERGE of `BATCH`, a frame of changes, into a table of these columns."""
+    same_key = " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in keys.columns)
+    names = ", ".join(quote(name) for name in columns)
+    values = ", ".join(f"s.{quote(name)}" for name in columns)
+    ended = f"t.{quote(VALID_TO)} = s.{AT}, t.{quote(IS_CURRENT)} = false"
+    if keys.deleted is not None and not keys.hard_delete:
+        ended += f", t.{quote(keys.deleted)} = s.{MARK}"
+    version = quote(TABLE_VERSION)
+    touched = f" WHEN MATCHED AND s.{ACTION} = 'touch' THEN UPDATE SET t.{version} = s.{version}"
+    return (  # every name in it is quoted
+        f"MERGE INTO {target} AS t USING {BATCH} AS s"  # noqa: S608
+        f" ON s.{ACTION} <> 'begin' AND t.{quote(IS_CURRENT)} AND {same_key}"
+        f"{touched if TABLE_VERSION in columns else ''}"
+        f" WHEN MATCHED THEN UPDATE SET {ended}"
+        f" WHEN NOT MATCHED AND s.{ACTION} = 'begin' THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def adoption(target: str, micros: int, deleted: str | None) -> str:
+    """Return the UPDATE that makes versions of rows which are none yet, from an instant on.
+
+    Those that ``deleted`` names a time in are no longer current.
+    """
+    at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
+    alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"
+    return (
+        f"UPDATE {target} SET {is_current} = {alive}, {quote(VALID_FROM)} = {at},"  # noqa: S608
+        f" {quote(VALID_TO)} = if({alive}, NULL, {at}) WHERE {is_current} IS NULL"
+    )
+
+
+def _by_key(keys: Keys) -> WindowSpec:
+    return Window.partitionBy(*map(_col, keys.columns)).orderBy(_col(keys.order))
+
+
+def _col(name: str) -> Column:
+    return F.col(quote(name))

@@ -1,0 +1,55 @@
+"""What is done for an Iceberg table after a run: few large files, and no old snapshots.
+
+Rules of the room: nothing is removed that a reader of the last days may need. Files that
+belong to no snapshot are looked for only where nobody but the table writes: in the folder
+of its data, when the table's folder is ours and no other table lies in it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from pyspark.sql import SparkSession
+
+from target_spark.places import spark_address
+from target_spark.session import subfolders
+from target_spark.tables import Table
+from target_spark.writers.iceberg_place import Place
+from target_spark.writers.statements import text
+
+__all__ = ["compact", "expire", "remove_strays"]
+
+
+def compact(spark: SparkSession, place: Place) -> None:
+    """Make few large files of many small ones, sorted where the table is."""
+    properties = spark.sql(f"SHOW TBLPROPERTIES {place.ref}").collect()
+    is_sorted = any(row[0] == "sort-order" for row in properties)
+    strategy = "sort" if is_sorted else "binpack"
+    spark.sql(
+        f"CALL {place.procedures}.rewrite_data_files(table => {text(place.ref)},"
+        f" strategy => '{strategy}')"
+    )
+
+
+def expire(spark: SparkSession, place: Place, days: float) -> None:
+    """Remove snapshots older than this, but never the newest, and the files of no other."""
+    spark.sql(
+        f"CALL {place.procedures}.expire_snapshots(table => {text(place.ref)},"
+        f" {_older(days)}, retain_last => 1)"
+    )
+
+
+def remove_strays(spark: SparkSession, table: Table, place: Place, days: float) -> None:
+    """Remove files of data older than this that belong to no snapshot, where that is safe."""
+    data = f"{table.path.rstrip('/')}/data"
+    if table.identifier or "metadata" in subfolders(spark, data):
+        return
+    spark.sql(
+        f"CALL {place.procedures}.remove_orphan_files(table => {text(place.ref)},"
+        f" {_older(days)}, location => {text(spark_address(data))})"
+    )
+
+
+def _older(days: float) -> str:
+    before = datetime.now(timezone.utc) - timedelta(days=days)
+    return f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}Z'"

@@ -1,0 +1,219 @@
+"""An Iceberg table's snapshots, newest first, and what they say of themselves.
+
+Rules of the room: reading only. What counts are the current snapshot and those it came
+from: one that was rolled back says nothing any more. Older ones may have been expired,
+and snapshots of others carry anything or nothing. A table in a folder of this machine is
+read from its metadata file (Iceberg's table specification, "Table Metadata"), which costs
+no Spark job; any other through its metadata tables.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from target_spark.errors import TableError
+from target_spark.ledger import Marker
+from target_spark.places import local_folder
+from target_spark.tables import Effect, Table
+from target_spark.writers.iceberg_place import exists, place_of
+from target_spark.writers.statements import refuse_other_files
+
+__all__ = [
+    "PROPERTY",
+    "Snapshot",
+    "effect_of",
+    "has_table",
+    "in_folder",
+    "newest_marker",
+    "refuse_other_tables",
+    "snapshots",
+    "table_folder",
+    "written",
+]
+
+PROPERTY = "target-spark"
+"""The property of a snapshot that holds the marker."""
+
+_LONG = 4096
+_PACKED = "zlib:"
+
+_METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
+"""Metadata files that a catalog points to, and no version in their name."""
+
+_MERGED = "spark.merge-into.num-target-rows-"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One commit of a table: what its summary says, and the commit before it."""
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
+
+    @property
+    def marker(self) -> Marker | None:
+        """What we said in it; None in everybody else's."""
+        said = self.summary.get(PROPERTY)
+        if said is None or not said.startswith(_PACKED):
+            return Marker.from_json(said)
+        try:
+            packed = base64.b64decode(said.removeprefix(_PACKED), validate=True)
+            return Marker.from_json(zlib.decompress(packed).decode())
+        except (ValueError, zlib.error):
+            return None
+
+
+def written(marker: Marker) -> str:
+    """Return a marker as a snapshot holds it: a long one packed.
+
+    A table's metadata hold the summaries of all its snapshots, and are written anew with
+    every commit.
+    """
+    said = marker.to_json()
+    if len(said) < _LONG:
+        return said
+    return _PACKED + base64.b64encode(zlib.compress(said.encode())).decode()
+
+
+class _Written(msgspec.Struct, rename="kebab"):
+    """A snapshot in a metadata file."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None = None
+    summary: dict[str, str] = {}
+
+
+class _Metadata(msgspec.Struct, rename="kebab"):
+    """What is read of a metadata file; -1 stands for no snapshot in old ones."""
+
+    current_snapshot_id: int | None = None
+    snapshots: list[_Written] = []
+
+
+def table_folder(table: Table) -> Path | None:
+    """Return the folder of a table that can be read as files here."""
+    return None if table.identifier else local_folder(table.path)
+
+
+def has_table(folder: Path) -> bool:
+    """Tell whether a folder of this machine is a table."""
+    return _newest_metadata(folder) is not None
+
+
+def refuse_other_tables(folder: Path) -> None:
+    """Refuse a folder that has what is no table of ours.
+
+    A run that died while it made the table leaves its folders, without a metadata file.
+
+    Raises:
+        TableError: there are files, or a table of another catalog.
+    """
+    metadata = folder / "metadata"
+    if metadata.is_dir() and any(_OF_CATALOGS.match(file.name) for file in metadata.iterdir()):
+        raise TableError(
+            f"{folder} is an Iceberg table of a catalog, which alone may change it. Name that"
+            " catalog in the settings catalog and database, or set path to another folder."
+        )
+    refuse_other_files(folder, "Iceberg", but={"metadata", "data"})
+
+
+def snapshots(spark: SparkSession, table: Table) -> Iterator[Snapshot]:
+    """Yield the current snapshot and those it came from, newest first."""
+    folder = table_folder(table)
+    yield from in_folder(folder) if folder is not None else _line(*_by_query(spark, table))
+
+
+def in_folder(folder: Path) -> Iterator[Snapshot]:
+    """Yield the same of a table in a folder of this machine, without Spark."""
+    yield from _line(*_in_files(folder))
+
+
+def _line(current: int | None, known: Mapping[int, Snapshot]) -> Iterator[Snapshot]:
+    while current is not None and (found := known.get(current)) is not None:
+        yield found
+        current = found.parent
+
+
+def newest_marker(spark: SparkSession, table: Table) -> Marker | None:
+    """Return the marker of the newest snapshot that has one."""
+    markers = (snapshot.marker for snapshot in snapshots(spark, table))
+    return next((marker for marker in markers if marker is not None), None)
+
+
+def effect_of(snapshot: Snapshot, *, merged: bool) -> Effect:
+    """Return what a commit did, as its summary says.
+
+    A MERGE writes untouched rows of the files that it changes anew. Spark 4.1 counts them
+    apart; before it only the growth of the table is known.
+    """
+    added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
+    updated = 0
+    if merged and f"{_MERGED}inserted" in snapshot.summary:
+        added = _number(snapshot, f"{_MERGED}inserted")
+        updated = _number(snapshot, f"{_MERGED}updated")
+        removed = _number(snapshot, f"{_MERGED}deleted")
+    elif merged:
+        added, removed = max(0, added - removed), max(0, removed - added)
+    return Effect(
+        inserted=added,
+        updated=updated,
+        deleted=removed,
+        files=_number(snapshot, "added-data-files"),
+        nbytes=_number(snapshot, "added-files-size"),
+    )
+
+
+def _number(snapshot: Snapshot, name: str) -> int:
+    return max(0, int(snapshot.summary.get(name, "0")))
+
+
+def _newest_metadata(folder: Path) -> Path | None:
+    """Return the metadata file with the highest version; `version-hint.text` may be behind."""
+    versions: dict[int, Path] = {}
+    try:
+        for file in (folder / "metadata").iterdir():
+            if found := _METADATA.fullmatch(file.name):
+                versions[int(found[1])] = file
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return versions[max(versions)] if versions else None
+
+
+def _in_files(folder: Path) -> tuple[int | None, dict[int, Snapshot]]:
+    file = _newest_metadata(folder)
+    if file is None:
+        return None, {}
+    content = file.read_bytes()
+    if ".gz" in file.suffixes:
+        content = gzip.decompress(content)
+    metadata = msgspec.json.decode(content, type=_Metadata)
+    return metadata.current_snapshot_id, {
+        written.snapshot_id: Snapshot(
+            written.snapshot_id, written.parent_snapshot_id, written.summary
+        )
+        for written in metadata.snapshots
+    }
+
+
+def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, Snapshot]]:
+    place = place_of(spark, table)
+    if not exists(spark, place):
+        return None, {}
+    ref = place.ref
+    rows = spark.sql(  # every name in it is quoted
+        f"SELECT snapshot_id, parent_id, summary FROM {ref}.snapshots"  # noqa: S608
+        f" UNION ALL SELECT snapshot_id, NULL, NULL FROM {ref}.refs WHERE name = 'main'"
+    ).collect()
+    current = next((row[0] for row in rows if row[2] is None), None)
+    return current, {row[0]: Snapshot(*row) for row in rows if row[2] is not None}

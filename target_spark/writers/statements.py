@@ -1,0 +1,144 @@
+"""What tables of several formats are told in the same SQL, and how it is told.
+
+Rules of the room: every name is quoted, and every text escaped. Settings that carry a
+word into a statement are gone from the session after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO, Layout
+from target_spark.errors import TableError
+from target_spark.names import quote
+from target_spark.writers.base import ONLY_DELETE, Keys, Retirement, in_order
+
+__all__ = [
+    "BATCH",
+    "as_first_rows",
+    "columns_of",
+    "merge",
+    "refuse_other_files",
+    "retire",
+    "text",
+    "to_retire",
+    "with_settings",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+BATCH = "target_spark_batch"
+"""The temporary view of the rows that a statement puts into a table."""
+
+
+def text(value: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def columns_of(layout: Layout) -> str:
+    """Return the columns of a new table, with their comments."""
+    return ", ".join(
+        f"{quote(column.name)} {column.type.ddl}"
+        + (f" COMMENT {text(column.comment)}" if column.comment else "")
+        for column in layout.columns
+    )
+
+
+def as_first_rows(newest: DataFrame, keys: Keys) -> DataFrame:
+    """Return what is left of a batch in a table where it meets nothing."""
+    if keys.deleted is not None and keys.hard_delete:
+        newest = newest.where(F.col(quote(keys.deleted)).isNull())
+    return in_order(newest.drop(ONLY_DELETE), keys.sort_by)
+
+
+def merge(target: str, columns: Sequence[str], keys: Keys) -> str:
+    """Return the MERGE of `BATCH`, with every column by name: the table may have others."""
+    same_key = " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in keys.columns)
+    put = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns)
+    names = ", ".join(quote(name) for name in columns)
+    values = ", ".join(f"s.{quote(name)}" for name in columns)
+    on_delete, unless = _delete_clauses(keys)
+    return (  # every name in it is quoted
+        f"MERGE INTO {target} AS t USING {BATCH} AS s ON {same_key}"  # noqa: S608
+        f"{on_delete} WHEN MATCHED THEN UPDATE SET {put}"
+        f" WHEN NOT MATCHED{unless} THEN INSERT ({names}) VALUES ({values})"
+    )
+
+
+def _delete_clauses(keys: Keys) -> tuple[str, str]:
+    if keys.deleted is None:
+        return "", ""
+    deleted = f"s.{quote(keys.deleted)}"
+    if keys.hard_delete:
+        return f" WHEN MATCHED AND {deleted} IS NOT NULL THEN DELETE", f" AND {deleted} IS NULL"
+    put = f"t.{quote(keys.deleted)} = {deleted}"
+    return f" WHEN MATCHED AND s.{ONLY_DELETE} THEN UPDATE SET {put}", ""
+
+
+def to_retire(retirement: Retirement) -> str:
+    """Return the condition that holds for the rows of other versions that have not ended."""
+    others = f"NOT ({quote(TABLE_VERSION)} <=> {retirement.version}L)"
+    if retirement.history:
+        return f"{quote(IS_CURRENT)} AND {others}"
+    return (
+        others
+        if retirement.deleted is None
+        else f"{others} AND {quote(retirement.deleted)} IS NULL"
+    )
+
+
+def retire(target: str, retirement: Retirement) -> str:
+    """Return the statement that ends the rows of other versions."""
+    found = to_retire(retirement)
+    at = f"timestamp_micros({(retirement.at - _EPOCH) // timedelta(microseconds=1)}L)"
+    ended = []
+    if retirement.history:
+        later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
+        ended = [f"{quote(VALID_TO)} = greatest({at}, {later})", f"{quote(IS_CURRENT)} = false"]
+    if retirement.deleted is not None:
+        ended.append(f"{quote(retirement.deleted)} = {at}")
+    if not ended:
+        return f"DELETE FROM {target} WHERE {found}"  # noqa: S608  (every name is quoted)
+    return f"UPDATE {target} SET {', '.join(ended)} WHERE {found}"  # noqa: S608
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have settings in the session for a while; then it has what it had before."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def refuse_other_files(
+    folder: Path, table_format: str, *, but: Collection[str] = frozenset()
+) -> None:
+    """Refuse a folder that has files; hidden ones and those named in ``but`` do not count.
+
+    Raises:
+        TableError: it has some.
+    """
+    if not folder.is_dir():
+        return
+    names = (file.name for file in folder.iterdir())
+    strange = next((name for name in names if name[0] not in "._" and name not in but), None)
+    if strange is not None:
+        raise TableError(
+            f"{folder} has files ({strange}) but is no {table_format} table. Set path to"
+            " another folder, or move them away."
+        )

@@ -1,0 +1,195 @@
+"""The target to Delta Lake: beside other loaders, beside Spark by hand, and beside its own parts.
+
+Rules of the room: peers that write Delta are read back with deltalake, and so are we.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.bench.measure import Program, Runs, in_turns, run
+from tests.bench.places import PROGRAMS, ours, peer, written
+from tests.bench.table import Row
+
+__all__ = ["narrow", "overlap", "streams", "upsert", "wide"]
+
+MEBIBYTE = 1 << 20
+MEMORY = 150
+OURS, SINGER, DLT, BY_HAND = "ours", "singer_sdk sink", "dlt to Delta", "a loop by hand"
+STREAMS = 200
+_APPEND = {"format": "delta", "write_mode": "append"}
+
+
+def narrow(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
+    """A load to Delta Lake of 8 columns; the peers' figures may be scaled from shorter ones."""
+    yield from _beside_loaders("narrow", 8, folder, records, rounds, scaled_from)
+
+
+def wide(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
+    """A load to Delta Lake of 60 columns; the peers' figures may be scaled from shorter ones."""
+    yield from _beside_loaders("wide", 60, folder, records, rounds, scaled_from)
+
+
+def _beside_loaders(
+    case: str, columns: int, folder: Path, records: int, rounds: int, scaled_from: int
+) -> Iterator[Row]:
+    theirs = scaled_from or records
+    feed, their_feed = _input(folder, case, records), _input(folder, case, theirs)
+    programs = {
+        OURS: _ours(folder, feed, **_APPEND),
+        SINGER: _singer(folder, their_feed),
+        DLT: _dlt(folder, their_feed, case),
+    }
+    run(programs[OURS])
+    run(peer("dlt", "read_delta.py", str(folder / OURS), case, str(records)))
+    run(programs[DLT])
+    run(peer("dlt", "read_delta.py", str(folder / "dlt"), case, str(theirs)))
+    runs, factor = in_turns(programs, rounds), records / theirs
+    what = f"target, {records:,} records of {columns} columns to Delta Lake"
+    for name, wanted in ((SINGER, 1 / 3), (DLT, 1 / 1.6)):
+        beside = f"{name}, scaled from {theirs:,}" if scaled_from else name
+        cpu, wall = runs[name].cpu * factor, runs[name].wall * factor
+        yield Row(what, beside, runs[OURS].cpu, cpu, "of theirs", round(wanted, 3))
+        yield Row(what, beside, runs[OURS].wall, wall, "of theirs", 1, "wall s")
+    yield _memory(runs[OURS])
+
+
+def streams(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Two hundred small streams into as many new tables, beside a loop over them in one Spark."""
+    feed = folder / "streams"
+    _write_streams(feed, STREAMS, records // STREAMS)
+    report = folder / "report.json"
+    place = folder / "by-hand"
+    programs = {
+        OURS: _ours(folder, feed, report=str(report), **_APPEND),
+        BY_HAND: ours("hand_loop.py", str(place), feed=feed, before=_removal(place)),
+    }
+    runs = in_turns(programs, rounds)
+    _check_streams(report, folder / OURS, records)
+    what = f"target, {STREAMS} streams of {records // STREAMS} records to new Delta tables"
+    yield Row(what, BY_HAND, runs[OURS].wall, runs[BY_HAND].wall, "of theirs", 0.6, "wall s")
+    yield Row(what, BY_HAND, runs[OURS].cpu, runs[BY_HAND].cpu, "of theirs")
+    told = json.loads(report.read_text())
+    idle = 100 * told["held_back_seconds"] / told["seconds"]
+    yield Row("the same, the reader held back", "", idle, None, "below", 5, "% of the time")
+    yield _memory(runs[OURS])
+
+
+def upsert(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Rows into a table of ten times as many, beside a MERGE by hand in the same Spark."""
+    said = folder / "upsert.json"
+    table = str(folder / "tables")
+    run(ours("upsert.py", table, str(records * 10), str(records), str(rounds)), said)
+    costs = json.loads(said.read_text())
+    what = f"target, upsert of {records:,} rows into {records * 10:,}"
+    for unit, wanted in (("cpu", None), ("wall", 1.3)):
+        mine, theirs = (median(cost[unit] for cost in costs[who]) for who in ("ours", "by hand"))
+        shown = {"cpu": "CPU s", "wall": "wall s"}[unit]
+        yield Row(what, "a MERGE by hand", mine, theirs, "of theirs", wanted, shown)
+
+
+def overlap(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Reading beside Spark's work: the whole, and each of the two alone."""
+    feed = _input(folder, "narrow", records)
+    seconds = folder / "seconds"
+    settings = {"flush_rows": max(1, records // 8), **_APPEND}
+    config = _config(folder, "alone", settings)
+    alone = _removal(folder / "alone")
+    programs = {
+        OURS: _ours(folder, feed, **settings),
+        "reading": ours("spool_only.py", "--config", config, feed=feed),
+        "Spark": ours("spark_only.py", "--config", config, str(seconds), feed=feed, before=alone),
+    }
+    costs: dict[str, list[float]] = {"whole": [], "cpu": [], "reading": [], "Spark": []}
+    for _ in range(rounds):
+        whole = run(programs[OURS])
+        costs["whole"].append(whole.wall)
+        costs["cpu"].append(whole.cpu / (os.cpu_count() or 1))
+        costs["reading"].append(run(programs["reading"]).wall)
+        run(programs["Spark"])
+        costs["Spark"].append(float(seconds.read_text()))
+    found = {name: median(figures) for name, figures in costs.items()}
+    print(f"alone, in seconds: {found}", file=sys.stderr)
+    least = max(found["cpu"], found["reading"], found["Spark"])
+    what = f"target, {records:,} records to Delta Lake, reading beside Spark's work"
+    beside = "the slower alone, or all CPU on all cores"
+    yield Row(what, beside, found["whole"], least, "of theirs", 1.25, "wall s")
+
+
+def _memory(runs: Runs) -> Row:
+    memory = runs.rss / MEBIBYTE
+    return Row("target's Python process, memory", "", memory, None, "below", MEMORY, "MiB")
+
+
+def _input(folder: Path, case: str, records: int) -> Path:
+    """Let our tap write what the targets read."""
+    path = folder / f"{case}-{records}"
+    if not path.exists():
+        config = written(folder / "tap.json", {"case": case, "records": records})
+        run(ours("tap.py", "--config", config, environment={"BENCH_SDK": "tap_core"}), path)
+    return path
+
+
+def _write_streams(path: Path, count: int, records: int) -> None:
+    sys.path.insert(0, str(PROGRAMS))
+    import made
+
+    dump = partial(json.dumps, separators=(",", ":"))
+    with path.open("w") as file:
+        for number in range(count):
+            name = f"stream_{number:03}"
+            said: dict[str, Any] = {"type": "SCHEMA", "stream": name, "key_properties": []}
+            file.write(dump({**said, "schema": made.NARROW_SCHEMA}) + "\n")
+            for record in made.narrow(records):
+                file.write(dump({"type": "RECORD", "stream": name, "record": record}) + "\n")
+            file.write(dump({"type": "STATE", "value": {"bookmarks": {name: number}}}) + "\n")
+
+
+def _check_streams(report: Path, tables: Path, records: int) -> None:
+    told = json.loads(report.read_text())
+    written_rows = sum(stream["written"] for stream in told["streams"].values())
+    found = len(list(tables.glob("*/_delta_log")))
+    if (written_rows, found) != (records // STREAMS * STREAMS, STREAMS):
+        message = f"{written_rows} rows in {found} tables"
+        raise AssertionError(message)
+
+
+def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
+    return written(folder / f"{name}.json", {"path": str(folder / name), **settings})
+
+
+def _ours(folder: Path, feed: Path, **settings: Any) -> Program:
+    config = _config(folder, OURS, settings)
+    return ours("target.py", "--config", config, feed=feed, before=_removal(folder / OURS))
+
+
+def _singer(folder: Path, feed: Path) -> Program:
+    place = folder / "singer"
+    config = written(folder / "singer.json", {"path": str(place)})
+    return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=_removal(place))
+
+
+def _dlt(folder: Path, feed: Path, case: str) -> Program:
+    place = folder / "dlt"
+    return peer(
+        "dlt",
+        "dlt_load.py",
+        str(place),
+        case,
+        "delta",
+        feed=feed,
+        before=_removal(place),
+        environment={"RUNTIME__DLTHUB_TELEMETRY": "false"},
+    )
+
+
+def _removal(place: Path) -> Callable[[], None]:
+    return lambda: shutil.rmtree(place, ignore_errors=True)

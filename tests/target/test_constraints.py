@@ -1,0 +1,85 @@
+"""What the words of an error say of a table's rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from target_spark.constraints import check_rules, refuses_null
+from target_spark.errors import TableError
+from target_spark.retries import Fault, fault_of, first_line
+from target_spark.tables import Table
+
+TABLE = Table("/lake/t", "t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: a.",
+        "[DELTA_MISSING_NOT_NULL_COLUMN_VALUE] Column a, which has a NOT NULL constraint, is",
+        "[NOT_NULL_ASSERT_VIOLATION] NULL value appeared in non-nullable field",
+        (
+            '[DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION] Cannot resolve "s" due to data type'
+            ' mismatch: cannot cast "STRUCT<x: BIGINT>" to "STRUCT<x: BIGINT NOT NULL>".'
+        ),
+        (
+            "[DATATYPE_MISMATCH.INVALID_ROW_LEVEL_OPERATION_ASSIGNMENTS] Cannot resolve:\n"
+            "- No assignment for 'a'"
+        ),
+    ],
+)
+def test_a_null_that_is_refused_is_tried_once_more(text: str):
+    assert refuses_null(text)
+    assert fault_of(RuntimeError(text)) is Fault.STALE
+    check_rules(TABLE, RuntimeError(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DATATYPE_MISMATCH.CAST_WITHOUT_SUGGESTION] cannot cast STRING to BIGINT",
+        "[DELTA_FAILED_TO_MERGE_FIELDS] Failed to merge fields 'a' and 'a'",
+        "NULL",
+    ],
+)
+def test_other_errors_are_no_matter_of_nulls(text: str):
+    assert not refuses_null(text)
+    check_rules(TABLE, RuntimeError(text))
+
+
+def test_what_pyspark_has_no_words_for_is_read_all_the_same():
+    said = "org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_X] Cannot resolve t.a\n\tat x"
+    wordless = RuntimeError("[INTERNAL_ERROR] Cannot find main error class 'DELTA_X'")
+    wordless.__context__ = RuntimeError(said)
+    assert fault_of(wordless) is Fault.STALE
+    assert "Cannot resolve t.a" in first_line(wordless)
+
+
+@pytest.mark.parametrize("written", ["pos (id > 0)", "pos id > 0"])
+def test_a_constraint_is_named_without_the_row(written: str):
+    text = (
+        f"[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint {written} violated by row with"
+        " values:\n - id : -1\n\tat org.apache"
+    )
+    with pytest.raises(TableError, match=r"constraint pos \(id > 0\)") as raised:
+        check_rules(TABLE, RuntimeError(text))
+    assert "-1" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text,rule",
+    [
+        (
+            (
+                '[DELTA_EXCEED_CHAR_VARCHAR_LIMIT] Value "secret" exceeds char/varchar type'
+                " length limitation. Failed check: ((v IS NULL) OR (length(v) <= 3)).\n\tat org"
+            ),
+            r"length \(\(\(v IS NULL\) OR \(length\(v\) <= 3\)\)\)",
+        ),
+        ("[EXCEED_LIMIT_LENGTH] Exceeds char/varchar type length limitation: 3.", "length, which"),
+    ],
+)
+def test_a_text_that_is_too_long_is_named_without_its_value(text: str, rule: str):
+    with pytest.raises(TableError, match=rule) as raised:
+        check_rules(TABLE, RuntimeError(text))
+    assert "secret" not in str(raised.value)

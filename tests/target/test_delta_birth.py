@@ -1,0 +1,185 @@
+"""Delta tables that their first rows make: one commit, and like any other table ever after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from target_spark.columns import Column, Integer, Layout, Text
+from target_spark.columns.types import LocalTimestamp
+from target_spark.places import spark_address
+from target_spark.tables import Design, Partition, Table
+from target_spark.writers.delta import DeltaWriter
+from target_spark.writers.delta_log import commits
+from tests.target.test_delta import KEYS, LAYOUT, batch, content, marker, rows
+from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, record, schema, state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(str(tmp_path / "people"), "people")
+
+
+def logged(folder: Path, version: int) -> list[dict[str, Any]]:
+    text = (folder / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def versions(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "_delta_log").glob("*.json"))
+
+
+def test_rows_batch_and_table_are_one_commit(spark: SparkSession, table: Table) -> None:
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    assert not folder.exists()
+    assert writer.is_empty(spark, table)
+    effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
+    assert (effect.inserted, effect.files, effect.nbytes > 0) == (1, 1, True)
+    assert versions(folder) == [f"{0:020}.json"]
+    kinds = [next(iter(action)) for action in logged(folder, 0)]
+    assert kinds == ["commitInfo", "protocol", "metaData", "add", "txn"]
+    assert writer.last_marker(spark, table) == marker(1, '{"x": 1}')
+    assert [path.name for path in folder.iterdir() if path.name[0] != "."].count("_delta_log") == 1
+    assert not list(folder.glob("_first-*"))
+    assert content(spark, table) == [(1, "a", 1)]
+
+
+def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.upsert(
+        spark, table, batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1)), KEYS, marker(1)
+    )
+    writer.upsert(spark, table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
+    DeltaWriter().append(spark, table, rows(spark, (4, "f", 1)), marker(1, run="r2", started=2))
+    assert content(spark, table) == [(1, "d", 3), (2, "e", 1), (3, "c", 1), (4, "f", 1)]
+    ref = f"delta.`{spark_address(table.path)}`"
+    spark.sql(f"OPTIMIZE {ref}")
+    spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more STRUCT<x: BIGINT>)")
+    spark.sql(f"DELETE FROM {ref} WHERE id = 4")  # noqa: S608
+    assert spark.table(ref).where("more IS NULL").count() == 3
+    told = [row.operation for row in spark.sql(f"DESCRIBE HISTORY {ref}").collect()]
+    assert (told[0], told[-1]) == ("DELETE", "WRITE")
+
+
+def test_a_state_right_after_the_first_rows_is_one_commit_too(
+    spark: SparkSession, table: Table
+) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
+    assert [next(iter(action)) for action in logged(Path(table.path), 1)] == ["commitInfo", "txn"]
+    DeltaWriter().commit_empty(spark, table, marker(2, '{"x": 2}'))  # its answer was lost
+    assert len(list(commits(spark, table))) == 2
+    writer.append(spark, table, rows(spark, (2, "b", 2)), marker(3))
+    writer.commit_empty(spark, table, marker(4, '{"x": 4}'))
+    assert writer.last_marker(spark, table) == marker(4, '{"x": 4}')
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+def test_a_table_that_another_made_meanwhile_is_appended_to(
+    spark: SparkSession, table: Table
+) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    DeltaWriter().create(spark, table, LAYOUT, Design())
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    writer.commit_empty(spark, table, marker(2, "{}"))
+    assert content(spark, table) == [(1, "a", 1)]
+    assert len(list(commits(spark, table))) == 3
+    files = [path for path in Path(table.path).glob("*.parquet") if path.stat().st_size]
+    kept = {add["add"]["path"] for add in logged(Path(table.path), 1) if "add" in add}
+    assert kept <= {file.name for file in files}
+
+
+def test_a_state_after_anothers_commit_is_deltas_own(spark: SparkSession, table: Table) -> None:
+    writer = DeltaWriter()
+    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    theirs = rows(spark, (2, "b", 2)).write.format("delta").mode("append")
+    theirs.save(spark_address(table.path))
+    writer.commit_empty(spark, table, marker(2, "{}"))
+    assert writer.last_marker(spark, table) == marker(2, "{}")
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "design"),
+    [
+        (LAYOUT, Design(partition_by=(Partition("name"),))),
+        (LAYOUT, Design(cluster_by=("id",))),
+        (Layout((*LAYOUT.columns, Column("at", "at", LocalTimestamp()))), Design()),
+    ],
+)
+def test_what_the_first_protocol_does_not_know_is_made_by_delta(
+    spark: SparkSession, table: Table, layout: Layout, design: Design
+) -> None:
+    DeltaWriter().create(spark, table, layout, design, rows_follow=True)
+    assert versions(Path(table.path)) == [f"{0:020}.json"]
+
+
+def test_a_users_settings_for_new_tables_are_deltas_to_keep(
+    spark: SparkSession, table: Table
+) -> None:
+    key = "spark.databricks.delta.properties.defaults.appendOnly"
+    spark.conf.set(key, "true")
+    try:
+        DeltaWriter().create(spark, table, LAYOUT, Design(), rows_follow=True)
+    finally:
+        spark.conf.unset(key)
+    assert logged(Path(table.path), 0)
+
+
+def test_comments_properties_and_nulls_are_as_in_a_table_made_before_its_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    layout = Layout(
+        (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
+    )
+    found = []
+    for name in ("before", "with"):
+        table, writer = Table(str(tmp_path / name), name), DeltaWriter()
+        writer.create(spark, table, layout, Design(), rows_follow=name == "with")
+        data = spark.sql("SELECT 1L AS id, 'x' AS b")
+        writer.append(spark, table, data, marker(1))
+        ref = f"delta.`{spark_address(table.path)}`"
+        ours = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
+        kept = {row.key: row.value for row in ours}
+        found.append((spark.table(ref).schema.jsonValue(), kept, writer.sources(spark, table)))
+    assert found[0] == found[1]
+
+
+def test_a_run_that_died_between_its_rows_and_their_commit_is_no_hindrance(
+    delta: Warehouse,
+) -> None:
+    folder = delta.folder / "a"
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "part-00000-dead.snappy.parquet").write_bytes(b"PAR1")
+    assert delta.load(schema("a", ID), record("a", id=1), state(1)) == [1]
+    assert delta.rows("a") == [(1,)]
+
+
+def test_rows_that_do_not_fit_leave_nothing_behind_in_a_new_table(delta: Warehouse) -> None:
+    messages = [schema("a", ID_AND_NAME, "id"), record("a", id=1, name="a"), record("a", id="x")]
+    assert delta.load(*messages, state(1)) == [1]
+    assert delta.rows("a") == [(1, "a")]
+    assert delta.counts("a")["quarantined"] == 1
+    files = {path.name for path in (delta.folder / "a").glob("*.parquet")}
+    assert files == {add["add"]["path"] for add in logged(delta.folder / "a", 0) if "add" in add}

@@ -1,0 +1,314 @@
+"""Records that were set aside, loaded again: none lost, none twice, none over a newer one."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tap_core.events import Describe, StreamId
+from target_spark import settings
+from target_spark.described import descriptions_in, one_of
+from target_spark.errors import OwnerError, UnsupportedError
+from target_spark.options import Run
+from target_spark.replay import Replayed, ReplayWriter, reload
+from target_spark.spool import SpoolFolder
+from target_spark.target import TargetSpark
+from tests.target.test_loader import SharedEngine, Warehouse, record, schema, state, versioned
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+ID = {"type": "integer"}
+NUMBERS = {"id": ID, "n": {"type": ["null", "integer"]}}
+TEXTS = {"id": ID, "n": {"type": ["null", "integer", "string"]}}
+FORMATS = ["delta", "parquet"]
+
+
+@pytest.fixture(params=FORMATS)
+def house(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+@pytest.fixture
+def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables")
+
+
+@pytest.fixture
+def parquet(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
+
+
+def described(properties: dict[str, Any], *keys: str) -> Describe:
+    return Describe(StreamId("a"), {"type": "object", "properties": properties}, keys)
+
+
+def again(
+    house: Warehouse, wanted: Describe, *, overwrite: bool = False, **config: Any
+) -> Replayed:
+    """Replay the quarantine of stream a in a run of its own."""
+    house.runs += 1
+    engine = SharedEngine(house.session)
+    given = {"path": str(house.folder), "format": house.format, **config}
+    options = settings.load_options(given)
+    run = Run("job", f"run{house.runs}", house.runs, replays=True)
+    folder = SpoolFolder(house.folder.parent / "spool")
+    try:
+        return reload(engine, options, run, folder, wanted, overwrite=overwrite)
+    finally:
+        folder.close()
+
+
+def aside(house: Warehouse) -> list[str]:
+    return [row[0] for row in house.rows("a__quarantine", "raw")]
+
+
+def texts(house: Warehouse) -> list[tuple[Any, ...]]:
+    """Return the rows of table a, numbers and texts in one column."""
+    rows = house.read("a").selectExpr("id", "coalesce(n__string, cast(n as string)) AS n")
+    return sorted(tuple(row) for row in rows.collect())
+
+
+def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
+    house: Warehouse,
+) -> None:
+    house.load(
+        schema("a", NUMBERS),
+        record("a", id=1, n=1),
+        record("a", id=2, n="two"),
+        record("a", id="x", n=3),
+        state(1),
+    )
+    found = again(house, described(TEXTS))
+    assert found == Replayed("a", "a", found=2, loaded=1, unfit=1, kept=0)
+    assert texts(house) == [(1, "1"), (2, "two")]
+    assert aside(house) == ['{"id": "x", "n": 3}']
+    marker = house.marker("a")
+    assert marker is not None
+    assert (marker.state, marker.replay) == ('{"at": 1}', "run2")  # the state is kept
+    assert "1 of 2 records are now in a; 1 still do not fit" in found.told()
+    assert again(house, described(TEXTS)).unfit == 1
+    assert texts(house) == [(1, "1"), (2, "two")]
+    assert len(aside(house)) == 1
+
+
+def test_nothing_set_aside_is_nothing_to_replay(parquet: Warehouse) -> None:
+    parquet.load(schema("a", NUMBERS), record("a", id=1, n=1))
+    assert "nothing is in the quarantine" in again(parquet, described(TEXTS)).told()
+
+
+def die(*_args: Any, **_kwargs: Any) -> None:
+    raise KeyboardInterrupt("dead")
+
+
+commit = ReplayWriter._commit
+
+
+def die_when_careful(writer: Any, work: Any, *more: Any) -> Any:
+    """Die where the rows that do not fit are set aside, and the others are not in the table."""
+    if writer._tables[work.table.key].careful:
+        die()
+    return commit(writer, work, *more)
+
+
+def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
+    house: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("id",) if house.format == "delta" else ()
+    messages = [record("a", id=1, n="one"), record("a", id="x", n=0), record("a", id=2, n=2)]
+    house.load(schema("a", NUMBERS, *keys), *messages)
+    with monkeypatch.context() as broken:
+        broken.setattr(ReplayWriter, "_remove", die)
+        with pytest.raises(KeyboardInterrupt):
+            again(house, described(TEXTS, *keys))
+    assert texts(house) == [(1, "one"), (2, "2")]
+    assert len(aside(house)) == 3  # the two, and one of them set aside once more
+    # Whatever comes between, the table still says which replay it has.
+    house.load(schema("a", TEXTS, *keys), record("a", id=3, n=3))
+    assert again(house, described(TEXTS, *keys)).found == 1
+    assert texts(house) == [(1, "one"), (2, "2"), (3, "3")]
+    assert aside(house) == ['{"id": "x", "n": 0}']
+
+
+def test_a_replay_that_dies_before_the_commit_loses_nothing(
+    parquet: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id="x", n=0))
+    with monkeypatch.context() as broken:
+        broken.setattr(ReplayWriter, "_commit", die_when_careful)
+        with pytest.raises(KeyboardInterrupt):
+            again(parquet, described(TEXTS))
+    assert parquet.rows("a") == []
+    assert len(aside(parquet)) == 3
+    assert again(parquet, described(TEXTS)) == Replayed("a", "a", found=2, loaded=1, unfit=1)
+    assert texts(parquet) == [(1, "one")]
+    assert aside(parquet) == ['{"id": "x", "n": 0}']
+
+
+def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(delta: Warehouse) -> None:
+    delta.load(
+        schema("a", NUMBERS, "id"),
+        record("a", id=1, n="old"),
+        record("a", id=2, n="older"),
+        record("a", id=2, n="two"),
+    )
+    delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
+    found = again(delta, described(TEXTS, "id"))
+    assert found == Replayed("a", "a", found=3, loaded=2, unfit=0, kept=1)
+    assert texts(delta) == [(1, "new"), (2, "two")]
+    assert aside(delta) == ['{"id": 1, "n": "old"}']
+    assert "--overwrite" in found.told()
+    assert again(delta, described(TEXTS, "id")).kept == 1
+    assert again(delta, described(TEXTS, "id"), overwrite=True).loaded == 1
+    assert texts(delta) == [(1, "old"), (2, "two")]
+    assert aside(delta) == []
+    assert again(delta, described(TEXTS, "id")).found == 0
+
+
+def test_the_version_of_a_row_and_when_it_was_extracted_survive(parquet: Warehouse) -> None:
+    bad = {**versioned("a", 7, id=1, n="one"), "time_extracted": "2024-05-06T07:08:09.000001Z"}
+    parquet.load(schema("a", NUMBERS), versioned("a", 7, id=0, n=0), bad, add_record_metadata=True)
+    again(parquet, described(TEXTS), add_record_metadata=True)
+    rows = parquet.rows("a", "id", "_sdc_table_version")
+    assert rows == [(0, 7), (1, 7)]
+    (at,) = [
+        row[0]
+        for row in parquet.read("a")
+        .where("id = 1")
+        .selectExpr("cast(_sdc_extracted_at AS string)")
+        .collect()
+    ]
+    assert at == "2024-05-06 07:08:09.000001"
+
+
+def test_half_a_letter_does_not_become_a_question_mark(parquet: Warehouse) -> None:
+    parquet.load(schema("a", TEXTS), record("a", id=1, n="\ud83d"), record("a", id=2, n="b"))
+    assert again(parquet, described(TEXTS)).unfit == 1
+    assert len(aside(parquet)) == 1
+
+
+def test_a_quarantine_made_before_replays_is_read_too(delta: Warehouse) -> None:
+    delta.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id=2, n=2))
+    kept = delta.read("a__quarantine").drop("version", "replay").collect()
+    types = delta.read("a__quarantine").drop("version", "replay").schema
+    place = f"{delta.folder}/a__quarantine"
+    old = delta.spark.createDataFrame(kept, types)
+    old.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
+    assert again(delta, described(TEXTS)).loaded == 1
+    assert texts(delta) == [(1, "one"), (2, "2")]
+
+
+def test_a_stream_that_each_run_overwrites_is_not_replayed(delta: Warehouse) -> None:
+    with pytest.raises(UnsupportedError, match="run the tap again"):
+        again(delta, described(TEXTS), write_mode="overwrite")
+
+
+# Where the schema comes from
+
+
+def described_in(text: str, stream: str) -> Describe:
+    return one_of(descriptions_in(text), stream)
+
+
+def test_the_schema_is_found_in_a_catalog_or_in_messages() -> None:
+    properties = {"type": "object", "properties": NUMBERS}
+    entry = {"tap_stream_id": "a", "stream": "a", "schema": properties}
+    root = {"breadcrumb": [], "metadata": {"table-key-properties": ["id"]}}
+    inner = {"breadcrumb": ["properties", "n"], "metadata": {}}
+    for catalog in (
+        {"streams": [{"stream": "b"}, {**entry, "key_properties": ["id"]}]},
+        {"streams": [{**entry, "metadata": [inner, root]}]},
+    ):
+        assert described_in(json.dumps(catalog, indent=2), "a") == described(NUMBERS, "id")
+    assert described_in(json.dumps({"streams": [entry]}), "a") == described(NUMBERS)
+    messages = [schema("a", NUMBERS), record("a", id=1), schema("b", NUMBERS), schema("a", TEXTS)]
+    text = "\n".join(map(json.dumps, messages))
+    assert described_in(text, "a") == described(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"type": "object", "properties": {}}', "", '{"streams": []}', '{"type":"SCHEMA"\n', "[]"],
+)
+def test_what_holds_no_schema_of_the_stream_is_refused(text: str) -> None:
+    with pytest.raises(UnsupportedError, match="schema"):
+        described_in(text, "a")
+
+
+def commanded(
+    folder: Path, capsys: pytest.CaptureFixture[str], *words: str, **config: Any
+) -> tuple[int, str]:
+    """Run ``target-spark replay a`` where it does not come as far as Spark."""
+    given = {"path": str(folder / "tables"), "format": "parquet", **config}
+    (folder / "config.json").write_text(json.dumps(given))
+    line = ["replay", "a", "--config", str(folder / "config.json"), *words]
+    code = TargetSpark.cli.main(line, standalone_mode=False)
+    said = capsys.readouterr()
+    assert said.out == ""
+    return code, said.err
+
+
+def test_what_a_replay_cannot_be_made_of_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = commanded(tmp_path, capsys, "--schema", str(tmp_path / "none.json"))
+    assert (code, "The schema cannot be read" in said) == (1, True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("a", NUMBERS))))
+    code, said = commanded(tmp_path, capsys, "--schema", "-", dry_run=True)
+    assert (code, "dry run" in said) == (1, True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(schema("b", NUMBERS))))
+    maps = {"b": {"__alias__": "a", "id": "id"}, "a": None}
+    code, said = commanded(tmp_path, capsys, "--schema", "-", stream_maps=maps, dry_run=True)
+    assert (code, "dry run" in said) == (1, True)  # it found b, which the maps call a
+    assert not (tmp_path / "tables").exists()
+
+
+# Tables of another job
+
+
+@pytest.mark.parametrize("table", ["a", "a__quarantine"])
+def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: str) -> None:
+    parquet.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id=2, n=2))
+    if table == "a__quarantine":
+        shutil.rmtree(parquet.folder / "a")
+    messages = [schema("a", NUMBERS), record("a", id=3, n="three"), state(2)]
+    states: list[bytes] = []
+    with pytest.raises(OwnerError, match=f"{table} .* job 'job', and this run is of job 'other'"):
+        load_as("other", parquet, messages, states.append)
+    assert states == []
+    assert aside(parquet) == ['{"id": 1, "n": "one"}']
+
+
+def load_as(
+    job: str, house: Warehouse, messages: list[dict[str, Any]], emit: Callable[[bytes], None]
+) -> None:
+    from target_spark.batches import BatchWriter
+    from target_spark.loader import Loader
+    from target_spark.report import Report
+    from tests.target.test_loader import feed
+
+    engine = SharedEngine(house.session)
+    options = settings.load_options({"path": str(house.folder), "format": house.format})
+    spool = SpoolFolder(house.folder.parent / "spool")
+    run = Run(job, "run9", 9)
+    loader = Loader(
+        options, engine, spool, lambda: BatchWriter(engine, options, run, spool), Report(), emit
+    )
+    try:
+        feed(loader, *messages)
+        loader.finish(whole=True)
+    finally:
+        loader.close()
+        spool.close()

@@ -1,0 +1,131 @@
+"""Settings that cannot be together: each is refused at start, with the setting and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from target_spark import settings
+
+HIVE = {
+    "spark.sql.catalogImplementation": "hive",
+    "spark.sql.warehouse.dir": "/wh",
+}
+IN_HIVE = {"database": "lake", "spark": HIVE}
+REST = {"catalog": "rest", "database": "a.b", "spark": {"spark.sql.catalog.rest": "x"}}
+
+
+@pytest.fixture(autouse=True)
+def no_settings_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+
+
+def on(stream: str, **asked: Any) -> dict[str, Any]:
+    return {"path": "/t", "streams": {stream: asked}}
+
+
+@pytest.mark.parametrize(
+    "config,words",
+    [
+        # parquet
+        ({"path": "/t", "format": "parquet", "database": "d"}, ["database: parquet"]),
+        ({**on("s", catalog="c"), "format": "parquet"}, ["streams.s.catalog: parquet"]),
+        ({"path": "/t", "format": "parquet", "partition_by": ["x"]}, ["partition_by: parquet"]),
+        ({"path": "/t", "format": "parquet", "cluster_by": ["x"]}, ["cluster_by: parquet"]),
+        ({"path": "/t", "format": "parquet", "compact": True}, ["compact: parquet"]),
+        ({"path": "/t", "format": "parquet", "retain_days": 9}, ["retain_days: parquet"]),
+        ({**on("s", write_mode="scd2"), "format": "parquet"}, ["streams.s.write_mode: parquet"]),
+        # clusters and partitions
+        ({"path": "/t", "format": "iceberg", "cluster_by": ["x"]}, ["cluster_by: iceberg"]),
+        ({"path": "/t", "cluster_by": ["x"], "partition_by": ["y"]}, ["cluster_by: a Delta table"]),
+        (
+            {**on("s", cluster_by=["x"]), "partition_by": ["y"]},
+            ["streams.s.cluster_by: a Delta table"],
+        ),
+        ({"path": "/t", "cluster_by": list("abcde")}, ["cluster_by: Delta takes at most 4"]),
+        # names
+        (on("s", table="a/b"), ["streams.s.table: 'a/b'"]),
+        (on("s", table="_hidden"), ["streams.s.table: '_hidden'"]),
+        ({"path": "/t", "table_prefix": ".x"}, ["table_prefix: '.x'"]),
+        ({**IN_HIVE, "table_prefix": "Raw-"}, ["table_prefix: in a catalog"]),
+        ({**IN_HIVE, "streams": {"s": {"table": "a-b"}}}, ["streams.s.table: 'a-b'"]),
+        ({"database": "a.b", "spark": HIVE}, ["database: 'a.b'"]),
+        # one table for two
+        (
+            {"path": "/t", "streams": {"a": {"table": "t"}, "b": {"table": "t"}}},
+            ["streams.b.table: 't' is the table of stream a"],
+        ),
+        (
+            {**IN_HIVE, "streams": {"a": {"table": "t"}, "b": {"table": "T"}}},
+            ["streams.b.table: 'T' is the table of stream a"],
+        ),
+        # catalogs
+        ({"path": "/t", "catalog": "lost"}, ["catalog: Spark knows no catalog 'lost'"]),
+        ({"database": "lake"}, ["forgets its tables"]),
+        (
+            {"database": "lake", "spark": {"spark.sql.catalogImplementation": "hive"}},
+            ["spark.sql.warehouse.dir"],
+        ),
+        ({"path": "/t", "format": "iceberg", "database": "a/b"}, ["database: 'a/b'"]),
+        # a full refresh of history
+        ({"path": "/t", "write_mode": "scd2", "full_refresh": ["s"]}, ["full_refresh: stream s"]),
+        ({**on("s", write_mode="scd2"), "full_refresh": ["s"]}, ["full_refresh: stream s"]),
+        # all at once
+        (
+            {
+                "path": "/t",
+                "format": "parquet",
+                "compact": True,
+                "streams": {"s": {"table": "a b"}},
+            },
+            ["compact: parquet", "streams.s.table: 'a b'"],
+        ),
+        ({"format": "delta"}, ["'path' is a required property"]),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(
+    config: dict[str, Any], words: list[str]
+) -> None:
+    faults = settings.faults(config)
+    assert len(faults) == len(words), faults
+    for fault, word in zip(faults, words, strict=True):
+        assert word in fault
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        IN_HIVE,
+        {"catalog": "spark_catalog", **IN_HIVE},
+        {"path": "/t", "database": "lake"},
+        {"database": "lake", "spark": {"spark.sql.catalog.spark_catalog": "io.unity.X"}},
+        {**REST, "format": "iceberg"},
+        {**REST, "streams": {"s": {"table": "a-b c"}}},
+        {**IN_HIVE, "table_prefix": "raw_"},
+        {"path": "/t", "table_prefix": "raw-"},
+        {"path": "/t", "streams": {"a": {"table": "t"}, "b": {"table": "T"}}},
+        {"path": "/t", "streams": {"a": {"table": "t"}, "b": {"table": "t", "database": "lake"}}},
+        {"path": "/t", "write_mode": "scd2", "full_refresh": ["s"]}
+        | {"streams": {"s": {"write_mode": "overwrite"}}},
+        {"path": "/t", "format": "iceberg", "database": "a.b"},
+        {"path": "/t", "format": "iceberg", "partition_by": ["x"], "sort_by": ["y"]},
+        {"path": "/t", "format": "parquet", "sort_by": ["y"], "target_file_size": 1 << 20},
+        {"path": "/t", "format": "parquet", "partition_by": [], "compact": False},
+    ],
+)
+def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
+    assert settings.faults(config) == []
+
+
+def test_a_catalog_may_be_known_from_sparks_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    assert settings.faults({"path": "/t", "catalog": "lost"}) == []
+
+
+def test_the_place_of_a_catalog_is_no_folder_and_makes_jobs_of_its_own() -> None:
+    assert settings.place_of(IN_HIVE) == "catalog:lake"
+    assert settings.place_of({"catalog": "c"}) == "catalog:c.default"
+    assert settings.place_of({"path": "/t", "database": "lake"}) == "/t"
+    jobs = [settings.job_of(c) for c in (IN_HIVE, {"path": "/t"}, {"path": "/t", "database": "d"})]
+    assert len(set(jobs)) == 3
