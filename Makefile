@@ -2,7 +2,8 @@
 #
 #   make demo      set everything up and run the main job: a tap into Spark tables, twice
 #   make test      set everything up and pass the tests
-#   make check     everything that must hold: format, lint, types, walls, gates, tests
+#   make check     everything that must hold: format, lint, types, walls, gates, all tests
+#   make thorough  the tests that take long, which make test leaves out
 #   make coverage  the tests again, with the branches that they leave out
 #   make bench     set everything up and run the benchmarks beside other tools
 #   make lock      write the lock files anew from the ranges in pyproject.toml
@@ -25,7 +26,7 @@ SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
 TEST_PEERS  := singer_sdk meltano
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres
 
-.PHONY: help demo test check lint types walls coverage bench peers lock setup clean
+.PHONY: help demo test thorough check lint types walls coverage bench peers lock setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,12 +51,16 @@ test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
 	@echo "Tests that start Spark run beside the others; what they print comes last."
-	@$(PY) -m pytest -m spark $(PYTEST_ARGS) > .spark-tests.log 2>&1 & spark=$$!; \
-	  $(PY) -m pytest -m "not spark" $(PYTEST_ARGS); others=$$?; \
+	@$(PY) -m pytest -m "spark and not thorough" $(PYTEST_ARGS) > .spark-tests.log 2>&1 & spark=$$!; \
+	  $(PY) -m pytest -m "not spark and not thorough" $(PYTEST_ARGS); others=$$?; \
 	  wait $$spark; spark=$$?; cat .spark-tests.log; \
 	  for code in $$others $$spark; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
 
-check: lint types test
+check: lint types test thorough
+
+# What `make test` leaves out because it takes long; it needs what that sets up.
+thorough: setup
+	$(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -71,7 +76,7 @@ walls: setup
 coverage: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
-	$(PY) -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(PY) -m pytest --every-format --cov --cov-report= $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='tap_core/*' --fail-under=98
 	$(BIN)/coverage report --include='target_spark/*' --fail-under=95
 

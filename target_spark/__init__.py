@@ -1,1 +1,1 @@
-"""A loader of Singer streams into Delta Lake and Parquet tables, through Apache Spark."""
+"""A loader of Singer streams into Delta Lake, Iceberg and Parquet tables, through Apache Spark."""

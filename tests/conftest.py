@@ -1,5 +1,49 @@
-"""What all rooms' tests may ask for."""
+"""What all rooms' tests may ask for, and which of them a run takes.
+
+Rules of the room: a test that is there once for each table format runs for one of them,
+which its name decides, so that all formats are tried in every run and none of the tests
+is left out; ``--every-format`` runs it for all (`make coverage`, `make check`).
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections import defaultdict
+from typing import Final
+
+import pytest
+
+from target_spark.settings import SCHEMA
 from tests.postgres import postgres as postgres
+
+
+_FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run ask for all."""
+    parser.addoption("--every-format", action="store_true", help="run tests for all table formats")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave one of the tests that differ in the table format alone."""
+    if config.getoption("--every-format"):
+        return
+    alike: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        alike[_but_for_the_format(item)].append(item)
+    chosen = {twins[zlib.crc32(name.encode()) % len(twins)].nodeid for name, twins in alike.items()}
+    left_out = [item for item in items if item.nodeid not in chosen]
+    items[:] = [item for item in items if item.nodeid in chosen]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _but_for_the_format(item: pytest.Item) -> str:
+    called = getattr(item, "callspec", None)
+    given = called.params.values() if called is not None else ()
+    named = any(value in _FORMATS for value in given if isinstance(value, str))
+    if not named or item.get_closest_marker("spark") is None:
+        return item.nodeid
+    parts = item.name.partition("[")[2].rstrip("]").split("-")
+    kept = "-".join(part for part in parts if part not in _FORMATS)
+    return f"{item.nodeid.partition('[')[0]}[{kept}]"

@@ -485,7 +485,8 @@ def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
     for number, (name, encoding, said) in enumerate(faulty(tmp_path)):
         loader, spool = delta.open()
         stream = f"s{number}"
-        feed(loader, schema("before", ID), record("before", id=number), state(number))
+        if number in {0, 10}:  # refused when it is read by us, and when it is read by Spark
+            feed(loader, schema("before", ID), record("before", id=number), state(number))
         feed(loader, schema(stream, ID))
         good = lines(tmp_path / "good.jsonl", {"id": 1})
         manifest = (good, str(tmp_path / name)) if encoding == JSONL else (str(tmp_path / name),)
@@ -494,8 +495,9 @@ def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
         loader.close()
         spool.close()
         assert "behind" not in delta.states
-        if delta.states:
-            assert delta.states == [number]
+        assert delta.states in ([], [number])
+        if number == 0:
+            assert delta.states == [0]
         assert not delta.exists(stream) or delta.rows(stream) == []
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 INT: dict[str, Any] = {"type": ["null", "integer"]}
 TEXT: dict[str, Any] = {"type": ["null", "string"]}

@@ -12,6 +12,7 @@ import pytest
 
 from target_spark.errors import IncompleteError, QuarantineError, UnsupportedError
 from target_spark.replay import replay
+from target_spark.writers import writer_for
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -119,9 +120,17 @@ def test_rows_of_other_versions_that_would_end_are_counted(delta: Warehouse) -> 
     delta.load(new, record("a", id=7), state(1))
     said = tried(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
     assert said["deleted"] == 1
-    delta.load(new, versioned("a", 1, id=1), versioned("a", 1, id=2), activate("a", 1), state(1))
-    said = tried(delta, new, versioned("a", 2, id=1), activate("a", 2), state(2), hard_delete=True)
-    assert said["deleted"] == 3
+    both = versioned("a", 1, id=1), versioned("a", 1, id=2)
+    delta.load(new, *both, activate("a", 1), state(1), hard_delete=True)
+    for hard in (True, False):
+        again = new, versioned("a", 2, id=1), activate("a", 2), state(2)
+        assert tried(delta, *again, hard_delete=hard)["deleted"] == 2
+
+
+def test_a_dry_writer_can_what_its_format_can() -> None:
+    delta, parquet = (writer_for(name, dry=True) for name in ("delta", "parquet"))
+    assert (delta.can_upsert, parquet.can_upsert) == (True, False)
+    assert (delta.can_widen("int", "bigint"), parquet.can_widen("int", "bigint")) == (True, False)
 
 
 def test_history_is_rehearsed_too(delta: Warehouse) -> None:

@@ -15,6 +15,7 @@ from target_spark.errors import StorageError
 from target_spark.ledger import newest
 from target_spark.retries import Fault
 from target_spark.tables import Table
+from target_spark.writers import delta as delta_writer
 from target_spark.writers import writer_for
 from target_spark.writers.parquet import Manifest
 from tests.target.crash import MODES
@@ -100,6 +101,7 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     ):
         monkeypatch.setattr(kind, name, storage.around(getattr(kind, name), always))
     monkeypatch.setattr(SparkSession, "sql", storage.around(SparkSession.sql, is_merge))
+    monkeypatch.setattr(delta_writer, "bear", storage.around(delta_writer.bear, always))
     return storage
 
 
@@ -184,7 +186,7 @@ def test_a_signal_ends_the_waiting_for_storage(
     storage.instead = set(range(1, 99))
     signalled = threading.Event()
     loader, spool = delta.open(flush_rows=1)
-    loader._commits._stopping = signalled.is_set  # type: ignore[attr-defined]
+    loader._dispatch.commits._stopping = signalled.is_set  # type: ignore[attr-defined]
     feed(loader, schema("a", ID), record("a", id=1))
     while not storage.commits:
         time.sleep(0.01)
@@ -207,6 +209,7 @@ def test_what_does_not_pass_is_not_tried_again(
         raise CameToLateError("java.lang.IllegalStateException: no")
 
     monkeypatch.setattr(DataFrameWriterV2, "append", refuse)
+    monkeypatch.setattr(delta_writer, "bear", refuse)
     with pytest.raises(CameToLateError):
         delta.load(schema("a", ID), record("a", id=1), state(1))
     assert tries == [1]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 from tests.target.iceberg_rows import KEYS, LAYOUT, batch, content, know, line, marker, rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture

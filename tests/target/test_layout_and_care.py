@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 TEXT = {"type": ["null", "string"]}
 INSTANT = {"type": ["null", "string"], "format": "date-time"}

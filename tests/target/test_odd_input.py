@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.exceptions import SingerSDKError
+from tap_core.exceptions import InvalidInputLine, SingerSDKError
 from tap_core.protocols.singer.decode import Decoder
 from target_spark.errors import UnsupportedError
 from target_spark.places import spark_address
@@ -90,7 +90,7 @@ def test_broken_input_is_an_error_that_names_the_place(
     events = Decoder().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
     for _ in GOOD_START:
         loader.fold(next(events))
-    with pytest.raises((SingerSDKError, UnsupportedError), match=said):
+    with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=said):
         deque(map(loader.fold, events))
     loader.close()
     spool.close()

@@ -372,6 +372,7 @@ def committed(
             models[stream].upsert(message)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(2))
 def test_each_way_ends_as_a_model_says_wherever_batches_and_runs_are_cut(
     delta: Warehouse, seed: int
