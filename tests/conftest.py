@@ -16,7 +16,6 @@ import pytest
 from target_spark.settings import SCHEMA
 from tests.postgres import postgres as postgres
 
-
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
 
 

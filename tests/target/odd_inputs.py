@@ -282,16 +282,6 @@ def _names() -> Iterator[Case]:
         [(sorted([100, *range(len(names))]),)],
         ("array_sort(array(*))",),
     )
-    wide = {f"c{n}": TEXT for n in range(2000)}
-    yield Case(
-        "wide",
-        (
-            schema("wide", {**ID, **wide}, "id"),
-            record("wide", {"id": 1, "c0": "a", "c1999": "z"}),
-        ),
-        [(1, "a", None, "z")],
-        ("id", "c0", "c1", "c1999"),
-    )
     streams = ["a/b", "..", "../ünï 😀*", "s" * 300, "UPPER", "upper"]
     for number, stream in enumerate(streams):
         yield Case(stream, (schema(stream, ID), record(stream, {"id": number})), [(number,)])
