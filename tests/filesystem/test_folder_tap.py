@@ -185,7 +185,7 @@ def test_a_file_system_that_knows_no_times(folder, caplog):
         ({"filesystem": "ftp"}, "'ftp' is required where 'filesystem' is 'ftp'"),
         ({"filesystem": "sftp"}, "'sftp' is required"),
         ({"read_mode": "merge", "path": "EMPTY"}, "Stream 'files': there are no files"),
-        ({"read_mode": "odd"}, "read_mode: 'odd' is not one of"),
+        ({"read_mode": "odd"}, "'odd' is not one of"),
     ],
 )
 def test_what_a_folder_lacks_is_said(folder, config, message):

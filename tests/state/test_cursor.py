@@ -9,7 +9,7 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import InvalidStreamSortException
@@ -92,6 +92,8 @@ def test_the_short_way_decides_as_the_order_does(
     schema, is_sorted, check_sorted, values, stops
 ) -> None:
     """Against the plainest reading of the rules: one comparison by `Order` per value."""
+    # An instant is no number: of two, the order would compare the texts, the short way the times.
+    assume(schema != {"type": "integer"} or not any(isinstance(v, dt.date) for v in values))
     order = order_of(schema)
     state: dict = {}
     follower = cursor(state, is_sorted=is_sorted, check_sorted=check_sorted, order=order)

@@ -38,7 +38,7 @@ from tests.target.test_loader import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 JSONL = {"format": "jsonl"}
 GZIP = {"format": "jsonl", "compression": "gzip"}

@@ -159,6 +159,7 @@ def test_without_pyspark_it_is_told_how_to_install_it(monkeypatch: pytest.Monkey
 # With Spark
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
 def test_a_machine_that_is_well_is_left_as_it_was(
@@ -174,6 +175,7 @@ def test_a_machine_that_is_well_is_left_as_it_was(
     assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_tables_are_told_by_whose_they_are(
     shared: None,
@@ -199,6 +201,7 @@ def test_tables_are_told_by_whose_they_are(
     assert (tmp_path / "tables" / "a").is_dir()
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_place_that_cannot_be_written_is_told_with_the_step(
     shared: None, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -216,6 +219,7 @@ def test_a_place_that_cannot_be_written_is_told_with_the_step(
     assert f"{tmp_path}/tables was made, written, read, removed" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_row_that_does_not_come_back_is_a_failure(
     shared: None,

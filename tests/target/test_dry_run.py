@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 DAY = {"type": ["null", "string"], "format": "date"}
 

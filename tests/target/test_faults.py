@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 TIMEOUT = (
     "An error occurred while calling o1.save.\n: java.net.SocketTimeoutException: Read timed out"

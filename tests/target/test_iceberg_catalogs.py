@@ -69,6 +69,7 @@ def described(**properties: Any) -> dict[str, Any]:
     return {"type": "SCHEMA", "stream": "Orders-1", "schema": schema, "key_properties": ["id"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.slow
 def test_tables_in_a_catalog_of_a_database_are_made_upserted_and_grow(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from target_spark.session import Session
 
 ROOT = Path(__file__).parents[2]
-pytest_spark = pytest.mark.spark
 
 
 def no_spark() -> Any:
@@ -102,7 +101,8 @@ def house(
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
-@pytest_spark
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_the_last_state_is_that_of_the_newest_run_and_place(
     house: Warehouse, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +146,8 @@ def by_spark(house: Warehouse, path: str) -> Any:
     return list(recovery._by_writer(options, house.spark, tables))
 
 
-@pytest_spark
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehouse) -> None:
     if house.format == "delta":
         house.spark.sql(f"CREATE TABLE delta.`{house.folder}/made` (id BIGINT) USING delta")
@@ -158,7 +159,8 @@ def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehous
     assert last_marker_of("job", found.values()) is None
 
 
-@pytest_spark
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
     spark = delta.session.spark()
     spark.sql("CREATE DATABASE last_state")
@@ -237,7 +239,8 @@ def records(lines: Iterable[bytes]) -> Iterator[str]:
             yield f"{message['record']['origin']} {message['record']['time_hour']}"
 
 
-@pytest_spark
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
     house: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -288,7 +291,8 @@ class Counting:
                 yield state(number)
 
 
-@pytest_spark
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> None:

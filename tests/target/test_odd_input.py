@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[2]
 TARGET = "from target_spark.target import TargetSpark; TargetSpark.cli()"

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-spark_needed = pytest.mark.spark
-
 
 # Names
 
@@ -113,7 +111,8 @@ def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Wareho
         ("a", "b", {"streams": {"a": {"table": "b"}}}),
     ],
 )
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_two_streams_of_one_run_that_would_share_a_table_are_refused(
     delta: Warehouse, one: str, other: str, config: dict[str, Any]
 ) -> None:
@@ -126,14 +125,16 @@ def test_two_streams_of_one_run_that_would_share_a_table_are_refused(
     spool.close()
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_names_that_differ_only_in_case_are_two_folders(delta: Warehouse) -> None:
     two = schema("a", ID), schema("A", ID), record("a", id=1), record("A", id=2)
     delta.load(*two, state(1))
     assert (delta.rows("a"), delta.rows("A")) == ([(1,)], [(2,)])
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_settings_of_streams_that_did_not_come_are_told(delta: Warehouse) -> None:
     delta.load(
         schema("a", ID),
@@ -152,7 +153,8 @@ def test_settings_of_streams_that_did_not_come_are_told(delta: Warehouse) -> Non
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg", "parquet"])
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_full_refresh_loads_one_stream_anew_and_leaves_the_others(
     spark_session: Session, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
@@ -187,7 +189,8 @@ def marker(warehouse: Warehouse, database: str, table: str) -> Marker | None:
     return DeltaWriter().last_marker(warehouse.spark, place)
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_table_of_a_catalog_takes_all_that_a_folder_does(delta: Warehouse, database: str) -> None:
     place = {"catalog": "spark_catalog", "database": database, "table_prefix": "raw_"}
     old = schema("My-Users", {"id": {"type": "integer"}, "n": {"type": "integer"}}, "id")
@@ -213,7 +216,8 @@ def test_a_table_of_a_catalog_takes_all_that_a_folder_does(delta: Warehouse, dat
     assert found.state == '{"at": 5}'
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_each_stream_can_go_elsewhere(delta: Warehouse, database: str) -> None:
     streams = {"a": {"database": database, "table": "first"}, "b": {"table": "second"}}
     delta.load(
@@ -223,7 +227,8 @@ def test_each_stream_can_go_elsewhere(delta: Warehouse, database: str) -> None:
     assert delta.rows("second") == [(2,)]
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_table_that_lies_at_the_path_is_made_known_to_the_catalog(
     delta: Warehouse, database: str
 ) -> None:
@@ -235,7 +240,8 @@ def test_a_table_that_lies_at_the_path_is_made_known_to_the_catalog(
     assert named(delta, database, "a") == [(1, None), (2, None)]
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_what_the_catalog_says_of_a_tables_files_wins(
     delta: Warehouse, database: str, tmp_path: Path
 ) -> None:
@@ -248,7 +254,8 @@ def test_what_the_catalog_says_of_a_tables_files_wins(
     assert not delta.exists("a")
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_name_that_is_no_delta_table_is_refused(delta: Warehouse, database: str) -> None:
     where = f"LOCATION 'file://{delta.folder.parent}/parquet'"
     delta.spark.sql(f"CREATE DATABASE {database}")
@@ -259,7 +266,8 @@ def test_a_name_that_is_no_delta_table_is_refused(delta: Warehouse, database: st
             delta.load(schema(stream, ID), record(stream, id=1), database=database)
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_catalog_that_spark_does_not_know_is_an_error(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +276,8 @@ def test_a_catalog_that_spark_does_not_know_is_an_error(
         delta.load(schema("a", ID), record("a", id=1), catalog="lost", database="x")
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_other_files_at_the_path_are_left_alone(delta: Warehouse, database: str) -> None:
     (delta.folder / "a").mkdir(parents=True)
     (delta.folder / "a" / "notes.txt").write_text("mine")
@@ -276,7 +285,8 @@ def test_other_files_at_the_path_are_left_alone(delta: Warehouse, database: str)
         delta.load(schema("a", ID), record("a", id=1), database=database)
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_a_dropped_table_is_gone_with_its_files(delta: Warehouse, database: str) -> None:
     delta.load(schema("a", ID), record("a", id=1), state(1), database=database)
     table = Table(f"{delta.folder}/a", "a", (database, "a"))
@@ -287,7 +297,8 @@ def test_a_dropped_table_is_gone_with_its_files(delta: Warehouse, database: str)
     writer.drop(delta.spark, table)
 
 
-@spark_needed
+@pytest.mark.thorough
+@pytest.mark.spark
 def test_hives_metastore_keeps_tables_from_run_to_run(tmp_path: Path, spark: SparkSession) -> None:
     metastore = {
         "spark.sql.catalogImplementation": "hive",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 ID = {"type": "integer"}
 NUMBERS = {"id": ID, "n": {"type": ["null", "integer"]}}

@@ -33,7 +33,7 @@ from tests.target.test_target_cli import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 GONE_SECONDS = 60
 

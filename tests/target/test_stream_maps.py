@@ -203,6 +203,7 @@ def test_the_settings_are_those_of_every_target_and_checked_at_the_start() -> No
         TargetSpark(config={"path": "x", "flattening_enabled": True})
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_mapped_rows_land_under_their_new_names(
     spark_session: Session, spark: SparkSession, tmp_path: Path

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 GONE = "2024-05-01T00:00:00Z"
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
