@@ -32,7 +32,7 @@ from target_spark.columns import (
 from target_spark.frames.reading import READER_OPTIONS, source_type
 from target_spark.frames.rows import by_type, converted_columns, in_record
 from target_spark.frames.strict import is_scalar, strict
-from target_spark.names import quote
+from target_spark.names import literal, quote
 
 __all__ = ["Faults", "Unread", "faults_of", "unread_of"]
 
@@ -70,7 +70,7 @@ def faults_of(layout: Layout) -> Faults:
     together, places = by_type(columns, each, "_faults", in_record)
     found = [f"size({place}) > 0" for place in places.values()]
     of_values = [
-        f"transform({place}, `f` -> concat({_literal(source)}, `f`))"
+        f"transform({place}, `f` -> concat({literal(source)}, `f`))"
         for source, place in places.items()
     ]
     of_lines = _faults_of_a_line(layout)
@@ -85,7 +85,7 @@ def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
 
 
 def _reasons(faults: Iterable[_Fault]) -> str:
-    known = (f"CASE WHEN {fault.condition} THEN {_literal(fault.reason)} END" for fault in faults)
+    known = (f"CASE WHEN {fault.condition} THEN {literal(fault.reason)} END" for fault in faults)
     cases = ", ".join(known)
     return f"array_compact(array({cases}))" if cases else "CAST(array() AS ARRAY<STRING>)"
 
@@ -127,7 +127,7 @@ def unread_of(layout: Layout) -> Unread:
         for column in layout.columns
         if column.feed is Feed.PROPERTY and isinstance(column.type, Boolean | Struct | Array)
     ]
-    unknown = f"array({_literal(_UNREADABLE)})"
+    unknown = f"array({literal(_UNREADABLE)})"
     if not columns:
         return Unread((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
@@ -149,13 +149,8 @@ def _is_unreadable(type_: ColumnType) -> str:
 
 
 def _from_json(text: str, schema: str) -> str:
-    options = (f"{_literal(name)}, {_literal(value)}" for name, value in READER_OPTIONS.items())
-    return f"from_json({text}, {_literal(schema)}, map({', '.join(options)}))"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    options = (f"{literal(name)}, {literal(value)}" for name, value in READER_OPTIONS.items())
+    return f"from_json({text}, {literal(schema)}, map({', '.join(options)}))"
 
 
 def _faults_inside(

@@ -47,10 +47,10 @@ from target_spark.writers.history import adoption, changes, first_versions, hist
 from target_spark.writers.notes import nullable_columns, sources_in, to_annotate
 from target_spark.writers.statements import (
     BATCH,
+    alterations,
     as_first_rows,
     merge,
     retire,
-    text,
     to_retire,
     with_settings,
 )
@@ -58,6 +58,7 @@ from target_spark.writers.widening import delta_widens
 
 __all__ = ["DeltaWriter"]
 
+_WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -118,7 +119,7 @@ class DeltaWriter:
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[Change]) -> None:
         """Add columns and fields, and widen types; the newest marker is repeated."""
-        self._alter(spark, table, _alterations(changes))
+        self._alter(spark, table, alterations(changes, to_widen=_WIDENING))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
@@ -366,19 +367,3 @@ def _write(table: Table, df: DataFrame, marker: Marker, commit: Marker, mode: st
         txnVersion=commit.batch,
     )
     rows.overwrite(F.lit(True)) if mode == "overwrite" else rows.append()  # noqa: FBT003
-
-
-def _alterations(changes: Sequence[Change]) -> Iterator[str]:
-    added = [change for change in changes if change.kind == "add"]
-    widened = [change for change in changes if change.kind == "widen"]
-    if added:
-        columns = ", ".join(
-            f"{quote(*change.path)} {change.ddl}"
-            + (f" COMMENT {text(change.comment)}" if change.comment else "")
-            for change in added
-        )
-        yield f"ADD COLUMNS ({columns})"
-    if widened:
-        yield "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-    for change in widened:
-        yield f"ALTER COLUMN {quote(*change.path)} TYPE {change.ddl}"

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from target_spark.tables import Care
-from target_spark.writers.statements import text, with_settings
+from target_spark.writers.statements import listed_properties, with_settings
 
 __all__ = ["tidy"]
 
@@ -41,4 +41,5 @@ def _keep(spark: SparkSession, ref: str, how_long: str) -> None:
     """Let the table say how long its old files are kept; VACUUM asks nobody else."""
     properties = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
     if (_RETENTION, how_long) not in {(row.key, row.value) for row in properties}:
-        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({text(_RETENTION)} = {text(how_long)})")
+        kept = listed_properties({_RETENTION: how_long})
+        spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ({kept})")

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from target_spark.columns import Layout
 from target_spark.errors import TableError, UnsupportedError
-from target_spark.names import quote
+from target_spark.names import literal, quote
 from target_spark.places import local_folder, spark_address
 from target_spark.session import remove_folder
 from target_spark.tables import Design, Table
@@ -29,7 +29,7 @@ from target_spark.writers.delta_design import (
 )
 from target_spark.writers.delta_log import NO_TABLE, delta_ref
 from target_spark.writers.notes import properties_of
-from target_spark.writers.statements import columns_of, refuse_other_files, text
+from target_spark.writers.statements import columns_of, listed_properties, refuse_other_files
 
 __all__ = ["PROPERTIES", "arranged_otherwise", "drop", "make", "types_of"]
 
@@ -63,7 +63,7 @@ def make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> N
     """Make an empty table, and its database in a catalog that does not have it."""
     words, properties = arrangement(layout, design)
     properties |= PROPERTIES | properties_of(layout)
-    listed = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+    listed = listed_properties(properties)
     columns = f"{columns_of(layout)}{columns_for(parts_of(layout, design))}"
     location = _location(table) if table.identifier else ""
     _create(
@@ -153,7 +153,7 @@ def _detail(spark: SparkSession, table: Table) -> Mapping[str, Any]:
 
 
 def _location(table: Table) -> str:
-    return f" LOCATION {text(spark_address(table.path))}" if table.path else ""
+    return f" LOCATION {literal(spark_address(table.path))}" if table.path else ""
 
 
 def _create(spark: SparkSession, table: Table, words: str) -> None:

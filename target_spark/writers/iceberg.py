@@ -53,10 +53,10 @@ from target_spark.writers.iceberg_place import exists, place_of
 from target_spark.writers.notes import nullable_columns, sources_in, to_annotate
 from target_spark.writers.statements import (
     BATCH,
+    alterations,
     as_first_rows,
     columns_of,
     merge,
-    text,
     to_retire,
     with_settings,
 )
@@ -141,19 +141,9 @@ class IcebergWriter:
             TableError: Iceberg refuses a change.
         """
         ref = place_of(spark, table).ref
-        added = [change for change in changes if change.kind == "add"]
-        columns = ", ".join(
-            f"{quote(*change.path)} {change.ddl}"
-            + (f" COMMENT {text(change.comment)}" if change.comment else "")
-            for change in added
-        )
         with _refusals(table):
-            if added:
-                spark.sql(f"ALTER TABLE {ref} ADD COLUMNS ({columns})")
-            for change in changes:
-                if change.kind == "widen":
-                    column = quote(*change.path)
-                    spark.sql(f"ALTER TABLE {ref} ALTER COLUMN {column} TYPE {change.ddl}")
+            for words in alterations(changes):
+                spark.sql(f"ALTER TABLE {ref} {words}")
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return what the table remembers of `Layout.sources`; None if it is none of ours."""

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import SparkSession
 
+from target_spark.names import literal
 from target_spark.places import spark_address
 from target_spark.session import subfolders
 from target_spark.tables import Table
 from target_spark.writers.iceberg_place import Place
-from target_spark.writers.statements import text
 
 __all__ = ["compact", "expire", "remove_strays"]
 
@@ -26,7 +26,7 @@ def compact(spark: SparkSession, place: Place) -> None:
     is_sorted = any(row[0] == "sort-order" for row in properties)
     strategy = "sort" if is_sorted else "binpack"
     spark.sql(
-        f"CALL {place.procedures}.rewrite_data_files(table => {text(place.ref)},"
+        f"CALL {place.procedures}.rewrite_data_files(table => {literal(place.ref)},"
         f" strategy => '{strategy}')"
     )
 
@@ -34,7 +34,7 @@ def compact(spark: SparkSession, place: Place) -> None:
 def expire(spark: SparkSession, place: Place, days: float) -> None:
     """Remove snapshots older than this, but never the newest, and the files of no other."""
     spark.sql(
-        f"CALL {place.procedures}.expire_snapshots(table => {text(place.ref)},"
+        f"CALL {place.procedures}.expire_snapshots(table => {literal(place.ref)},"
         f" {_older(days)}, retain_last => 1)"
     )
 
@@ -45,8 +45,8 @@ def remove_strays(spark: SparkSession, table: Table, place: Place, days: float) 
     if table.identifier or "metadata" in subfolders(spark, data):
         return
     spark.sql(
-        f"CALL {place.procedures}.remove_orphan_files(table => {text(place.ref)},"
-        f" {_older(days)}, location => {text(spark_address(data))})"
+        f"CALL {place.procedures}.remove_orphan_files(table => {literal(place.ref)},"
+        f" {_older(days)}, location => {literal(spark_address(data))})"
     )
 
 

@@ -14,7 +14,7 @@ from target_spark.columns import Layout
 from target_spark.names import quote
 from target_spark.tables import Design, Partition, Transform
 from target_spark.writers.notes import properties_of
-from target_spark.writers.statements import text
+from target_spark.writers.statements import listed_properties
 
 __all__ = ["design_words", "order_words", "parted_otherwise"]
 
@@ -35,7 +35,7 @@ def design_words(layout: Layout, design: Design) -> str:
     properties = properties_of(layout)
     if design.file_bytes is not None:
         properties["write.target-file-size-bytes"] = str(design.file_bytes)
-    listed = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+    listed = listed_properties(properties)
     return f"{words} TBLPROPERTIES ({listed})"
 
 

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import Layout
-from target_spark.names import quote
-from target_spark.writers.statements import text
+from target_spark.names import literal, quote
+from target_spark.writers.statements import listed_properties
 
 __all__ = ["nullable_columns", "properties_of", "sources_in", "to_annotate"]
 
@@ -49,14 +49,14 @@ def to_annotate(spark: SparkSession, ref: str, layout: Layout) -> Iterator[str]:
         fresh = {path: src for path, src in layout.sources.items() if known.get(path) != src}
         if fresh:
             properties = {_KEEPS: "true", **_properties(fresh)}
-            words = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+            words = listed_properties(properties)
             yield f"SET TBLPROPERTIES ({words})"
     comments = {column.name: column.comment for column in layout.columns if column.comment}
     if comments:
         for field in spark.table(ref).schema.fields:
             wanted = comments.get(field.name)
             if wanted and wanted != field.metadata.get("comment"):
-                yield f"ALTER COLUMN {quote(field.name)} COMMENT {text(wanted)}"
+                yield f"ALTER COLUMN {quote(field.name)} COMMENT {literal(wanted)}"
 
 
 def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:

@@ -14,19 +14,20 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO, Layout
+from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO, Change, Layout
 from target_spark.errors import TableError
-from target_spark.names import quote
+from target_spark.names import literal, quote
 from target_spark.writers.base import ONLY_DELETE, Keys, Retirement, in_order
 
 __all__ = [
     "BATCH",
+    "alterations",
     "as_first_rows",
     "columns_of",
+    "listed_properties",
     "merge",
     "refuse_other_files",
     "retire",
-    "text",
     "to_retire",
     "with_settings",
 ]
@@ -37,16 +38,33 @@ BATCH = "target_spark_batch"
 """The temporary view of the rows that a statement puts into a table."""
 
 
-def text(value: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def listed_properties(properties: Mapping[str, str]) -> str:
+    """Return properties of a table as SQL lists them."""
+    return ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+
+
+def alterations(changes: Sequence[Change], *, to_widen: str | None = None) -> Iterator[str]:
+    """Yield what makes changes, one ALTER TABLE each; ``to_widen`` goes before wider types."""
+    added = [change for change in changes if change.kind == "add"]
+    widened = [change for change in changes if change.kind == "widen"]
+    if added:
+        columns = ", ".join(
+            f"{quote(*change.path)} {change.ddl}"
+            + (f" COMMENT {literal(change.comment)}" if change.comment else "")
+            for change in added
+        )
+        yield f"ADD COLUMNS ({columns})"
+    if widened and to_widen is not None:
+        yield to_widen
+    for change in widened:
+        yield f"ALTER COLUMN {quote(*change.path)} TYPE {change.ddl}"
 
 
 def columns_of(layout: Layout) -> str:
     """Return the columns of a new table, with their comments."""
     return ", ".join(
         f"{quote(column.name)} {column.type.ddl}"
-        + (f" COMMENT {text(column.comment)}" if column.comment else "")
+        + (f" COMMENT {literal(column.comment)}" if column.comment else "")
         for column in layout.columns
     )
 
