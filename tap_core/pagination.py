@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import ParseResult, urlparse
 
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
-from tap_core.jsonpath import extract_jsonpath
 
 if sys.version_info >= (3, 13):
     from warnings import deprecated
@@ -202,7 +201,10 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
 
     def get_next(self, response: Response) -> str | None:
         """Return what the path finds first, None if it finds nothing."""
-        return next(extract_jsonpath(self._jsonpath, response.json()), None)
+        from tap_core.http.answer import first_of
+
+        found: str | None = first_of(response, self._jsonpath)
+        return found
 
 
 class SimpleHeaderPaginator(BaseAPIPaginator[str | None]):

@@ -25,12 +25,14 @@ from tap_core.http.words import (
     sent_secrets,
     url_without_secrets,
 )
+from tap_core.jsonpath import extract_jsonpath
 
 __all__ = [
     "Answer",
     "NotJSONError",
     "TruncatedBodyError",
     "document_of",
+    "first_of",
     "has_no_body",
     "look_for_a_cut",
 ]
@@ -63,6 +65,8 @@ class Answer(requests.Response):
     """A response that reads JSON faster, with the same results."""
 
     _document: Any = _UNREAD
+    noted: tuple[str, Any] | None = None
+    """A path, and what it found first."""
 
     @classmethod
     def of(cls, response: requests.Response) -> requests.Response:
@@ -86,16 +90,30 @@ class Answer(requests.Response):
         except (json.JSONDecodeError, UnicodeDecodeError):
             return super().json(**kwargs)  # which says what is wrong
 
-    def read(self, secrets: Callable[[], Secrets]) -> Any:
-        """Read the document and keep it for `document_of`; the errors are the same."""
+    def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
+        """Read the document and keep it for `document_of`; the errors are the same.
+
+        A text or a whole number that the path ``noting`` finds first is kept for `first_of`,
+        since that is asked for when the document has gone to someone who may change it.
+        """
         if self._document is _UNREAD:
             self._document = _read(self, secrets)
+            found = next(extract_jsonpath(noting, self._document), None) if noting else None
+            if noting and (found is None or type(found) in {str, int}):
+                self.noted = noting, found
         return self._document
 
     def take(self) -> Any:
         """Hand out the document that was read, once."""
         document, self._document = self._document, _UNREAD
         return document
+
+
+def first_of(response: requests.Response, path: str) -> Any:
+    """Return what a path finds first in a response's document, None for nothing."""
+    if isinstance(response, Answer) and response.noted is not None and response.noted[0] == path:
+        return response.noted[1]
+    return next(extract_jsonpath(path, response.json()), None)
 
 
 def document_of(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:

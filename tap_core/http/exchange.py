@@ -13,6 +13,7 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.utils import resolve_proxies
 
 from tap_core.exceptions import SyncError
 from tap_core.http.answer import Answer
@@ -21,6 +22,7 @@ from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
 __all__ = [
     "DEFAULT_REQUEST_TIMEOUT",
     "NAMED_ERRORS",
+    "KnownProxies",
     "attached",
     "error_words",
     "make_room",
@@ -36,9 +38,32 @@ NAMED_ERRORS = (SyncError, requests.exceptions.RequestException)
 """Errors of a request: their messages are completed by `name_error`."""
 
 
+class KnownProxies:
+    """The proxies that the environment names for a host, looked up once for each host.
+
+    The HTTP client goes through all variables of the environment three times per request, which
+    takes longer than reading a page. Sessions with proxies or rules of their own are left to it.
+    """
+
+    def __init__(self) -> None:
+        self._of_hosts: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def arguments(
+        self, session: requests.Session, request: requests.PreparedRequest
+    ) -> dict[str, Any]:
+        """Return what `requests.Session.send` is to be told, nothing where it knows better."""
+        if type(session) is not requests.Session or session.proxies or not session.trust_env:
+            return {}
+        host = tuple((request.url or "").split("/", 3)[:3])
+        if (proxies := self._of_hosts.get(host)) is None:
+            proxies = self._of_hosts[host] = resolve_proxies(request, {}, trust_env=True)
+        return {"proxies": proxies}
+
+
 def send(
     session: requests.Session,
     request: requests.PreparedRequest,
+    proxies: KnownProxies,
     *,
     timeout: Any,
     allow_redirects: bool,
@@ -51,7 +76,10 @@ def send(
     """
     try:
         response = session.send(
-            request, timeout=timeout or DEFAULT_REQUEST_TIMEOUT, allow_redirects=allow_redirects
+            request,
+            timeout=timeout or DEFAULT_REQUEST_TIMEOUT,
+            allow_redirects=allow_redirects,
+            **proxies.arguments(session, request),
         )
     except requests.exceptions.RequestException as error:
         _clean(error, request, secrets())

@@ -3,7 +3,8 @@
 Rules of the room: a failure is tried again when the same request may succeed later; a
 certificate that is refused will be refused again. A server that says when to come back
 (``Retry-After``, RFC 9110 section 10.2.3) is asked just then; otherwise the stream's wait
-generator and jitter decide. The loop itself is the library backoff's.
+generator and jitter decide. The loop itself is the library backoff's, which is imported
+when something is about to be sent: it brings asyncio, and discovery sends nothing.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ import logging
 from collections.abc import Callable, Generator
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import backoff
 import requests
-from backoff.types import Details as Details
 
 from tap_core.exceptions import RetriableAPIError
+
+if TYPE_CHECKING:
+    from backoff.types import Details
 
 __all__ = [
     "RETRIED",
     "RETRY_AFTER_LIMIT",
-    "Details",
     "Tries",
     "WaitGenerator",
     "exponential",
@@ -75,6 +76,8 @@ def retrying(
 
     With ``ask_server`` a ``Retry-After`` goes before the wait generator and the jitter.
     """
+    import backoff
+
     return backoff.on_exception(
         _server_first(wait_generator) if ask_server else wait_generator,
         RETRIED,
@@ -149,11 +152,15 @@ def _instant(text: str) -> datetime | None:
 
 def exponential() -> Generator[float, Any, None]:
     """Return waits of 2, 4, 8 … seconds."""
+    import backoff
+
     return backoff.expo(factor=2)
 
 
 def random_jitter(value: float) -> float:
     """Return a wait with up to one second more."""
+    import backoff
+
     return backoff.random_jitter(value)
 
 

@@ -8,6 +8,7 @@ everything else by names of our own.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,17 +29,19 @@ def compile_fit(
 ) -> Callable[[Record], bool]:
     """Return ``fits(record) -> bool`` for dicts of these keys, in any order.
 
-    ``allowed`` are the types of each property that stays; ``checks`` are asked of values
-    of other types. Properties that are in neither are deleted from a record that fits.
+    ``allowed`` are the types of each property that stays; ``checks`` are asked of values of
+    other types, but not of finite decimals, of which pages read from an API are full.
+    Properties that are in neither are deleted from a record that fits.
     """
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"Decimal": Decimal}
     terms = ["type(r) is dict", f"len(r) == {len(keys)}"]
     for number, (name, kinds) in enumerate(allowed.items()):
         types = next((word for word, known in names.items() if known is kinds), f"t{number}")
         names[types] = kinds
         if name in checks:
             names[f"c{number}"] = checks[name]
-            terms.append(f"(type(v := r[{name!r}]) in {types} or c{number}(v))")
+            finite = "type(v) is Decimal and v.is_finite()"
+            terms.append(f"(type(v := r[{name!r}]) in {types} or {finite} or c{number}(v))")
         else:
             terms.append(f"type(r[{name!r}]) in {types}")
     drops = [f"del r[{name!r}]" for name in keys if name not in allowed] or ["pass"]

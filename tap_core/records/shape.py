@@ -204,20 +204,11 @@ def _fits_of(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:
         allowed = dict(zip(kept, layout.sure, strict=True))
         checks = dict(layout.nested)
         numbers = [name for name, kinds in allowed.items() if kinds is not _BOOLEAN]
-        checks |= {name: _or_decimal(checks.get(name)) for name in numbers}
+        # Where nothing is to be checked, an object or a list stays as it is (a JSON column
+        # that is declared as text): it must only be one that JSON has.
+        checks |= {name: checks.get(name, _is_json) for name in numbers}
         layout.fits.append(compile_fit(keys, allowed, checks))
     return layout.fits[0]
-
-
-def _or_decimal(check: _Check | None) -> _Check:
-    """Return a check that lets decimals pass too, of which pages read from an API are full.
-
-    Where nothing is to be checked, an object or a list stays as it is (a JSON column that is
-    declared as text): it must only be one that JSON has.
-    """
-    if check is None:
-        return _is_json
-    return lambda value: check(value) or _is_decimal(value)
 
 
 def _learn(types: _Signature, allowed: tuple[frozenset[type], ...], good: set[_Signature]) -> bool:

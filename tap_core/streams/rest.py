@@ -28,6 +28,7 @@ from tap_core.http.budget import RequestBudget, shared_budget
 from tap_core.http.exchange import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
 from tap_core.http.exchange import (
     NAMED_ERRORS,
+    KnownProxies,
     attached,
     error_words,
     make_room,
@@ -40,7 +41,7 @@ from tap_core.http.request import Auth, RequestFunc, body_arguments, prepared
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
-from tap_core.http.retry import Details, Tries, exponential, random_jitter, retrying, runtime
+from tap_core.http.retry import Tries, exponential, random_jitter, retrying, runtime
 from tap_core.http.words import (
     Secrets,
     body_excerpt,
@@ -67,6 +68,8 @@ else:
     from typing_extensions import TypeVar as DefaultTypeVar
 
 if TYPE_CHECKING:
+    from backoff.types import Details
+
     from tap_core.catalog import Schema
     from tap_core.sync.contract import Host
     from tap_core.types import Context, JsonSchema, Record
@@ -244,6 +247,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self._http_method = http_method
         self._requests_session: requests.Session | None = requests.Session()
         self._budget = RequestBudget()
+        self._proxies = KnownProxies()
         hide_secrets_of_urllib3()
         super().__init__(name=name, schema=schema, tap=tap)
 
@@ -365,9 +369,8 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        return self._built(
-            asked.method, asked.url, asked.encode_params(), asked.headers, asked.data
-        )
+        params = asked.encode_params()
+        return self._built(asked.method, asked.url, params, asked.headers, asked.data)
 
     def _built(
         self, method: str, url: str, params: Any, headers: dict[str, Any], data: Any
@@ -408,15 +411,13 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         response = send(
             self.requests_session,
             request,
+            self._proxies,
             timeout=self.timeout,
             allow_redirects=self.allow_redirects,
             secrets=self._secrets,
         )
-        tags = (
-            {"url": url_without_secrets(request.path_url)}
-            if self._LOG_REQUEST_METRIC_URLS
-            else None
-        )
+        shown = self._LOG_REQUEST_METRIC_URLS
+        tags = {"url": url_without_secrets(request.path_url)} if shown else None
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
 
@@ -575,13 +576,12 @@ class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
     def _check_body(self, response: requests.Response) -> None:
         """Read the JSON here, where a body that was cut off is asked for again.
 
-        A class that parses answers itself may read anything: of its answers only JSON that
-        plainly stops short is refused.
+        Of what a class parses itself, only JSON that plainly stops short is refused.
         """
         if type(self).parse_response is not RESTStream.parse_response:
             look_for_a_cut(response)
         elif isinstance(response, Answer) and not has_no_body(response):
-            self._check_document(response.read(self._secrets))
+            self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:
         """Raise an error for a document that says there was one."""

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tap_core.http.pages import records_of
-from tap_core.pagination import BaseHATEOASPaginator, PageNumberPaginator
+from tap_core.pagination import BaseHATEOASPaginator, JSONPathPaginator, PageNumberPaginator
 from tap_core.streams import RESTStream
 from tests.http.server import Reply, page
 
@@ -16,6 +16,36 @@ def test_pages_follow_the_token_in_the_body(source):
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}, next="c"), page({"id": 3}))
     assert [one["id"] for one in source.records()] == [1, 2, 3]
     assert [asked.query for asked in source.server.asked] == [{}, {"page": ["b"]}, {"page": ["c"]}]
+
+
+@pytest.mark.parametrize("token", ["b", 7, 1.5, {"after": [3]}])
+def test_a_token_is_what_the_page_said_whatever_is_done_to_its_records(source, token):
+    class Walk(JSONPathPaginator):
+        tokens: list[object] = []
+
+        def get_next(self, response):
+            self.tokens.append(super().get_next(response))
+            return self.tokens[-1]
+
+    def post_process(self, row, context=None):
+        row["next"].clear()
+        return {"id": row["id"]}
+
+    walk = Walk("$.data[0].next[0]")
+    source.server.answers(page({"id": 1, "next": [token]}), page())
+    members = {
+        "get_new_paginator": lambda self: walk,
+        "get_url_params": lambda self, context, token: {"page": str(token)},
+        "post_process": post_process,
+    }
+    for path in ("$.data[0].next[0]", "$.another"):
+        stream = source.stream(next_page_token_jsonpath=path, **members)
+        for record in stream.get_records(None):
+            stream.post_process(record)
+        assert walk.tokens == [token]
+        assert type(walk.tokens.pop()) is type(token)
+        walk = Walk("$.data[0].next[0]")
+        source.server.answers(page({"id": 1, "next": [token]}), page())
 
 
 def test_pages_follow_a_header_by_default(source):

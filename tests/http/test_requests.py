@@ -265,3 +265,49 @@ def test_an_error_before_the_first_request_is_named(source):
 
     with pytest.raises(requests.exceptions.InvalidURL, match=r"\[stream 'users'\]"):
         source.records(get_http_request=odd)
+
+
+@pytest.fixture
+def behind_a_proxy(source, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", source.server.url)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return source
+
+
+def test_each_host_is_asked_through_the_proxy_that_the_environment_names_for_it(behind_a_proxy):
+    source = behind_a_proxy
+    far, near = "http://api.example.test", source.server.url
+    turns = {None: far, "2": near, "3": far, "4": near}
+
+    def here_or_there(self, *, page):
+        request = RESTStream.get_http_request(self, page=page)
+        request.url = f"{turns[page.next_page_token]}/users"
+        return request
+
+    source.server.answers(*(page(ONE, next=token) for token in ("2", "3", "4", None)))
+    assert source.records(get_http_request=here_or_there) == [ONE] * 4
+    hosts = [asked.headers["Host"] for asked in source.server.asked]
+    assert [f"http://{host}" for host in hosts] == [far, near, far, near]
+
+
+def test_a_session_with_rules_of_its_own_keeps_them(behind_a_proxy):
+    source = behind_a_proxy
+    far = {"config": {"url": "http://api.example.test"}}
+
+    class Trusting(requests.Session):
+        def send(self, request, **kwargs):
+            assert "proxies" not in kwargs
+            return super().send(request, **kwargs)
+
+    def wary():
+        session = requests.Session()
+        session.trust_env = False
+        session.proxies = {"http": source.server.url}
+        return session
+
+    source.server.answers(page(ONE))
+    for session in (Trusting(), wary()):
+        assert source.records(requests_session=session, **far) == [ONE]
+        assert source.server.asked[-1].headers["Host"] == "api.example.test"

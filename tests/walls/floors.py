@@ -253,7 +253,9 @@ HEAVY: dict[str, Home] = {
     "faker": Home(("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"),
     "cryptography": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
     "jwt": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
-    "backoff": Home(("tap_core.http",), lazily=False, why="retries are HTTP's business"),
+    "backoff": Home(
+        ("tap_core.http", "tap_core.streams"), lazily=True, why="retries are HTTP's business"
+    ),
     "sqlalchemy": Home(
         ("tap_core.sql", "tap_core.typing.sql"), lazily=False, why="an extra: only SQL taps have it"
     ),
