@@ -6,7 +6,6 @@ session waits for Spark here; the reader of the input never does.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from target_spark.errors import TargetSparkError
@@ -83,8 +82,6 @@ class SparkEngine:
         """
         if self._session is not None:
             return
-        # It says of each of its sockets that it is closed, at the level of good news.
-        logging.getLogger("py4j").setLevel(logging.WARNING)
         if self._warehouse is None:
             self._session = Session.start(self._settings)
             return

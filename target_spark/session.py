@@ -26,6 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from target_spark.bridge import quieten, unquieten
 from target_spark.errors import (
     SparkDiedError,
     SparkUnavailableError,
@@ -67,6 +68,9 @@ _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes: Java's own with that option, and Spark's."""
 
+_DEATH_SECONDS = 10.0
+"""How long a JVM whose connection broke may take to be gone."""
+
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's loggers of errors that it raises as well."""
 
@@ -78,7 +82,8 @@ class SparkSettings:
     ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours),
     ``jars`` local jars of the table format, instead of resolving them. ``small_runs``
     tells the JVM to start fast rather than to become fast. ``remote`` is a Spark
-    Connect address.
+    Connect address. ``scratch`` is a private folder for what a Spark on this machine
+    puts down on the way: rows that are sorted or joined stand there in plain text.
     """
 
     master: str = "local[*]"
@@ -88,6 +93,7 @@ class SparkSettings:
     small_runs: bool = False
     jars: Sequence[str] = ()
     app_name: str = "target-spark"
+    scratch: str = ""
 
 
 def load_libraries() -> None:
@@ -183,6 +189,15 @@ def _lean(master: str) -> dict[str, str]:
     return conf
 
 
+def _scratch(settings: SparkSettings) -> dict[str, str]:
+    """Return where Spark puts things down, as it reads it; its own choice all may read."""
+    is_fit = settings.scratch and "," not in settings.scratch  # which Spark would divide
+    is_set = "spark.local.dir" in settings.conf or "SPARK_LOCAL_DIRS" in os.environ
+    if not is_fit or is_set or not settings.master.startswith("local"):
+        return {}
+    return {"SPARK_LOCAL_DIRS": settings.scratch}
+
+
 class Session:
     """A Spark that starts in the background: `start`, then `spark()` waits for it."""
 
@@ -201,6 +216,7 @@ class Session:
         self._spark: SparkSession | None = None
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
+        self._quiet: logging.Filter | None = None
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
     @classmethod
@@ -297,6 +313,14 @@ class Session:
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
+    def _is_gone(self) -> bool:
+        """Tell whether the JVM has ended; its connection broke, so it may be about to."""
+        try:
+            self._process().wait(_DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def _run(self) -> None:
         try:
             self._spark = self._start()
@@ -341,7 +365,7 @@ class Session:
             "pass_fds": self._pass_fds,
         }
         try:
-            with resolving(conf), _started_from(home):
+            with resolving(conf), _environment(SPARK_HOME=str(home), **_scratch(self._settings)):
                 self._gateway = launch(
                     SparkConf(loadDefaults=False).setAll(list(shown.items())), popen
                 )
@@ -353,6 +377,7 @@ class Session:
                     or " Check master and the spark settings."
                 )
             ) from error
+        self._quiet = quieten(self._is_gone)
         pid = self.jvm_pid
         if pid is not None and self._on_jvm is not None:
             self._on_jvm(pid)
@@ -364,7 +389,6 @@ class Session:
 
         for name in _PRINTED_TWICE:
             PySparkLogger.getLogger(name).disabled = True
-        logging.getLogger("py4j").setLevel(logging.WARNING)
         SparkContext(
             conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
         )
@@ -379,6 +403,8 @@ class Session:
 
         with contextlib.suppress(Exception):  # the JVM may be gone already
             self._gateway.shutdown()
+        if self._quiet is not None:
+            unquieten(self._quiet)
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
@@ -427,15 +453,18 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
 
 
 @contextlib.contextmanager
-def _started_from(home: Path) -> Iterator[None]:
-    """Say it as pyspark reads it, and only while it does."""
-    before = os.environ.get("SPARK_HOME")
-    os.environ["SPARK_HOME"] = str(home)
+def _environment(**values: str) -> Iterator[None]:
+    """Say it as pyspark and Spark read it, and only while they do."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["SPARK_HOME"]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _stderr_or_nothing() -> int:

@@ -368,8 +368,8 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     )
 
 
-def spark_settings(config: Mapping[str, Any]) -> SparkSettings:
-    """Return how Spark is to be started."""
+def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
+    """Return how Spark is to be started; ``scratch`` is a private folder for it."""
     return SparkSettings(
         master=config.get("master") or "local[*]",
         remote=config.get("remote"),
@@ -377,6 +377,7 @@ def spark_settings(config: Mapping[str, Any]) -> SparkSettings:
         format=with_defaults(config)["format"],
         small_runs=bool(config.get("small_runs")),
         jars=tuple(config.get("jars") or ()),
+        scratch=scratch,
     )
 
 

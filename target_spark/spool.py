@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -39,6 +40,7 @@ __all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder"]
 _FOLDER_PREFIX: Final = "target-spark-"
 _UNBORN_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
+_OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
 MAX_OPEN_FILES: Final = 200
 """How many spools are written without closing and opening files in between."""
@@ -152,6 +154,7 @@ class SpoolFolder:
         self._open_files.clear()
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+        _remove_leftovers(self.path.parent)  # a dead run's Spark may have lived when we began
 
 
 @dataclass
@@ -292,10 +295,16 @@ def _remove_leftovers(root: Path) -> None:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Say whether a living process holds the folder; one without a lock file is not ours."""
-    with (folder / _LOCK_NAME).open("rb") as lock:
-        try:
+    """Say whether a living process holds the folder.
+
+    One without a lock file is somebody else's, or, under a name of ours, what is left of
+    one whose removal was broken off.
+    """
+    try:
+        with (folder / _LOCK_NAME).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return _OURS.fullmatch(folder.name) is None
     return False

@@ -152,7 +152,8 @@ class TargetSpark(PluginBase):
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(contextlib.closing(self._folder()))
             place = None if options.dry_run else home
-            engine = SparkEngine(settings.spark_settings(self.config), place, run)
+            asked = settings.spark_settings(self.config, str(folder.path.absolute()))
+            engine = SparkEngine(asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_tell_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._is_stopping)

@@ -37,6 +37,7 @@ __all__ = ["Birth", "bear", "birth_of", "follow", "settles_new_tables"]
 _LATER_TYPES: Final = re.compile(r"\b(timestamp_ntz|variant|interval|void)\b")
 _OF_USER: Final = "spark.databricks.delta.properties.defaults."
 _LOG: Final = "_delta_log"
+_STAGED: Final = "_first-"
 _ENGINE: Final = "target-spark"
 
 
@@ -75,7 +76,9 @@ def bear(df: DataFrame, birth: Birth, metadata: str, app_id: str, number: int) -
     ``metadata`` is the commit's own, ``app_id`` and ``number`` its transaction.
     """
     birth.folder.mkdir(parents=True, exist_ok=True)
-    staged = birth.folder / f"_first-{uuid.uuid4().hex}"
+    for left in birth.folder.glob(f"{_STAGED}*"):  # by a run that died; no VACUUM looks there
+        shutil.rmtree(left, ignore_errors=True)
+    staged = birth.folder / f"{_STAGED}{uuid.uuid4().hex}"
     log = birth.folder / _LOG
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.places import spark_address
-from tests.target.crash import MODES, Life
+from tests.target.crash import MODES
+from tests.target.crash_life import Life
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from target_spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -165,13 +168,13 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
 
 @pytest.mark.parametrize("form", [*MODES])
 def test_a_load_that_is_killed_at_random_moments_resumes(
-    spark: SparkSession, tmp_path: Path, form: str
+    spark_session: Session, tmp_path: Path, form: str
 ) -> None:
-    """Two deaths in a mode that chance chooses; ``python -m tests.target.crash`` dies hundreds."""
+    """Three deaths in a mode left to chance; ``python -m tests.target.crash`` dies hundreds."""
     mode = random.choice(MODES[form])
-    life = Life(spark, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
+    life = Life(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
     try:
-        life.live(deaths=2)
+        life.live(deaths=3, copies=1)
     finally:
         print(life.seed, *life.log, sep="\n")
 

@@ -20,6 +20,7 @@ from target_spark.session import (
     JAVA_LEAST,
     Session,
     SparkSettings,
+    _scratch,
     _stderr_or_nothing,
     check_java,
     spark_conf,
@@ -329,3 +330,14 @@ def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaul
     assert "spark.sql.shuffle.partitions" not in conf
     assert "spark.sql.extensions" not in conf
     assert conf["spark.driver.memory"] == "1g"
+
+
+def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatch):
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    assert _scratch(SparkSettings(scratch="/s")) == {"SPARK_LOCAL_DIRS": "/s"}
+    assert _scratch(SparkSettings()) == {}
+    assert _scratch(SparkSettings(scratch="/one,two")) == {}
+    assert _scratch(SparkSettings(scratch="/s", conf={"spark.local.dir": "/mine"})) == {}
+    assert _scratch(SparkSettings(scratch="/s", master="spark://host:7077")) == {}
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/mine")
+    assert _scratch(SparkSettings(scratch="/s")) == {}

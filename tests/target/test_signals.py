@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.target.crash import left_behind
+from tests.target.crash_run import left_behind
 from tests.target.test_target_cli import (
     COMMAND,
     PATIENCE,

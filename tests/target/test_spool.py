@@ -207,3 +207,20 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch, when):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     folder.close()
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_is_left_of_a_removal_that_was_broken_off_is_removed(tmp_path):
+    left = tmp_path / f"target-spark-{'0' * 32}"
+    left.mkdir()
+    (left / "rows-1").write_bytes(b"{}\n")
+    SpoolFolder(tmp_path).close()
+    assert not left.exists()
+
+
+def test_what_a_dead_runs_spark_still_wrote_goes_with_the_run_that_met_it(tmp_path):
+    folder = SpoolFolder(tmp_path)
+    left = tmp_path / f"target-spark-{'0' * 32}"
+    (left / "staged-1").mkdir(parents=True)
+    (left / "staged-1" / "part-1").write_bytes(b"rows")
+    folder.close()
+    assert not [*tmp_path.iterdir()]

@@ -91,6 +91,7 @@ FLOORS: dict[str, int] = {
     "target_spark.completeness": 2,  # whether a stream is known to be complete
     "target_spark.files": 2,  # files that BATCH messages name
     "target_spark.spool": 2,  # bytes on disk until they are written
+    "target_spark.bridge": 2,  # what py4j logs of a JVM that is gone
     "target_spark.session": 3,  # the JVM
     "target_spark.archive": 4,  # classes kept for a fast start; a command of its own
     "target_spark.versions": 1,  # versions of a stream's rows, and when others may go
@@ -104,11 +105,13 @@ FLOORS: dict[str, int] = {
     "target_spark.commands": 7,  # the words after the name: doctor, last-state, replay
     "target_spark.doctor": 6,  # whether a run would work
     "target_spark.designs": 3,  # how the table of a stream is laid out
+    "target_spark.undeclared": 3,  # what a record has that its schema does not declare
     "target_spark.refusals": 3,  # settings that cannot be together, or not with a format
     "target_spark.decoded": 2,  # records that stream maps change
     "target_spark.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
     "target_spark.writers": 4,  # one per table format
+    "target_spark.staging": 3,  # rows that wait in files of Spark's
     "target_spark.respool": 4,  # rows of files as lines of the spool
     "target_spark.engine": 4,  # what the loader asks of Spark
     "target_spark.ways": 4,  # how rows go into a table, by write mode
@@ -175,6 +178,7 @@ HEAVY: dict[str, Home] = {
             "target_spark.frames",
             "target_spark.batches",
             "target_spark.respool",
+            "target_spark.staging",
             "target_spark.quarantine",
             "target_spark.recovery",
             "target_spark.replay",
