@@ -6,8 +6,9 @@ Rules of the room:
   `target_spark.releases`, under its lock.
 - Every message has an ordinal, its place in the input. A state leaves only when every row
   with a smaller ordinal is committed; it leaves right after the commit that allows it.
-- A batch that is appended and full ends at the next STATE, if that comes soon: then its
-  commit carries a state that covers all of it, and a resume from it repeats no row.
+- A batch that is appended or kept as history, and full, ends at the next STATE, if that
+  comes soon: then its commit carries a state that covers all of it, and a resume from it
+  repeats no row.
 - A batch ends by rows, bytes or age, or where the keys or types of its stream change in a
   way that its rows cannot follow.
 - An overwritten stream keeps its rows until the stream is known to be complete; the end
@@ -27,7 +28,6 @@ from typing import Any, Final
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import RecordsWithoutSchemaException
-from tap_core.schema.references import normal_form
 from tap_core.types import JsonSchema
 from target_spark.columns import can_share_batch, evolve
 from target_spark.completeness import is_empty, is_final
@@ -40,7 +40,8 @@ from target_spark.options import LoadOptions, WriteMode
 from target_spark.releases import Releases
 from target_spark.report import Report
 from target_spark.spool import Spool, SpoolFolder
-from target_spark.streams import Stream, check_apart, digest, schema_of
+from target_spark.streams import Stream, check_apart, digest, form_of, schema_of
+from target_spark.undeclared import left_out
 from target_spark.versions import Versions
 from target_spark.work import Commits
 
@@ -53,6 +54,9 @@ _FILES_AT_ONCE: Final = 64
 
 _LONGEST_WAIT: Final = 1.5
 """How full, of what was asked for, a batch may become while it waits for a state."""
+
+_NAMED: Final = 10
+"""How many properties a remark names."""
 
 _AGES_EVERY: Final = 0.5
 """Seconds between two looks at the ages of all spools: there may be thousands."""
@@ -147,7 +151,7 @@ class Loader:
         if known is not None and known.came == digest(event):
             return
         schema = schema_of(event)
-        form = digest(replace(event, schema=normal_form(schema), cursor=None))
+        form = form_of(event, schema)
         if known is None:
             known = self._streams[event.stream] = self._new_stream(event, schema, form)
         elif known.form != form:
@@ -186,11 +190,25 @@ class Loader:
 
     def _rows(self, event: Rows) -> None:
         stream = self._taking(event)
+        if not stream.looked_at:
+            self._look_at(stream, event.rows[0])
         nbytes = stream.spool.add(event, self._ordinal)
         self._report.received(str(stream.id), len(event.rows), nbytes)
         if not stream.overwrites:
             self._open_bytes += nbytes
             self._bound(stream)
+
+    def _look_at(self, stream: Stream, body: bytes) -> None:
+        """Tell what the first record has that its schema does not."""
+        stream.looked_at = True
+        names = left_out(body, stream.layout)
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            self._dispatch.note(
+                stream.id,
+                "has properties that its schema does not declare and that are left out:"
+                f" {', '.join(names[:_NAMED])}{more}",
+            )
 
     def _files(self, event: Files) -> None:
         known = self._streams.get(event.stream)
@@ -252,7 +270,7 @@ class Loader:
         """Close the stream's batch where it is full, and wait where too much waits."""
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
-        waits = self._has_states and stream.mode is WriteMode.APPEND
+        waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
         if fill >= (_LONGEST_WAIT if waits else 1):
             self._cut(stream)
         elif fill >= 1:

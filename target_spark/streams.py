@@ -7,14 +7,16 @@ packed, and of what it is compared with only a digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import zlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tap_core.events import Describe, StreamId
-from tap_core.schema.references import resolve_schema_references
+from tap_core.exceptions import SchemaNotValidError
+from tap_core.schema.references import normal_form, resolve_schema_references
 from tap_core.types import JsonSchema
 from target_spark.columns import DELETED_AT, Layout, layout_of
 from target_spark.designs import design_of, with_filled
@@ -24,7 +26,7 @@ from target_spark.spool import Batch, Spool
 from target_spark.tables import QUARANTINE, Design, Table
 from target_spark.versions import Versions
 
-__all__ = ["Stream", "check_apart", "digest", "schema_of"]
+__all__ = ["Stream", "check_apart", "digest", "form_of", "schema_of"]
 
 
 @dataclass
@@ -34,7 +36,7 @@ class Stream:
     ``came`` and ``form`` are the `digest` of its description, as it came and in normal form;
     ``packed`` is the schema that its columns are made of. ``held`` are the batches of a
     stream that overwrites, until it is complete; ``remarks`` what could not be as it was
-    asked of all streams.
+    asked of all streams. ``looked_at`` says that a record was held against its description.
     """
 
     described: Describe
@@ -50,6 +52,7 @@ class Stream:
     versions: Versions
     versioned: bool = False
     has_rows: bool = False
+    looked_at: bool = False
     held: list[Batch] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
 
@@ -96,6 +99,7 @@ class Stream:
     def described_as(self, event: Describe, form: bytes) -> None:
         """Note the newest description."""
         self.described, self.came, self.form = replace(event, schema={}), digest(event), form
+        self.looked_at = False
 
     def takes(self, schema: JsonSchema, layout: Layout) -> None:
         """Note a schema, and the columns that it and those before it make."""
@@ -143,11 +147,30 @@ def schema_of(event: Describe) -> JsonSchema:
     Raises:
         UnsupportedError: one of them leads nowhere.
     """
-    try:
+    with _refusing(event):
         return resolve_schema_references(dict(event.schema), cut_circles=True)
-    except Exception as error:  # a schema may be anything
+
+
+def form_of(event: Describe, schema: JsonSchema) -> bytes:
+    """Return the `digest` of a description in normal form; ``schema`` is what `schema_of` gave.
+
+    Raises:
+        UnsupportedError: nobody can walk through it.
+    """
+    with _refusing(event):
+        return digest(replace(event, schema=normal_form(schema), cursor=None))
+
+
+@contextlib.contextmanager
+def _refusing(event: Describe) -> Iterator[None]:
+    """Say of which stream a schema is that cannot be used; it may be anything."""
+    try:
+        yield
+    except Exception as error:
+        why = str(error) if isinstance(error, SchemaNotValidError) else "It is no JSON Schema"
+        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
         raise UnsupportedError(
-            f"The schema of stream {event.stream} cannot be followed: {error}. It is the tap"
+            f"The schema of stream {event.stream} cannot be followed: {why}. It is the tap"
             " that must mend it."
         ) from error
 

@@ -115,15 +115,15 @@ def _merged(
 ) -> tuple[Layout, tuple[Change, ...]]:
     merge = _Merge(columns, _Rules(can_widen, remembers))
     merge.place_all(new.columns)
-    layout = replace(new, columns=_settled(_without_whole(merge.columns)))
+    layout = replace(new, columns=_settled(_without_whole(merge.columns, new.key_sources)))
     keys = tuple(_name_of(layout, source) for source in new.key_sources)
     return replace(layout, keys=keys), tuple(merge.changes)
 
 
-def _without_whole(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Let the whole record feed a column only while no property feeds another."""
+def _without_whole(columns: Iterable[Column], keys: Collection[str]) -> tuple[Column, ...]:
+    """Let the whole record feed a column only while no property but keys feeds another."""
     known = tuple(columns)
-    if not any(column.feed is Feed.PROPERTY for column in known):
+    if not any(column.feed is Feed.PROPERTY and column.source not in keys for column in known):
         return known
     return tuple(
         replace(column, feed=Feed.NOTHING) if column.feed is Feed.WHOLE else column

@@ -21,6 +21,7 @@ its property is text. Unknown keywords are ignored, as JSON Schema asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from target_spark.columns.layout import DELETED_AT, ORDINAL, ColumnOptions, Layout
@@ -54,25 +55,39 @@ __all__ = ["RECORD", "layout_of"]
 RECORD = "record"
 """The column of a stream that declares no properties: the whole record as JSON."""
 
+_DEEPEST = 50
+"""How many objects and lists stand in each other before the rest is text: Spark's own
+stack ends at a few more."""
+
+_ANYTHING: Mapping[str, Any] = MappingProxyType({})
+
+_TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
+"""What a deletion is marked with, whatever a schema says: else any text would delete."""
+
 _Schema = Mapping[str, Any]
 
 
 def layout_of(schema: _Schema, keys: Sequence[str], options: ColumnOptions) -> Layout:
     """Return the columns of a stream's table, as its schema alone wants them.
 
-    A key that is no declared property gets a column of text. ``_sdc_deleted_at`` of a
-    record feeds the metadata column of that name where there is one.
+    A key that is no declared property gets a column of text. Where no property is declared
+    the whole record has a column, beside those of the keys. ``_sdc_deleted_at`` of a record
+    is always a time, and feeds the metadata column of that name where there is one.
     """
     root = _object_schema(schema)
-    properties: dict[str, Any] = {key: {} for key in keys}
-    properties.update(root.get("properties") or {})
+    declared = dict(root.get("properties") or {})
     metadata = options.metadata_columns()
     names = {column.name for column in metadata}
     if DELETED_AT in names:
-        properties.pop(DELETED_AT, None)
-    record = _columns(properties, options, reserved=(*names, ORDINAL, *options.reserved))
-    if not record:
-        record = (Column("", RECORD, Text(), feed=Feed.WHOLE),)
+        declared.pop(DELETED_AT, None)
+    elif DELETED_AT in declared:
+        declared[DELETED_AT] = _TIME
+    properties = {**dict.fromkeys(keys, _ANYTHING), **declared}
+    reserved = (*names, ORDINAL, *options.reserved)
+    record = _columns(properties, options, reserved=reserved)
+    if not declared:
+        whole = clean([RECORD], (*reserved, *(column.name for column in record)))
+        record += (Column("", whole[RECORD], Text(), feed=Feed.WHOLE),)
     by_source = {column.source: column.name for column in record}
     return Layout(
         columns=record + metadata,
@@ -89,11 +104,14 @@ def _object_schema(schema: _Schema) -> _Schema:
 
 
 def _columns(
-    properties: Mapping[str, Any], options: ColumnOptions, reserved: Sequence[str] = ()
+    properties: Mapping[str, Any],
+    options: ColumnOptions,
+    reserved: Sequence[str] = (),
+    depth: int = 0,
 ) -> tuple[Column, ...]:
     names = clean(list(properties), reserved)
     return tuple(
-        Column(source, names[source], _type_of(schema, options), _comment(schema))
+        Column(source, names[source], _type_of(schema, options, depth), _comment(schema))
         for source, schema in properties.items()
     )
 
@@ -103,29 +121,32 @@ def _comment(schema: Any) -> str | None:
     return text if isinstance(text, str) and text else None
 
 
-def _type_of(schema: Any, options: ColumnOptions) -> ColumnType:
+def _type_of(schema: Any, options: ColumnOptions, depth: int) -> ColumnType:
+    if depth > _DEEPEST:
+        return Text()
     variants = list(variants_of(schema))
     kinds = {kind for kind, _ in variants}
     if kinds == {"object"}:
-        return _struct(union_of_objects([variant for _, variant in variants]), options)
+        return _struct(union_of_objects([variant for _, variant in variants]), options, depth)
     if kinds == {"array"}:
-        return _array([variant for _, variant in variants], options)
+        return _array([variant for _, variant in variants], options, depth)
     return _common([_scalar(kind, variant, options) for kind, variant in variants])
 
 
-def _struct(schema: _Schema, options: ColumnOptions) -> ColumnType:
+def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
     properties = schema.get("properties")
     if not properties or says_more(schema):
         return Text()
-    return Struct(_columns(properties, options))
+    return Struct(_columns(properties, options, depth=depth + 1))
 
 
-def _array(variants: Sequence[_Schema], options: ColumnOptions) -> ColumnType:
+def _array(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> ColumnType:
     items = [variant.get("items") for variant in variants]
     tuples = any(variant.get("prefixItems") for variant in variants)
     if tuples or not all(isinstance(item, Mapping) and item for item in items):
         return Text()
-    return Array(_type_of(items[0] if len(items) == 1 else {"anyOf": items}, options))
+    item = items[0] if len(items) == 1 else {"anyOf": items}
+    return Array(_type_of(item, options, depth + 1))
 
 
 def _scalar(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:

@@ -62,10 +62,10 @@ def number_of(schema: _Schema, options: ColumnOptions) -> ColumnType:
 
 def decimal_of(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return the decimal of ``precision`` and ``scale``, where they are declared."""
-    precision, scale = schema.get("precision"), schema.get("scale")
-    if not isinstance(precision, int) or precision < 1:
+    precision, scale = _count(schema.get("precision")), _count(schema.get("scale"))
+    if not precision:
         return options.unsized_decimals
-    places = scale if isinstance(scale, int) and 0 <= scale <= precision else 0
+    places = scale if scale is not None and scale <= precision else 0
     if precision > MAX_DIGITS:
         return _sized(precision - places, places, options)
     return Decimal(precision, places)
@@ -112,6 +112,11 @@ def _bound(schema: _Schema, word: str, exclusive: str, inward: int) -> decimal.D
         strict += inward
     found = [bound for bound in (plain, strict) if bound is not None]
     return (max(found) if inward > 0 else min(found)) if found else None
+
+
+def _count(value: Any) -> int | None:
+    counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if counts else None
 
 
 def _exact(value: Any) -> decimal.Decimal | None:

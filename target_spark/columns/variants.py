@@ -23,6 +23,9 @@ _Alternatives: TypeAlias = Sequence[_Schema]
 
 _COMBINING = ("allOf", "anyOf", "oneOf")
 
+_KINDS_OF_WORDS: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
+"""What some keywords have to be; of any other kind they say nothing, as if unknown."""
+
 _NUMBERS = {"integer", "number"}
 
 _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
@@ -55,7 +58,7 @@ def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[
 
 def _taken_apart(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
     """Return a schema without its combining keywords, and those as lists of alternatives."""
-    plain = {word: value for word, value in schema.items() if word not in _COMBINING}
+    plain = {word: value for word, value in schema.items() if _says_something(word, value)}
     parts: list[_Alternatives] = []
     for word in _COMBINING:
         members = schema.get(word)
@@ -65,6 +68,11 @@ def _taken_apart(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
         elif known:
             parts.append(known)
     return plain, parts
+
+
+def _says_something(word: str, value: Any) -> bool:
+    kind = _KINDS_OF_WORDS.get(word)
+    return word not in _COMBINING and (kind is None or isinstance(value, kind))
 
 
 def _both(one: _Schema, other: _Schema) -> _Schema:

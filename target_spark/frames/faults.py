@@ -29,8 +29,8 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import READER_OPTIONS, source_type
-from target_spark.frames.rows import by_type, converted_columns, in_record
+from target_spark.frames.reading import from_json, keeps_whole, source_type
+from target_spark.frames.rows import by_type, converted_columns, falsified_keys, in_record
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import literal, quote
 
@@ -39,6 +39,9 @@ __all__ = ["Faults", "Unread", "faults_of", "unread_of"]
 _CACHED_LAYOUTS = 64
 
 _NO_DATE_TIME = "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
+
+_LONGEST_TYPE = 120
+"""Signs of a type that a reason shows."""
 
 _UNREADABLE = "the record is not of the structure that the schema declares"
 
@@ -92,11 +95,13 @@ def _reasons(faults: Iterable[_Fault]) -> str:
 
 def _faults_of_a_line(layout: Layout) -> list[_Fault]:
     faults = [_Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
-    if any(column.feed is Feed.WHOLE for column in layout.columns):
-        faults.append(_Fault("coalesce(NOT startswith(`r`, '{'), false)", "no object"))
+    if keeps_whole(layout):
+        faults.append(_Fault("coalesce(NOT startswith(`whole`, '{'), false)", "no object"))
     for key in layout.key_sources:
         missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"
         faults.append(_Fault(missing, f"{key}: a key must have a value"))
+    for key, falsified in falsified_keys(layout).items():
+        faults.append(_Fault(falsified, f"{key}: half of a letter"))
     for source in layout.filled:
         empty = f"coalesce({quote('r', source)} = '', false)"
         faults.append(_Fault(empty, f"{source}: an empty text, which would divide files as null"))
@@ -131,26 +136,26 @@ def unread_of(layout: Layout) -> Unread:
     if not columns:
         return Unread((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
-    record = f"if(`unread`, {_from_json('`raw`', fields)}, NULL) AS `_variants`"
+    record = f"if(`unread`, {from_json('`raw`', fields)}, NULL) AS `_variants`"
     together, places = by_type(
         columns, _is_unreadable, "_unread", lambda source: f"to_json({quote('_variants', source)})"
     )
     found = _reasons(
-        _Fault(places[c.source], f"{c.source}: not of the declared type {c.type.ddl}")
+        _Fault(places[c.source], f"{c.source}: not of the declared type {_shown(c.type)}")
         for c in columns
     )
     return Unread((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
 
 
+def _shown(type_: ColumnType) -> str:
+    ddl = type_.ddl
+    return ddl if len(ddl) <= _LONGEST_TYPE else f"{ddl[:_LONGEST_TYPE]}..."
+
+
 def _is_unreadable(type_: ColumnType) -> str:
     alone = "concat('{\"c\":', `i`, '}')"
-    read = _from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
+    read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
     return f"{read}.`_corrupt` IS NOT NULL"
-
-
-def _from_json(text: str, schema: str) -> str:
-    options = (f"{literal(name)}, {literal(value)}" for name, value in READER_OPTIONS.items())
-    return f"from_json({text}, {literal(schema)}, map({', '.join(options)}))"
 
 
 def _faults_inside(

@@ -63,6 +63,12 @@ _WHOLE: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """A file that cannot be read is an error, whatever Spark is set to."""
 
 _CLASH: Final = "CANNOT_MERGE_SCHEMAS"
+_TORN: Final = re.compile(
+    r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
+    r"|incorrect (?:header|data|length) check"
+)
+"""What is wrong with a file itself, though its exception is one of the storage."""
+
 _TO_JSON: Final = (
     r"map('timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX',"
     r" 'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS')"
@@ -406,7 +412,8 @@ def _reading(files: Sequence[BatchFile]) -> Iterator[None]:
     except TargetSparkError:
         raise
     except Exception as error:
-        if fault_of(error) in {Fault.FULL, Fault.CUT}:
+        fault, is_torn = fault_of(error), _TORN.search(str(error))
+        if fault in {Fault.FULL, Fault.CUT} or (fault is Fault.PASSING and not is_torn):
             raise
         found = _READ_FAILURES.search(str(error))
         where = (found[1] or found[2]) if found else ", ".join(file.address for file in files[:3])

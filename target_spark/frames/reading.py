@@ -31,12 +31,21 @@ from target_spark.columns import (
     Layout,
     Struct,
 )
-from target_spark.names import quote
+from target_spark.names import literal, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["READER_OPTIONS", "needs_record", "read_lines", "record_type", "source_type"]
+__all__ = [
+    "READER_OPTIONS",
+    "from_json",
+    "keeps_whole",
+    "needs_record",
+    "read_lines",
+    "record_in_text",
+    "record_type",
+    "source_type",
+]
 
 _NO_LIMIT = str(2**31 - 1)
 
@@ -77,8 +86,28 @@ def record_type(layout: Layout, *, usual: bool = False) -> str:
     With ``usual`` numbers are read as numbers, and a record that spells one in another
     way is not read.
     """
-    if any(column.feed is Feed.WHOLE for column in layout.columns):
+    if keeps_whole(layout):
         return "STRING"
+    return _struct_type(layout, usual=usual)
+
+
+def keeps_whole(layout: Layout) -> bool:
+    """Tell whether a column takes the whole record, which is then read as text."""
+    return any(column.feed is Feed.WHOLE for column in layout.columns)
+
+
+def record_in_text(layout: Layout) -> str:
+    """Return the SQL of the record's properties, where the record was read as text."""
+    return from_json(quote("r"), _struct_type(layout))
+
+
+def from_json(text: str, schema: str) -> str:
+    """Return the SQL of what a text holds, read as the lines are."""
+    options = (f"{literal(name)}, {literal(value)}" for name, value in READER_OPTIONS.items())
+    return f"from_json({text}, {literal(schema)}, map({', '.join(options)}))"
+
+
+def _struct_type(layout: Layout, *, usual: bool = False) -> str:
     fields = {
         column.source: source_type(column.type, usual=usual)
         for column in layout.columns

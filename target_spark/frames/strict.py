@@ -14,8 +14,10 @@ apart by the pattern:
 - a double takes every number but those too large for it; it is the one type that rounds;
 - a date-time is ``YYYY-MM-DD``, ``T`` or a space, ``hh:mm:ss``, at most six places of a
   second (and zeros after those, or with ``cut`` whatever comes), then ``Z``, an offset or
-  nothing, which is UTC;
-- dates are ``YYYY-MM-DD``; years run from 0001 to 9999, for date-times in UTC;
+  nothing, which is UTC; seconds that are left out are none, a time that is left out is
+  midnight;
+- dates are ``YYYY-MM-DD``, or that day's midnight in UTC as a date-time; years run from
+  0001 to 9999, for date-times in UTC;
 - base64 is the plain alphabet, padded.
 
 Patterns end in ``\z`` because ``$`` also matches before a last line end.
@@ -58,8 +60,12 @@ _FINITE_NUMBER = "-?(0|[1-9][0-9]{0,199})([.][0-9]+)?([eE][+-]?[0-9]{1,2})?"
 """Numbers that are finite in a double by their length alone."""
 
 _DATE_TIME = rf"(?!(0001|9999).*{_OFFSET}\z){_DAY}[T ]{_CLOCK}%s(Z|{_OFFSET})?"
-_RARE_DATE_TIME = f"{_DAY}[Tt ]{_CLOCK}%s([Zz]|{_OFFSET})?"
-"""Lower case, and offsets that may lead out of the years that there are."""
+_RARE_DATE_TIME = f"{_DAY}([Tt ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}%s)?( ?([Zz]|{_OFFSET}))?)?"
+"""Lower case, offsets after a space or such as may lead out of the years that there are,
+and less than seconds."""
+
+_MIDNIGHT = f"{_DAY}[Tt ]00:00(:00([.]0+)?)?( ?([Zz]|[+-]00(:?00)?))?"
+"""A day as sources write it that know date-times alone."""
 
 
 class _Conversion(NamedTuple):
@@ -174,7 +180,9 @@ def _double(text: str) -> _Conversion:
 
 
 def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _Conversion:
-    upper = _cast(f"upper({text})", Timestamp())
+    close = f"regexp_replace(upper({text}), ' (?=[-+Z])', '')"
+    seconds = f"regexp_replace({close}, r'([T ][0-9]{{2}}:[0-9]{{2}})(?!:)', '$1:00')"
+    upper = _cast(seconds, Timestamp())
     inside = f"if(year({upper}) BETWEEN 1 AND 9999, {upper}, NULL)"
     local = f"substring_index(substring_index({text}, 'Z', 1), '+00:00', 1)"
     value = _cast(local, Timestamp())  # in UTC anyway; a zone costs more than all the rest
@@ -185,7 +193,8 @@ def _timestamp(text: str, type_: Timestamp | LocalTimestamp, fraction: str) -> _
 
 
 def _date(text: str) -> _Conversion:
-    return _Conversion(_DAY, _cast(text, Date()))
+    day = _when(text, _MIDNIGHT, _cast(f"left({text}, 10)", Date()))
+    return _Conversion(_DAY, _cast(text, Date()), day)
 
 
 def _binary(text: str) -> _Conversion:

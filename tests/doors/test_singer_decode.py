@@ -85,7 +85,7 @@ def test_each_message_becomes_its_event() -> None:
 
 @pytest.mark.parametrize(
     "given_as,cursor",
-    [("t", "t"), (["t", "u"], "t"), ([], None), (None, None)],
+    [("t", "t"), (["t", "u"], "t"), ([], None), (None, None), ([None], None), ({"a": 1}, None)],
 )
 def test_the_replication_key_is_a_name_or_the_first_of_a_list(
     given_as: object, cursor: str | None

@@ -96,6 +96,26 @@ def _schemas() -> Iterator[Case]:
     )
     empty = {"type": "SCHEMA", "stream": "empty", "schema": {}, "key_properties": []}
     yield Case("empty", (empty, record("empty", {"id": 1})), [('{"id": 1}',)])
+    keys_alone = {"type": "SCHEMA", "stream": "keys_alone", "schema": {"type": "object"}}
+    yield Case(
+        "keys_alone",
+        (
+            {**keys_alone, "key_properties": ["_id", "record"]},
+            raw("keys_alone", '{"_id":"a","record":1,"n":1.50}'),
+            raw("keys_alone", '{"record":2,"n":[1, 2],"_id":7}'),
+            raw("keys_alone", r'{"record":1,"_id":"a","n":"\u00e9"}'),
+            raw("keys_alone", '{"n":"no key"}'),
+            raw("keys_alone", r'{"_id":"\ud83d","record":1}'),
+            raw("keys_alone", r'{"_id":"?","record":"\ud83d\ude00"}'),
+        ),
+        [
+            ("?", "😀", r'{"_id":"?","record":"\ud83d\ude00"}'),
+            ("7", "2", '{"record":2,"n":[1, 2],"_id":7}'),
+            ("a", "1", r'{"record":1,"_id":"a","n":"\u00e9"}'),
+        ],
+        ("_id", "record", "record_2"),
+        aside=2,
+    )
     none = {"type": "SCHEMA", "stream": "propertyless", "schema": {"type": "object"}}
     yield Case("propertyless", (none, record("propertyless", {"id": 1})), [('{"id": 1}',)])
     odd = {
@@ -223,6 +243,28 @@ def _values() -> Iterator[Case]:
         ),
         [(1, None, None), (2, None, None)],
     )
+    times = {"at": {"type": "string", "format": "date-time"}}
+    days = {"day": {"type": ["null", "string"], "format": "date"}}
+    yield Case(
+        "moments",
+        (
+            schema("moments", {**ID, **times, **days}),
+            record("moments", {"id": 1, "at": "2024-01-31", "day": "2024-01-31T00:00:00Z"}),
+            record(
+                "moments", {"id": 2, "at": "2024-01-31T12:30", "day": "2024-01-31 00:00:00.000"}
+            ),
+            record("moments", {"id": 3, "at": "2024-01-31 12:30:00.5 +01:00"}),
+            record("moments", {"id": 4, "day": "2024-01-31T12:00:00Z"}),
+            record("moments", {"id": 5, "at": "31/01/2024"}),
+        ),
+        [
+            (1, "2024-01-31 00:00:00", "2024-01-31"),
+            (2, "2024-01-31 12:30:00", "2024-01-31"),
+            (3, "2024-01-31 11:30:00.5", None),
+        ],
+        ("id", "CAST(at AS STRING)", "CAST(day AS STRING)"),
+        aside=2,
+    )
     large = "x" * 3_000_000
     yield Case(
         "large",
@@ -246,6 +288,26 @@ def _values() -> Iterator[Case]:
         ),
         [(1,)],
         ("tree" + ".a" * 30,),
+    )
+    yield Case(
+        "declared_too_deep",
+        (
+            schema("declared_too_deep", {**ID, "tree": _nested_schema(120)}, "id"),
+            raw("declared_too_deep", f'{{"id":1,"tree":{_nested(120)}}}'),
+            raw("declared_too_deep", f'{{"id":"one","tree":{_nested(120)}}}'),
+        ),
+        [(_nested(69),)],
+        ("tree" + ".a" * 51,),
+        aside=1,
+    )
+    yield Case(
+        "same_key_twice",
+        (
+            schema("same_key_twice", ID_AND_TEXT, "id", "id"),
+            record("same_key_twice", {"id": 1, "text": "a"}),
+            record("same_key_twice", {"id": 1, "text": "b"}),
+        ),
+        [(1, "b")],
     )
     yield Case(
         "twice",
@@ -291,7 +353,7 @@ def _messages() -> Iterator[Case]:
     yield Case(
         "more",
         (
-            {**schema("more", ID), "extra": 1, "bookmark_properties": []},
+            {**schema("more", ID), "extra": 1, "bookmark_properties": [None]},
             {**record("more", {"id": 1}), "extra": {"a": 1}, "time_extracted": None},
             {"type": "STATE", "value": None},
             {"type": "STATE", "value": {}},
@@ -338,6 +400,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "a type that is no text": (({"type": 1},), "its type is 1"),
     "a line that is no JSON": ((b"2024-01-01 INFO starting",), "is not a Singer message"),
     "a line that is cut": ((b'{"type":"RECORD","stream":"a","rec',), "is not a Singer message"),
+    "zeros where a message should be": ((b"\0\0",), r"is not a Singer message .*: \\x00\\x00"),
     "two messages on a line": ((b'{"type":"STATE","value":{}}' * 2,), "is not a Singer message"),
     "a line of other bytes": ((b'{"type":"RECORD","stream":"a","record":{"id":"\xff"}}',), "UTF-8"),
     "a schema that is true": (
@@ -359,7 +422,7 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     ),
     "a reference that is a number": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": 5}}}},),
-        "schema of stream b cannot be followed",
+        "schema of stream b cannot be followed: It is no JSON Schema",
     ),
     "a state without a value": (({"type": "STATE"},), "missing required field `value`"),
 }

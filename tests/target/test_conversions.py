@@ -34,9 +34,10 @@ BAD = object()
 
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 DATE_TIME = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})"
-    r"(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?)?"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})"
+    r"(?::([0-9]{2})(?:\.([0-9]+))?)?(?: ?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2}))?))?)?"
 )
+MIDNIGHT = re.compile(r"[Tt ]00:00(:00(\.0+)?)?( ?([Zz]|[+-]00(:?00)?))?")
 
 
 def integer(text: str) -> Any:
@@ -74,7 +75,7 @@ def date_time(text: str) -> Any:
     if offset > timedelta(hours=18):
         return BAD
     try:
-        local = datetime(*map(int, found.groups()[:6]), tzinfo=timezone.utc)
+        local = datetime(*(int(part or 0) for part in found.groups()[:6]), tzinfo=timezone.utc)
         instant = local + offset if sign == "-" else local - offset
     except (ValueError, OverflowError):
         return BAD
@@ -83,10 +84,13 @@ def date_time(text: str) -> Any:
 
 
 def day(text: str) -> Any:
-    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+    written, time = text[:10], text[10:]
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", written):
+        return BAD
+    if time and not MIDNIGHT.fullmatch(time):
         return BAD
     try:
-        return date.fromisoformat(text)
+        return date.fromisoformat(written)
     except ValueError:
         return BAD
 
@@ -180,6 +184,16 @@ NEAR_MISSES = (
     "2024",
     "2024-01",
     "2024-01-01",
+    "2024-01-01T00:00:00",
+    "2024-01-01 00:00:00.000 +00:00",
+    "2024-01-01T00:00:00+01:00",
+    "2024-01-01T00:00:01Z",
+    "2024-01-01T12:30",
+    "2024-01-01 12:30 -05:30",
+    "2024-01-01Z",
+    "2024-01-01 +01:00",
+    "2024-01-01T12",
+    "2024-01-01T12:30:00.Z",
     "2024-02-30",
     "0000-01-01",
     "9999-12-31",

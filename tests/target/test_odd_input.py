@@ -128,6 +128,23 @@ def test_times_that_are_none_are_the_time_of_arrival(delta: Warehouse) -> None:
     assert at[4] == rows[4]["_sdc_received_at"]
 
 
+def test_properties_that_the_schema_does_not_have_are_told(delta: Warehouse) -> None:
+    extra = {f"more_{n:02}": n for n in range(12)}
+    delta.load(
+        schema("a", ID),
+        record("a", {"id": 1, **extra}),
+        record("a", {"id": 2, "late": 1}),
+        schema("a", {**ID, "text": {"type": "string"}}),
+        record("a", {"id": 3, "text": "x", "other": 1}),
+    )
+    assert [note for note in delta.report.as_dict()["streams"]["a"]["notes"] if "not" in note] == [
+        "has properties that its schema does not declare and that are left out: "
+        + ", ".join(sorted(extra)[:10])
+        + " and 2 more",
+        "has properties that its schema does not declare and that are left out: other",
+    ]
+
+
 @pytest.fixture
 def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "in_process")

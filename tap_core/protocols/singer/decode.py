@@ -73,7 +73,7 @@ class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
     stream: str
     schema: dict[str, Any]
     key_properties: list[str] | None = None
-    bookmark_properties: str | list[str] | None = None
+    bookmark_properties: Any = None
 
 
 class _State(msgspec.Struct, tag="STATE", tag_field="type"):
@@ -268,11 +268,14 @@ class Decoder:
         return Files(stream, tuple(message.manifest), message.encoding, version=message.version)
 
 
-def _cursor(bookmark_properties: str | list[str] | None) -> str | None:
-    """Return the replication key; the specification allows a list, takes its first."""
-    if isinstance(bookmark_properties, list):
-        return bookmark_properties[0] if bookmark_properties else None
-    return bookmark_properties
+def _cursor(bookmark_properties: Any) -> str | None:
+    """Return the replication key; the specification allows a list, takes its first.
+
+    Taps without one write an empty list, null, or a list with null in it.
+    """
+    listed = isinstance(bookmark_properties, list)
+    first = next(iter(bookmark_properties), None) if listed else bookmark_properties
+    return first if isinstance(first, str) else None
 
 
 def _kind(line: bytes) -> object:
@@ -334,5 +337,11 @@ def _complaint(
 ) -> InvalidInputLine:
     """Return the error for a line, with its number and how it begins."""
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
+    shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
     more = "..." if len(line) > _EXCERPT_LENGTH else ""
-    return kind(f"Line {number} is not a Singer message ({reason}): {start}{more}")
+    return kind(f"Line {number} is not a Singer message ({reason}): {shown}{more}")
+
+
+def _escaped(sign: str) -> str:
+    """Write a sign that would be nothing, or an order, to a terminal."""
+    return sign.encode("unicode_escape").decode()

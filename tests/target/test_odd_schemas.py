@@ -1,0 +1,123 @@
+"""Schemas that are none, or say odd things: columns come of them, or an error in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tap_core.events import Describe
+from tap_core.protocols.singer.decode import Decoder
+from target_spark.columns import ColumnOptions, Layout, layout_of
+from target_spark.errors import UnsupportedError
+from target_spark.streams import form_of, schema_of
+from target_spark.undeclared import left_out
+
+PLAIN = ColumnOptions()
+
+
+def described(schema: Any, *keys: str) -> Layout:
+    """Return the layout of a schema that comes as bytes."""
+    message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": keys}
+    return layout_from(json.dumps(message).encode())
+
+
+def layout_from(line: bytes) -> Layout:
+    (event,) = Decoder().feed(line + b"\n")
+    assert isinstance(event, Describe)
+    schema = schema_of(event)
+    form_of(event, schema)
+    return layout_of(schema, event.keys, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "schema,ddl",
+    [
+        ({"type": "string", "format": ["date"]}, "string"),
+        ({"type": "number", "format": {"a": 1}}, "double"),
+        ({"type": "object", "properties": ["a", "b"]}, "string"),
+        ({"type": "object", "properties": True}, "string"),
+        ({"properties": 5}, "string"),
+        ({"anyOf": [{"type": "object", "properties": ["a"]}, {"type": "object"}]}, "string"),
+        ({"type": "string", "format": "singer.decimal", "precision": True}, "decimal(38,18)"),
+        (
+            {"type": "string", "format": "singer.decimal", "precision": 9, "scale": True},
+            "decimal(9,0)",
+        ),
+    ],
+)
+def test_a_keyword_of_the_wrong_kind_says_nothing(schema: Any, ddl: str) -> None:
+    assert described({"properties": {"x": schema}}).types == {"x": ddl}
+
+
+@pytest.mark.parametrize("properties", [None, [], "x", True, {}])
+def test_a_stream_that_declares_nothing_has_its_keys_and_whole_records(properties: Any) -> None:
+    layout = described({"type": "object", "properties": properties}, "_id")
+    assert layout.types == {"_id": "string", "record": "string"}
+    assert layout.keys == ("_id",)
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "boolean"}, {}])
+def test_the_mark_of_a_deletion_is_a_time_whatever_its_schema_says(schema: Any) -> None:
+    properties = {"id": {"type": "integer"}, "_sdc_deleted_at": schema}
+    assert described({"properties": properties}, "id").types["_sdc_deleted_at"] == "timestamp"
+
+
+def test_a_key_may_be_called_like_the_column_of_whole_records() -> None:
+    layout = described({}, "Record")
+    assert layout.types == {"Record": "string", "record_2": "string"}
+
+
+def nested(head: str, tail: str, levels: int) -> bytes:
+    inner = head * levels + '{"type":"integer"}' + tail * levels
+    schema = f'{{"properties":{{"x":{inner}}}}}'
+    return f'{{"type":"SCHEMA","stream":"a","schema":{schema}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "head,tail",
+    [
+        ('{"type":"object","properties":{"a":', "}}"),
+        ('{"type":"array","items":', "}"),
+        ('{"anyOf":[', "]}"),
+    ],
+)
+def test_deep_schemas_end_in_text_and_deeper_ones_in_words(head: str, tail: str) -> None:
+    assert len(layout_from(nested(head, tail, 120)).types["x"]) < 1000
+    with pytest.raises(UnsupportedError, match="stream a cannot be followed: It is nested too"):
+        layout_from(nested(head, tail, 450))
+
+
+def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
+    item = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    layout = described(
+        {
+            "properties": {
+                "id": {"type": "integer"},
+                "free": {"type": "object"},
+                "one": item,
+                "many": {"type": "array", "items": item},
+            }
+        }
+    )
+    record = {
+        "id": 1,
+        "other": {"a": 1},
+        "free": {"any": 1},
+        "one": {"x": 1, "y": 2},
+        "many": [{"x": 1}, None, {"z": 1}, {"z": 2}],
+        "_sdc_deleted_at": None,
+    }
+    assert left_out(json.dumps(record).encode(), layout) == ["many.z", "one.y", "other"]
+
+
+@pytest.mark.parametrize(
+    "body", [b'"{}"', b'{"a":', b'{"a":' * 5000, b'{"b":1}' + b" " * (1 << 20)]
+)
+def test_a_record_that_cannot_be_looked_at_is_not(body: bytes) -> None:
+    assert left_out(body, described({"properties": {"a": {}}})) == []
+
+
+def test_nothing_is_left_out_of_whole_records() -> None:
+    assert left_out(b'{"a":1}', described({})) == []
