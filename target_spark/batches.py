@@ -20,9 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from functools import partial
-from shutil import rmtree
+from itertools import count
 from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -39,15 +38,16 @@ from target_spark.columns import (
 )
 from target_spark.constraints import check_rules, refuses_null
 from target_spark.engine import Engine
-from target_spark.errors import CountError, OwnerError
+from target_spark.errors import CountError, OwnerError, StorageError
 from target_spark.frames import BAD_ROWS, Frame, Metadata, read_spool
 from target_spark.ledger import Covered, Marker
 from target_spark.names import quote
 from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import spark_address
-from target_spark.respool import remove_files, respooled
+from target_spark.respool import Respooled, remove_files, respooled
 from target_spark.retries import Fault, fault_of, first_line, patiently, writing_to
 from target_spark.spool import SpoolFolder
+from target_spark.staging import putting_down, staged, waiting
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.ways import check_history, has_others, nothing_of, retirement_of, way_of
 from target_spark.work import Outcome, Work
@@ -60,9 +60,6 @@ __all__ = ["BatchWriter"]
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-_WHOLE: Final = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Whatever the session says: a file that cannot be read is an error, not fewer rows."""
 
 _DEATH_SECONDS: Final = 10.0
 """How long a JVM whose connection broke may take to be gone."""
@@ -155,12 +152,18 @@ class BatchWriter:
         if not work.batches or not (files or state.moved):
             yield work, 0
             return
-        spark, path = self._engine.spark(), self._folder.new_path("lines")
-        with respooled(spark, work, state.moved, path) as made:
+        with waiting(self._folder, "lines") as path:
+            tries = (path / str(number) for number in count(1))
+
+            def step() -> Respooled:
+                with putting_down(self._folder):
+                    return respooled(self._engine.spark(), work, state.moved, next(tries))
+
+            made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
             yield made.work, made.rows
-        state.moved = made.moved
+        state.moved = made.moved  # only now: what failed above was not committed
         if self._delete_files:
-            remove_files(spark, files)
+            remove_files(self._engine.spark(), files)
 
     def _write(self, work: Work) -> Outcome:
         spark = self._engine.spark()
@@ -188,10 +191,12 @@ class BatchWriter:
         if not self._tables[table.key].commits:
             return None
         try:
-            self._writer.care(self._engine.spark(), table, care)
+            self._patiently(table, lambda: self._writer.care(self._engine.spark(), table, care))
         except Exception as error:  # noqa: BLE001  (the rows are safe, and the next run tidies)
-            logger.warning("Table %s could not be tidied: %s", table.name, first_line(error))
-            return f"the table could not be tidied, and is whole: {first_line(error)}"
+            cause = error.__cause__ if isinstance(error, StorageError) else None
+            reason = first_line(cause or error)
+            logger.warning("Table %s could not be tidied: %s", table.name, reason)
+            return f"the table could not be tidied, and is whole: {reason}"
         return None
 
     def carry(self, table: Table, covered: Covered) -> None:
@@ -202,7 +207,7 @@ class BatchWriter:
         )
         self._tables[table.key].commits += 1
 
-    def _patiently(self, table: Table, step: Callable[[], _T]) -> _T:
+    def _patiently(self, table: Table, step: Callable[[], _T], what: str | None = None) -> _T:
         """Do a step again where its failure passes; never one that made its commit."""
         state = self._tables[table.key]
         commits = state.commits
@@ -216,7 +221,7 @@ class BatchWriter:
             state.fitted = None
 
         with writing_to(f"table {table.name} ({table.key})", "Make room there"):
-            return patiently(step, f"Table {table.name}", before_again, self._stopping)
+            return patiently(step, what or f"Table {table.name}", before_again, self._stopping)
 
     def _raise_death(self, error: BaseException) -> None:
         """Raise what is behind an error if that is the end of Spark."""
@@ -301,9 +306,9 @@ class BatchWriter:
         df = frame.good(strict=True)
         try:
             if self._reads_twice(spark, work):
-                with self._staged(spark, df) as staged:
+                with staged(spark, self._folder, df) as rows:
                     _check_count(work, frame.counts().rows, 0)
-                    carried, effect = self._put(spark, work, layout, staged)
+                    carried, effect = self._put(spark, work, layout, rows)
             else:
                 carried, effect = self._put(spark, work, layout, df)
         except Exception as error:
@@ -318,17 +323,17 @@ class BatchWriter:
     def _reads_twice(self, spark: SparkSession, work: Work) -> bool:
         """Tell whether a commit reads its batch more than once: one that meets rows does."""
         if work.mode is WriteMode.UPSERT:
-            return not self._writer.is_empty(spark, work.table)
+            return not (self._writer.keeps_batch or self._writer.is_empty(spark, work.table))
         return work.mode is WriteMode.SCD2
 
     def _write_good(self, spark: SparkSession, work: Work, layout: Layout, frame: Frame) -> Outcome:
         """Stage what fits, set the rest aside, then commit what fits."""
-        with self._staged(spark, frame.good(strict=False)) as staged:
+        with staged(spark, self._folder, frame.good(strict=False)) as rows:
             counts = frame.counts()
             bad = work.count - counts.rows
             if bad and not self._tables[work.table.key].set_aside:
                 self._set_aside(spark, work, frame, bad)
-            carried, effect = self._put(spark, work, layout, staged)
+            carried, effect = self._put(spark, work, layout, rows)
         return Outcome(counts.rows, bad, carried, counts.zoneless, effect)
 
     def _put(
@@ -369,20 +374,6 @@ class BatchWriter:
         carried, effect = self._put(spark, work, layout, nothing_of(spark, layout))
         return Outcome(0, 0, carried, {}, effect)
 
-    @contextmanager
-    def _staged(self, spark: SparkSession, df: DataFrame) -> Iterator[DataFrame]:
-        """Give rows that are evaluated once, whatever is done with them after."""
-        path = self._folder.new_path("staged")
-        address = spark_address(str(path))
-        try:
-            with writing_to(
-                f"rows that wait ({self._folder.path})", "Make room there, or set staging"
-            ):
-                df.write.parquet(address)
-            yield spark.read.schema(df.schema).options(**_WHOLE).parquet(address)
-        finally:
-            rmtree(path, ignore_errors=True)
-
     # Rows that do not fit
 
     def _set_aside(self, spark: SparkSession, work: Work, frame: Frame, count: int) -> None:
@@ -404,9 +395,9 @@ class BatchWriter:
         observed = Observation()
         counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
         rows = counted.selectExpr(*quarantine.values_of(number, self._run.id))
-        with self._staged(spark, rows) as staged:
+        with staged(spark, self._folder, rows) as aside:
             _check_count(work, work.count - count, observed.get["rows"])
-            self._writer.append(spark, table, staged, self._marker(table, None))
+            self._writer.append(spark, table, aside, self._marker(table, None))
         self._tables[table.key].commits += 1
         state.set_aside = True
         logger.warning(
@@ -428,8 +419,8 @@ class BatchWriter:
 
     def _metadata(self, work: Work) -> Metadata:
         return Metadata(
-            received_at=_instant(work.batches[0].received_at),
-            batched_at=_instant(work.batches[-1].cut_at),
+            received_at=work.received_at,
+            batched_at=work.cut_at,
             sync_started_at=self._started,
         )
 
@@ -466,7 +457,3 @@ def _check_count(work: Work, written: int, set_aside: int) -> None:
             f"Stream {work.stream}: {work.count} rows were spooled, but {written} would be"
             f" written and {set_aside} set aside. No state that covers them is let out."
         )
-
-
-def _instant(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, tz=timezone.utc)

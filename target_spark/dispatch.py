@@ -69,6 +69,7 @@ class Dispatch:
             design=stream.design,
             hard_delete=stream.hard_delete,
             retires=retires,
+            cursor=stream.described.cursor,
         )
         nbytes = 0 if stream.overwrites else sum(batch.nbytes for batch in batches)
         done = partial(self._releases.committed, waits, upto)

@@ -103,8 +103,8 @@ class LoadOptions:
     streams: Mapping[str, StreamOptions] = field(default_factory=dict)
     full_refresh: frozenset[str] = frozenset()
     table_prefix: str = ""
-    flush_rows: int = 500_000
-    flush_bytes: int = 128 << 20
+    flush_rows: int = 1_000_000
+    flush_bytes: int = 256 << 20
     flush_seconds: float = 300.0
     spool_bytes: int = 1 << 30
     max_quarantined: int | None = None

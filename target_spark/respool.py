@@ -2,25 +2,23 @@
 
 Rules of the room: the rows of a file take as many ordinals as the file has lines, so all
 that comes after them in the same table is moved; a table's commits are made in order, so
-that is known when it is needed. What is written here is removed again when its commit is
-made or has failed.
+that is known when it is needed. Who asks for it says where it is written, gives each try a
+place of its own, and removes them all when the commit is made or has failed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from target_spark.columns import DELETED_AT
 from target_spark.files import BatchFile
 from target_spark.frames import lines_of_files, renumbered
 from target_spark.places import spark_address
-from target_spark.retries import first_line, writing_to
+from target_spark.retries import first_line
 from target_spark.session import remove_folder
 from target_spark.work import Work
 
@@ -41,47 +39,28 @@ class Respooled:
     moved: int
 
 
-@contextmanager
-def respooled(spark: SparkSession, work: Work, moved: int, path: Path) -> Iterator[Respooled]:
-    """Give the work with the rows of its files in the spool, below a ``path`` that is free.
+def respooled(spark: SparkSession, work: Work, moved: int, path: Path) -> Respooled:
+    """Return the work with the rows of its files in the spool, below a ``path`` that is free.
 
     ``moved`` is how far the files of earlier work move the ordinals.
 
     Raises:
         FilesError: a file cannot be read.
-        DiskFullError: there is no room for its lines.
     """
-    try:
-        with writing_to(f"rows that wait ({path.parent})", "Make room there, or set staging"):
-            made = _respool(spark, work, moved, spark_address(str(path)))
-        yield made
-    finally:
-        rmtree(path, ignore_errors=True)
-
-
-def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
-    """Remove files whose rows are committed; what cannot be removed is said."""
-    for file in files:
-        try:
-            remove_folder(spark, file.address)
-        except Exception as error:  # noqa: BLE001, PERF203  (the rows are safe)
-            logger.warning("%s could not be deleted: %s", file.shown, first_line(error))
-
-
-def _respool(spark: SparkSession, work: Work, moved: int, path: str) -> Respooled:
+    place = spark_address(str(path))
     files = [file for batch in work.batches for file in batch.files]
-    found = lines_of_files(spark, files, f"{path}/files", moved)
+    found = lines_of_files(spark, files, f"{place}/files", moved)
+    spool = tuple(spark_address(each) for batch in work.batches for each in batch.paths)
+    first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
+    if spool and (moved or work.batches[-1].last > first_move):
+        renumbered(spark, spool, f"{place}/spool", found.moves, moved)
+        spool = (f"{place}/spool",)
     if found.mended:
         logger.warning(
             "Stream %s: in %d rows of its files NaN or Infinity is read as null.",
             work.stream,
             found.mended,
         )
-    spool = tuple(spark_address(each) for batch in work.batches for each in batch.paths)
-    first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
-    if spool and (moved or work.batches[-1].last > first_move):
-        renumbered(spark, spool, f"{path}/spool", found.moves, moved)
-        spool = (f"{path}/spool",)
     whole = replace(
         work.batches[0],
         paths=(*spool, *found.paths),
@@ -92,3 +71,12 @@ def _respool(spark: SparkSession, work: Work, moved: int, path: str) -> Respoole
     layout = work.layout.with_metadata(DELETED_AT) if found.has_deletes else work.layout
     total = moved + sum(places for _, places in found.moves)
     return Respooled(replace(work, batches=(whole,), layout=layout), found.rows, total)
+
+
+def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
+    """Remove files whose rows are committed; what cannot be removed is said."""
+    for file in files:
+        try:
+            remove_folder(spark, file.address)
+        except Exception as error:  # noqa: BLE001, PERF203  (the rows are safe)
+            logger.warning("%s could not be deleted: %s", file.shown, first_line(error))

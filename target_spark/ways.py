@@ -61,12 +61,15 @@ def _keys(layout: Layout, work: Work) -> Keys:
         and column.name not in METADATA_COLUMNS
     )
     order = (layout.column_fed_by(source) for source in work.design.sort_by)
+    cursor = layout.column_fed_by(work.cursor) if work.cursor else None
     return Keys(
         columns=layout.keys,
         order=ORDINAL,
         deleted=DELETED_AT if DELETED_AT in layout.types else None,
         hard_delete=work.hard_delete,
         compared=tuple(compared),
+        cursor=None if cursor is None else cursor.name,
+        received=work.received_at,
         sort_by=tuple(column.name for column in order if column is not None),
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Protocol
 
 from tap_core.events import StreamId
@@ -27,6 +28,7 @@ class Work:
     ``covered`` is asked right before the commit for the newest state that it covers.
     With ``hard_delete`` a delete record removes the row; else it sets a time in it.
     With ``retires`` there are no batches: the rows of all versions but that one end.
+    ``cursor`` is the property by which the stream's source is read on.
     """
 
     stream: StreamId
@@ -38,11 +40,22 @@ class Work:
     design: Design
     hard_delete: bool
     retires: int | None = None
+    cursor: str | None = None
 
     @property
     def count(self) -> int:
         """How many rows were spooled."""
         return sum(batch.count for batch in self.batches)
+
+    @property
+    def received_at(self) -> datetime:
+        """When the first row was received; 1970 where there is none."""
+        return _instant(self.batches[0].received_at if self.batches else 0)
+
+    @property
+    def cut_at(self) -> datetime:
+        """When the last batch was closed; 1970 where there is none."""
+        return _instant(self.batches[-1].cut_at if self.batches else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +105,7 @@ class Commits(Protocol):
     def carry(self, table: Table, covered: Covered) -> None:
         """Commit a state without rows."""
         ...
+
+
+def _instant(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=timezone.utc)

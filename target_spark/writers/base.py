@@ -51,8 +51,10 @@ class Keys:
     the table: of rows with equal keys the highest is the newest. ``deleted`` names the
     column that is set in a delete record; such a record changes nothing else, or with
     ``hard_delete`` removes the row. ``compared`` are the columns in which a row must
-    differ to be another version of it; only a history asks for them. Where nothing is
-    met, the rows of each file are in the order of ``sort_by``.
+    differ to be another version of it; only a history asks for them, for the ``cursor``,
+    a column that grows from version to version, and for when the records that have no time
+    of their own were ``received``. Where nothing is met, the rows of each file are in the
+    order of ``sort_by``.
     """
 
     columns: tuple[str, ...]
@@ -60,6 +62,8 @@ class Keys:
     deleted: str | None = None
     hard_delete: bool = False
     compared: tuple[str, ...] = ()
+    cursor: str | None = None
+    received: datetime | None = None
     sort_by: tuple[str, ...] = ()
 
 
@@ -82,8 +86,8 @@ class Writer(Protocol):
     """One table format."""
 
     @property
-    def can_upsert(self) -> bool:
-        """Whether rows can be replaced by key."""
+    def keeps_batch(self) -> bool:
+        """Whether an upsert reads its batch once, and keeps it by itself while it is needed."""
         ...
 
     def can_widen(self, old: str, new: str, /) -> bool:

@@ -59,6 +59,9 @@ from target_spark.writers.widening import delta_widens
 __all__ = ["DeltaWriter"]
 
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+_KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
+"""A MERGE reads its batch twice, and keeps it on disk in between."""
+
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -67,7 +70,7 @@ _VERSION = "spark.databricks.delta.write.txnVersion"
 class DeltaWriter:
     """Writes Delta tables; remembers of each what it found and did in this run."""
 
-    can_upsert = True
+    keeps_batch = True
 
     def __init__(self) -> None:
         self._newest: dict[str, Marker | None] = {}
@@ -165,7 +168,8 @@ class DeltaWriter:
             return self.append(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
         words = merge(delta_ref(table), columns, keys)
-        return self._execute(spark, table, words, commit, newest)
+        with with_settings(spark, _KEPT):
+            return self._execute(spark, table, words, commit, newest)
 
     def history(
         self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker
@@ -176,9 +180,8 @@ class DeltaWriter:
         self._adopt(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         words = history_merge(delta_ref(table), columns, keys)
-        return self._execute(
-            spark, table, words, commit, changes(df, self.rows(spark, table), keys)
-        )
+        found = changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
+        return self._execute(spark, table, words, commit, found)
 
     def retire(
         self, spark: SparkSession, table: Table, retirement: Retirement, commit: Marker

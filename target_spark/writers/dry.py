@@ -25,15 +25,12 @@ __all__ = ["DryWriter"]
 class DryWriter:
     """Stands before a writer; remembers the columns that each table would have."""
 
+    keeps_batch = False
+
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._types: dict[str, Mapping[str, str]] = {}
         self._new: set[str] = set()
-
-    @property
-    def can_upsert(self) -> bool:
-        """Whether rows can be replaced by key."""
-        return self._writer.can_upsert
 
     def can_widen(self, old: str, new: str) -> bool:
         """Tell whether a column's type, as DDL, can be changed in place."""

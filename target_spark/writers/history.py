@@ -6,8 +6,18 @@ that is equal changes nothing, so one that is sent again does not begin a versio
 Only what the stream says of a row is compared, null being a value like any other, and
 never what the run says of it. Versions of a key begin one after the other, each where the
 one before it ends; where their times do not grow, they are moved on by a microsecond.
-Where the record comes again that brought its key to where it stands (the same values, and
-no later time), all that comes before it was sent again too, and changes nothing.
+
+What was sent again changes nothing, and so does all that a batch has of its key before it,
+unless that is newer than the table. A record was sent again where it
+
+- brings its key to where it stands, and is no later than that;
+- is equal to a version before the last one and begins when that one did, has a lower
+  cursor than the last one, or deletes with the time of a deletion before it;
+- has no time of its own and brings its key to where it stood before the run, and so far
+  the batch has nothing of the key but what equals one of its versions.
+
+A change back to values that were there before would look the same but for its time or its
+cursor, which is why only the last of these asks for none.
 
 A frame of changes has a row for each step: `ACTION` says which. ``begin`` is a row to be
 added, ``end`` closes the current one of its key at `AT`, ``touch`` says of the current one
@@ -43,11 +53,24 @@ _TOUCHES = "__target_spark_touches"
 _LAST = "__target_spark_last"
 _KNOWN = "__target_spark_known"
 _KEY = "__target_spark_key"
+_CURRENT = "__target_spark_current"
+_CURSOR_BEFORE = "__target_spark_cursor_before"
+_TIMES = "__target_spark_times"
+_MARKS = "__target_spark_marks"
+_OLD = "__target_spark_old"
+_NEWER = "__target_spark_newer"
+
+_MOVED_ON = 1000
+"""Microseconds by which a version may begin later than its record says; others are in its way."""
 
 
-def changes(batch: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
-    """Return what a batch changes in a table."""
-    return _steps(_beside_current(_events(batch, keys), table, keys), keys, _columns(batch, keys))
+def changes(batch: DataFrame, table: DataFrame, keys: Keys, run_started: int) -> DataFrame:
+    """Return what a batch changes in a table; the run started at a microsecond since 1970."""
+    events = _events(batch, keys)
+    versions = _versions(events, table, keys)
+    met = _beside_equal(_beside_current(events, versions, keys), versions, keys)
+    new = _not_sent_again(met, keys, run_started)
+    return _steps(new, keys, _columns(batch, keys))
 
 
 def first_versions(batch: DataFrame, keys: Keys) -> DataFrame:
@@ -83,33 +106,66 @@ def _state(compared: Sequence[str]) -> Column:
     return F.struct(F.lit(0).alias("c"), *named)
 
 
-def _beside_current(events: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
-    """Add the state of each key in the table, and the time of its last change."""
-    names = [f"{_KEY}{number}" for number in range(len(keys.columns))]
-    same = [
-        _col(key).eqNullSafe(F.col(name)) for key, name in zip(keys.columns, names, strict=True)
-    ]
-    current = _col(IS_CURRENT)
-    begun, ended = F.unix_micros(_col(VALID_FROM)), F.unix_micros(_col(VALID_TO))
-    state = F.struct(_state(keys.compared).alias("state"), _version(table).alias("v"))
+def _versions(events: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
+    """Return the versions that the keys of a batch have in the table."""
+    cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
+    deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
     rows = table.select(
-        *(_col(key).alias(name) for key, name in zip(keys.columns, names, strict=True)),
-        F.greatest(begun, ended).alias(_SINCE),
-        F.when(current, state).alias(_BEFORE),
-        F.when(current, F.coalesce(begun, F.lit(0))).alias(_MICROS),
+        *(_col(key).alias(name) for key, name in zip(keys.columns, _names(keys), strict=True)),
+        _state(keys.compared).alias(_STATE),
+        _col(IS_CURRENT).alias(_CURRENT),
+        F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
+        F.unix_micros(_col(VALID_TO)).alias(_SINCE),
+        deleted.alias(MARK),
+        _version(table).alias(_VERSION_BEFORE),
+        cursor.alias(_CURSOR_BEFORE),
     )
-    met = rows.join(events.select(*map(_col, keys.columns)), same, "left_semi")
-    latest = met.groupBy(*names).agg(
-        F.max(_SINCE).alias(_SINCE),
-        F.max_by(_BEFORE, _MICROS).alias("found"),
+    return rows.join(events.select(*map(_col, keys.columns)), _same_key(keys), "left_semi")
+
+
+def _beside_current(events: DataFrame, versions: DataFrame, keys: Keys) -> DataFrame:
+    """Add the state of each key in the table, and the time of its last change."""
+    names = _names(keys)
+    state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
+    latest = versions.groupBy(*names).agg(
+        F.max(F.greatest(_MICROS, _SINCE)).alias(_SINCE),
+        F.max_by(F.when(F.col(_CURRENT), state), F.when(F.col(_CURRENT), begun)).alias(_CURRENT),
+        F.max_by(_CURSOR_BEFORE, begun).alias(_CURSOR_BEFORE),
     )
     latest = latest.select(
         *names,
         _SINCE,
-        F.col("found.state").alias(_BEFORE),
-        F.col("found.v").alias(_VERSION_BEFORE),
+        F.col(f"{_CURRENT}.{_STATE}").alias(_BEFORE),
+        F.col(f"{_CURRENT}.{_VERSION_BEFORE}").alias(_VERSION_BEFORE),
+        _CURSOR_BEFORE,
     )
-    return events.join(latest, same, "left").drop(*names)
+    return events.join(latest, _same_key(keys), "left").drop(*names)
+
+
+def _beside_equal(events: DataFrame, versions: DataFrame, keys: Keys) -> DataFrame:
+    """Add when the key was brought to the same state before, and the times of its deletions."""
+    names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
+    none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, MARK))
+    steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(MARK))
+    if keys.deleted is not None:
+        ended = versions.where(F.col(_SINCE if keys.hard_delete else MARK).isNotNull())
+        steps = steps.unionAll(
+            ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), MARK)
+        )
+    found = steps.groupBy(*names, at).agg(
+        F.collect_set(_MICROS).alias(_TIMES), F.collect_set(MARK).alias(_MARKS)
+    )
+    same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
+    return events.join(found, same, "left").drop(*names, at)
+
+
+def _names(keys: Keys) -> list[str]:
+    return [f"{_KEY}{number}" for number in range(len(keys.columns))]
+
+
+def _same_key(keys: Keys) -> list[Column]:
+    pairs = zip(keys.columns, _names(keys), strict=True)
+    return [_col(key).eqNullSafe(F.col(name)) for key, name in pairs]
 
 
 def _version(df: DataFrame) -> Column:
@@ -118,7 +174,7 @@ def _version(df: DataFrame) -> Column:
 
 def _steps(events: DataFrame, keys: Keys, columns: Sequence[str]) -> DataFrame:
     """Return the steps of events that stand beside what they meet."""
-    numbered = _numbered(_not_sent_again(events, keys), keys)
+    numbered = _numbered(events, keys)
     timed = _timed(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
     begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
     ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
@@ -134,14 +190,45 @@ def _steps(events: DataFrame, keys: Keys, columns: Sequence[str]) -> DataFrame:
     )
 
 
-def _not_sent_again(events: DataFrame, keys: Keys) -> DataFrame:
-    """Leave out what comes before the record that brought its key to where it stands."""
-    known = F.col(_STATE).eqNullSafe(F.col(_BEFORE)) & (F.col(_MICROS) <= F.col(_SINCE))
+def _not_sent_again(events: DataFrame, keys: Keys, run_started: int) -> DataFrame:
+    """Leave out what was sent again."""
+    micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
+    stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
+    timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
+    told = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
+    so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    all_known = F.min(_is_known(keys) & timeless).over(so_far)
+    repeated = stands & all_known & (since < run_started)
+    known = F.col(_OLD) | (stands & (micros <= since)) | repeated
     of_key = Window.partitionBy(*map(_col, keys.columns))
-    last = F.max(F.when(known, _col(keys.order))).over(of_key)
-    return events.withColumn(_KNOWN, last).where(
-        F.col(_KNOWN).isNull() | (_col(keys.order) >= F.col(_KNOWN))
+    last = told.withColumn(_KNOWN, F.when(known, order)).withColumn(
+        _KNOWN, F.max(_KNOWN).over(of_key)
     )
+    at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
+    return last.where(at.isNull() | (order > at) | ((order == at) & ~F.col(_OLD)) | is_new)
+
+
+def _is_known(keys: Keys) -> Column:
+    """Tell whether a record is equal to a version of its key, or a deletion of it."""
+    known = F.col(_TIMES).isNotNull()
+    if keys.deleted is None or keys.hard_delete:
+        return known
+    is_deletion, mark = F.col(_STATE).isNull(), _col(keys.deleted)
+    return F.when(is_deletion, known & F.array_contains(_MARKS, mark)).otherwise(known)
+
+
+def _is_older(keys: Keys) -> Column:
+    """Tell whether a record is a version of its key before the last one."""
+    micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
+    begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
+    older = begun & (micros < since - _MOVED_ON)
+    if keys.cursor is not None:
+        older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
+    if keys.deleted is not None:
+        mark = _col(keys.deleted)
+        alive = F.col(_BEFORE).isNotNull()
+        older |= alive & F.col(_STATE).isNull() & F.array_contains(_MARKS, mark)
+    return F.coalesce(older, F.lit(False))  # noqa: FBT003
 
 
 def _numbered(events: DataFrame, keys: Keys) -> DataFrame:

@@ -2,10 +2,13 @@
 
 Rules of the room: a write and its marker are one snapshot, in its summary. Iceberg has no
 transaction ids: a batch that is repeated because its answer was lost is found by reading
-the newest snapshots before the write. After each write the snapshot is read back. What
-changes rows goes through MERGE, never DELETE or UPDATE, because a DELETE that only takes
-whole files away forgets the marker. Settings of the session carry it into MERGE, which is
-why each writing thread has a session of its own.
+the newest snapshots before the write. A catalog may make the first commit even later, and
+Iceberg would put the second one on top. So an empty commit goes before that look: each
+commit names the snapshot that it follows, and the first one comes too late from then on.
+After each write the snapshot is read back. What changes rows goes through MERGE, never
+DELETE or UPDATE, because a DELETE that only takes whole files away forgets the marker.
+Settings of the session carry it into MERGE, which is why each writing thread has a session
+of its own.
 
 A change of columns makes no snapshot, so it hides no marker. The property
 ``write.spark.accept-any-schema`` is never set: it breaks every later MERGE.
@@ -17,14 +20,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.retries import first_line
+from target_spark.retries import Fault, fault_of, first_line
 from target_spark.session import remove_folder
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import (
@@ -76,12 +79,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class IcebergWriter:
     """Writes Iceberg tables; remembers of each what it found and did in this run."""
 
-    can_upsert = True
+    keeps_batch = False
 
     def __init__(self) -> None:
         self._newest: dict[str, Marker | None] = {}
         self._acknowledged: dict[str, Marker] = {}
         self._ids: dict[str, int] = {}
+        self._unsure: set[str] = set()
         self._fresh: set[str] = set()
         self._filled: set[str] = set()
 
@@ -273,7 +277,7 @@ class IcebergWriter:
             remove_folder(spark, table.path)
         for known in (self._newest, self._acknowledged, self._ids):
             known.pop(table.key, None)
-        for kind in (self._fresh, self._filled):
+        for kind in (self._fresh, self._filled, self._unsure):
             kind.discard(table.key)
 
     def _commit(
@@ -288,19 +292,28 @@ class IcebergWriter:
         """Write a batch unless the table has it, and hold the snapshot against it."""
         acknowledged = commit.same_batch(self._acknowledged.get(table.key))
         try:
+            self._overtake(spark, table)
             before = self._before(spark, table)
             marker = after(before, commit, table, acknowledged=acknowledged)
             if not commit.same_batch(before):
                 write(place_of(spark, table).ref, written(marker))
             snapshot = self._verify(spark, table, commit)
-        except BaseException:  # it may be in the table all the same
+        except BaseException as error:  # it may be in the table all the same, or on its way
             self._newest.pop(table.key, None)
+            if fault_of(error) is Fault.PASSING and table_folder(table) is None:
+                self._unsure.add(table.key)
             raise
         self._newest[table.key] = self._acknowledged[table.key] = marker
         self._ids[table.key] = snapshot.id
         self._fresh.discard(table.key)
         self._filled.add(table.key)
         return effect_of(snapshot, merged=merged)
+
+    def _overtake(self, spark: SparkSession, table: Table) -> None:
+        """Let a commit that may still be on its way come too late."""
+        if table.key in self._unsure:
+            _nothing(spark, place_of(spark, table).ref).append()
+            self._unsure.discard(table.key)
 
     def _before(self, spark: SparkSession, table: Table) -> Marker | None:
         if table.key not in self._newest:
@@ -336,8 +349,11 @@ class IcebergWriter:
 
 
 def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
-    nothing = spark.table(ref).where(F.lit(False))  # noqa: FBT003
-    nothing.writeTo(ref).option(_OPTION, marker).append()
+    _nothing(spark, ref).option(_OPTION, marker).append()
+
+
+def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
+    return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
 
 
 def _retire(ref: str, retirement: Retirement) -> str:

@@ -5,7 +5,7 @@ The folder is a table of a Hadoop catalog of ours, which every session is told o
 first needs it: its warehouse is two folders up, so the folder above the table is the
 database. (A catalog takes a table that lies right below its warehouse and is called
 ``files`` or ``history`` for its own.) A catalog caches nothing, since each session has
-its own, and several of them write.
+its own, and several of them write; one of the user's neither, unless the user says so.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ def place_of(spark: SparkSession, table: Table) -> Place:
             f" {_CATALOGS}{catalog}.type = rest, jdbc, hive, hadoop or glue with what each"
             " of these needs; or take the setting catalog away, and tables lie below path."
         )
+    cache = f"{_CATALOGS}{catalog}.cache-enabled"
+    if spark.conf.get(cache, None) is None:
+        spark.conf.set(cache, "false")
     return Place(catalog, tuple(database), name)
 
 

@@ -97,7 +97,7 @@ class Manifest:
 class ParquetWriter:
     """Writes folders of Parquet; remembers of each the manifest that it wrote."""
 
-    can_upsert = False
+    keeps_batch = False
 
     def __init__(self) -> None:
         self._opened: dict[str, Manifest] = {}

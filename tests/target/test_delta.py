@@ -594,7 +594,7 @@ def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
 
 
 def test_writers_are_chosen_by_name():
-    assert writer_for("delta").can_upsert
-    assert not writer_for("parquet").can_upsert
+    assert writer_for("delta").keeps_batch
+    assert not writer_for("iceberg").keeps_batch
     with pytest.raises(UnsupportedError, match="delta, iceberg, parquet"):
         writer_for("csv")

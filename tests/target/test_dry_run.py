@@ -129,7 +129,6 @@ def test_rows_of_other_versions_that_would_end_are_counted(delta: Warehouse) -> 
 
 def test_a_dry_writer_can_what_its_format_can() -> None:
     delta, parquet = (writer_for(name, dry=True) for name in ("delta", "parquet"))
-    assert (delta.can_upsert, parquet.can_upsert) == (True, False)
     assert (delta.can_widen("int", "bigint"), parquet.can_widen("int", "bigint")) == (True, False)
 
 

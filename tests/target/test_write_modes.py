@@ -216,6 +216,7 @@ class Period:
     begun: int
     ended: int | None = None
     deleted: bool = False
+    mark: int | None = None
 
 
 @dataclass
@@ -239,12 +240,42 @@ class Model:
         for id_ in dict.fromkeys(message.id for message, _ in batch):
             events = [(m, later) for m, later in batch if m.id == id_]
             periods = self.periods.setdefault(id_, [])
-            for event in events[_known(events, periods) :]:
+            for event in self._new(events, periods):
                 self._happened(periods, *event)
+
+    def _new(
+        self, events: list[tuple[Message, int]], periods: list[Period]
+    ) -> list[tuple[Message, int]]:
+        """Leave out what was sent again, and what stands before it and is no newer."""
+        if not periods:
+            return events
+        current, since = _current(periods), _changed(periods)
+        standing = current.held if current else None
+        older = [self._is_older(message, message.at + later, periods) for message, later in events]
+        same = [
+            _held(message) == standing and message.at + later <= since for message, later in events
+        ]
+        last = max((n for n in range(len(events)) if older[n] or same[n]), default=-1)
+        return [
+            (message, later)
+            for n, (message, later) in enumerate(events)
+            if not older[n] and (n >= last or message.at + later > since)
+        ]
+
+    def _is_older(self, message: Message, at: int, periods: list[Period]) -> bool:
+        """Tell whether a record is a step of its key that others followed."""
+        if message.deletes:
+            ends = (p.ended for p in periods if p.deleted or self.hard)
+            times = [ended for ended in ends if ended is not None]
+            if _current(periods) and any(p.mark == at for p in periods):
+                return True
+        else:
+            times = [p.begun for p in periods if p.held == _held(message)]
+        return any(at <= time <= at + 1000 for time in times) and at < _changed(periods) - 1000
 
     def _happened(self, periods: list[Period], message: Message, later: int) -> None:
         current = _current(periods)
-        held = None if message.deletes else (message.v, message.more)
+        held = _held(message)
         if held == (current.held if current else None):
             return
         at = message.at + later
@@ -252,8 +283,13 @@ class Model:
             at = max(at, _changed(periods) + 1)
         if current:
             current.ended, current.deleted = at, message.deletes and not self.hard
+            current.mark = message.at + later if current.deleted else None
         if held is not None:
             periods.append(Period(held, at))
+
+
+def _held(message: Message) -> tuple[Any, ...] | None:
+    return None if message.deletes else (message.v, message.more)
 
 
 def _current(periods: list[Period]) -> Period | None:
@@ -263,20 +299,6 @@ def _current(periods: list[Period]) -> Period | None:
 def _changed(periods: list[Period]) -> int:
     """Return when a key changed last."""
     return max(periods[-1].begun, periods[-1].ended or 0)
-
-
-def _known(events: list[tuple[Message, int]], periods: list[Period]) -> int:
-    """Return the place of the event that brought a key to where it stands; 0 if none did."""
-    if not periods:
-        return 0
-    current = _current(periods)
-    standing = current.held if current else None
-    for place in reversed(range(len(events))):
-        message, later = events[place]
-        held = None if message.deletes else (message.v, message.more)
-        if held == standing and message.at + later <= _changed(periods):
-            return place
-    return 0
 
 
 STREAMS: dict[str, dict[str, Any]] = {
