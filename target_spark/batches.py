@@ -167,8 +167,8 @@ class BatchWriter:
 
     def _write(self, work: Work) -> Outcome:
         spark = self._engine.spark()
-        rows_follow = work.retires is None
-        layout = self._fit(spark, work.table, work.layout, work.design, rows_follow=rows_follow)
+        rows = work.count if work.retires is None else None
+        layout = self._fit(spark, work.table, work.layout, work.design, rows)
         check_history(work, layout)
         if work.retires is not None:
             return self._retire(spark, work, layout, work.retires)
@@ -239,10 +239,12 @@ class BatchWriter:
         table: Table,
         wanted: Layout,
         design: Design,
-        *,
-        rows_follow: bool = False,
+        rows: int | None = None,
     ) -> Layout:
-        """Return the layout in the table's terms, the table made or grown where it must."""
+        """Return the layout in the table's terms, the table made or grown where it must.
+
+        ``rows`` are so many as are written next.
+        """
         state = self._tables[table.key]
         if state.fitted is not None and state.wanted == wanted:
             return state.fitted
@@ -250,7 +252,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise removed_meanwhile(table)
-            self._writer.create(spark, table, wanted, design, rows_follow=rows_follow)
+            self._writer.create(spark, table, wanted, design, rows=rows)
             state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
             fitted = wanted
         else:
@@ -390,7 +392,7 @@ class BatchWriter:
             self._quarantined.add(count, work, examples)
             state.counted = True
         table = quarantine.quarantine_of(work.table)
-        self._fit(spark, table, quarantine.LAYOUT, Design(), rows_follow=True)
+        self._fit(spark, table, quarantine.LAYOUT, Design(), count)
         number = state.commits + 1
         observed = Observation()
         counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))

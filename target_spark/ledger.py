@@ -166,8 +166,10 @@ class Ledger:
         self._thin()
 
     def waived(self, stream: Hashable) -> None:
-        """Note that nothing of a stream need be waited for."""
-        self._lanes.pop(stream, None)
+        """Note that the stream's open batch need not be waited for; what was cut is committed."""
+        lane = self._lanes.get(stream)
+        if lane is not None:
+            lane.open = None
         self._thin()
 
     def releasable(self) -> Covered | None:

@@ -110,12 +110,12 @@ class Writer(Protocol):
         layout: Layout,
         design: Design,
         *,
-        rows_follow: bool = False,
+        rows: int | None = None,
     ) -> None:
         """Make an empty table.
 
-        With ``rows_follow`` the next call writes rows of this layout into it, and a format
-        whose rows make their table may leave it to them.
+        Where the next call writes so many ``rows`` of this layout into it, a format whose
+        rows make their table may leave it to them.
         """
         ...
 

@@ -62,6 +62,9 @@ _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
 """A MERGE reads its batch twice, and keeps it on disk in between."""
 
+_FEW = 100_000
+"""Rows that may make their table by themselves."""
+
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -106,13 +109,16 @@ class DeltaWriter:
         layout: Layout,
         design: Design,
         *,
-        rows_follow: bool = False,
+        rows: int | None = None,
     ) -> None:
-        """Make an empty table, or leave it to the rows that follow: two commits cost twice one."""
+        """Make an empty table, or leave it to a few rows: two commits cost twice one.
+
+        Delta alone writes what readers of large files skip by, the bounds of their columns.
+        """
         birth = None
         if self._settled is None:  # asked once: it is hundreds of answers
             self._settled = settles_new_tables(spark)
-        if rows_follow and not self._settled:
+        if rows is not None and rows <= _FEW and not self._settled:
             birth = birth_of(table, layout, design, PROPERTIES)
         if birth is not None:
             self._births[table.key] = birth

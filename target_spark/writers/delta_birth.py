@@ -1,4 +1,4 @@
-"""The first rows of a new Delta table on this machine, and the table itself, in one commit.
+"""A few first rows of a new Delta table on this machine, and the table itself, in one commit.
 
 Rules of the room: Spark writes the rows as it writes any Parquet; the commit that makes them
 a table is written here, by the Delta protocol's first version: one file of JSON that appears

@@ -49,7 +49,7 @@ class DryWriter:
         layout: Layout,
         _design: Design,
         *,
-        rows_follow: bool = False,  # noqa: ARG002  (of both nothing is written)
+        rows: int | None = None,  # noqa: ARG002  (of both nothing is written)
     ) -> None:
         """Note a table that would be made."""
         self._new.add(table.key)

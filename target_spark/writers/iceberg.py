@@ -116,7 +116,7 @@ class IcebergWriter:
         layout: Layout,
         design: Design,
         *,
-        rows_follow: bool = False,  # noqa: ARG002  (a snapshot needs a table that is there)
+        rows: int | None = None,  # noqa: ARG002  (a snapshot needs a table that is there)
     ) -> None:
         """Make an empty table, and its database in a catalog that does not have it.
 

@@ -129,11 +129,11 @@ class ParquetWriter:
         layout: Layout,
         design: Design,  # noqa: ARG002
         *,
-        rows_follow: bool = False,
+        rows: int | None = None,
     ) -> None:
         """Make an empty table: one part without rows, for readers to see its columns."""
         self.annotate(spark, table, layout)
-        if rows_follow:
+        if rows is not None:
             return
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns

@@ -166,15 +166,17 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
     return rows
 
 
-@pytest.mark.parametrize("form", [*MODES])
+@pytest.mark.parametrize(
+    "pair", [f"{form} {mode}" for form, modes in MODES.items() for mode in modes]
+)
 def test_a_load_that_is_killed_at_random_moments_resumes(
-    spark_session: Session, tmp_path: Path, form: str
+    spark_session: Session, tmp_path: Path, pair: str
 ) -> None:
-    """Three deaths in a mode left to chance; ``python -m tests.target.crash`` dies hundreds."""
-    mode = random.choice(MODES[form])
+    """Three deaths in each format and mode; ``python -m tests.target.crash`` dies hundreds."""
+    form, mode = pair.split()
     life = Life(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
     try:
-        life.live(deaths=3, copies=1)
+        life.live(deaths=3)
     finally:
         print(life.seed, *life.log, sep="\n")
 

@@ -48,7 +48,7 @@ def test_rows_batch_and_table_are_one_commit(spark: SparkSession, table: Table) 
     writer, folder = DeltaWriter(), Path(table.path)
     left = folder / "_first-1" / "_temporary"  # by a run that died here
     left.mkdir(parents=True)
-    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
     assert [path.name for path in folder.iterdir()] == ["_first-1"]
     assert writer.is_empty(spark, table)
     effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
@@ -62,9 +62,20 @@ def test_rows_batch_and_table_are_one_commit(spark: SparkSession, table: Table) 
     assert content(spark, table) == [(1, "a", 1)]
 
 
+def test_many_first_rows_are_deltas_to_write_with_their_bounds(
+    spark: SparkSession, table: Table
+) -> None:
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows=100_001)
+    writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
+    assert len(versions(folder)) == 2
+    (added,) = (action["add"] for action in logged(folder, 1) if "add" in action)
+    assert json.loads(added["stats"])["maxValues"] == {"id": 2, "name": "b"}
+
+
 def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
     writer.upsert(
         spark, table, batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1)), KEYS, marker(1)
     )
@@ -84,7 +95,7 @@ def test_a_state_right_after_the_first_rows_is_one_commit_too(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
     assert [next(iter(action)) for action in logged(Path(table.path), 1)] == ["commitInfo", "txn"]
@@ -100,7 +111,7 @@ def test_a_table_that_another_made_meanwhile_is_appended_to(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
     DeltaWriter().create(spark, table, LAYOUT, Design())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, "{}"))
@@ -113,7 +124,7 @@ def test_a_table_that_another_made_meanwhile_is_appended_to(
 
 def test_a_state_after_anothers_commit_is_deltas_own(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows_follow=True)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     theirs = rows(spark, (2, "b", 2)).write.format("delta").mode("append")
     theirs.save(spark_address(table.path))
@@ -133,7 +144,7 @@ def test_a_state_after_anothers_commit_is_deltas_own(spark: SparkSession, table:
 def test_what_the_first_protocol_does_not_know_is_made_by_delta(
     spark: SparkSession, table: Table, layout: Layout, design: Design
 ) -> None:
-    DeltaWriter().create(spark, table, layout, design, rows_follow=True)
+    DeltaWriter().create(spark, table, layout, design, rows=1)
     assert versions(Path(table.path)) == [f"{0:020}.json"]
 
 
@@ -143,7 +154,7 @@ def test_a_users_settings_for_new_tables_are_deltas_to_keep(
     key = "spark.databricks.delta.properties.defaults.appendOnly"
     spark.conf.set(key, "true")
     try:
-        DeltaWriter().create(spark, table, LAYOUT, Design(), rows_follow=True)
+        DeltaWriter().create(spark, table, LAYOUT, Design(), rows=1)
     finally:
         spark.conf.unset(key)
     assert logged(Path(table.path), 0)
@@ -158,7 +169,7 @@ def test_comments_properties_and_nulls_are_as_in_a_table_made_before_its_rows(
     found = []
     for name in ("before", "with"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
-        writer.create(spark, table, layout, Design(), rows_follow=name == "with")
+        writer.create(spark, table, layout, Design(), rows=1 if name == "with" else None)
         data = spark.sql("SELECT 1L AS id, 'x' AS b")
         writer.append(spark, table, data, marker(1))
         ref = f"delta.`{spark_address(table.path)}`"

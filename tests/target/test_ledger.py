@@ -264,3 +264,16 @@ def test_batches_are_told_apart_by_job_run_and_number():
 def test_transactions_are_named_by_job_table_and_run():
     assert txn_app_id("j", "s", "r") == "target-spark:j:s:r"
     assert json.loads(Marker("j", "r", 1, 1, 1).to_json())["target_spark"]["state"] is None
+
+
+def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
+    ledger = Ledger()
+    ledger.opened("a", 0)
+    ledger.cut("a")
+    ledger.opened("a", 1)
+    ledger.state_arrived(2, b"2")
+    ledger.waived("a")
+    ledger.waived("b")
+    assert ledger.releasable() is None
+    ledger.committed("a", 0)
+    assert ledger.releasable() == Covered(2, b"2")
