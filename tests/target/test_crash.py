@@ -172,15 +172,16 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
 def test_a_load_that_is_killed_at_random_moments_resumes(
     spark_session: Session, tmp_path: Path, pair: str
 ) -> None:
-    """Three deaths in each format and mode; ``python -m tests.target.crash`` dies hundreds."""
+    """A death, and two copies of a halted load, in each format and mode; the command does more."""
     form, mode = pair.split()
     life = Life(spark_session, tmp_path, form, mode, seed=f"{form}-{mode}-{time.time_ns()}")
     try:
-        life.live(deaths=3)
+        life.live(deaths=1, copies=2)
     finally:
         print(life.seed, *life.log, sep="\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["delta"])
 def test_killed_again_and_again_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, form: str

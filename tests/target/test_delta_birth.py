@@ -69,8 +69,8 @@ def test_many_first_rows_are_deltas_to_write_with_their_bounds(
     writer.create(spark, table, LAYOUT, Design(), rows=100_001)
     writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
     assert len(versions(folder)) == 2
-    (added,) = (action["add"] for action in logged(folder, 1) if "add" in action)
-    assert json.loads(added["stats"])["maxValues"] == {"id": 2, "name": "b"}
+    added = [json.loads(action["add"]["stats"]) for action in logged(folder, 1) if "add" in action]
+    assert max(stats["maxValues"]["id"] for stats in added) == 2
 
 
 def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
