@@ -51,10 +51,10 @@ test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
 	@echo "Most tests that start Spark run beside the others; what they print comes last."
-	@$(PY) -m pytest -m "spark and not thorough" --share 0:72 $(PYTEST_ARGS) > .spark-tests.log 2>&1 & \
+	@$(PY) -m pytest -m "spark and not thorough" --share 0:56 $(PYTEST_ARGS) > .spark-tests.log 2>&1 & \
 	  spark=$$!; \
 	  $(PY) -m pytest -m "not spark and not thorough" $(PYTEST_ARGS); others=$$?; \
-	  $(PY) -m pytest -m "spark and not thorough" --share 72:100 $(PYTEST_ARGS); rest=$$?; \
+	  $(PY) -m pytest -m "spark and not thorough" --share 56:100 $(PYTEST_ARGS); rest=$$?; \
 	  wait $$spark; spark=$$?; cat .spark-tests.log; \
 	  for code in $$others $$rest $$spark; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
 
