@@ -13,6 +13,7 @@ Rules of the room:
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -21,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -153,7 +153,7 @@ class BatchWriter:
             yield work, 0
             return
         with waiting(self._folder, "lines") as path:
-            tries = (path / str(number) for number in count(1))
+            tries = (path / str(number) for number in itertools.count(1))
 
             def step() -> Respooled:
                 with putting_down(self._folder):

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from target_spark.frames import WHOLE_FILES
 from target_spark.places import spark_address
 from target_spark.retries import writing_to
 from target_spark.spool import SpoolFolder
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["putting_down", "staged", "waiting"]
-
-_WHOLE: Final = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 
 
 @contextmanager
@@ -54,4 +53,4 @@ def staged(spark: SparkSession, folder: SpoolFolder, df: DataFrame) -> Iterator[
         address = spark_address(str(path))
         with putting_down(folder):
             df.write.parquet(address)
-        yield spark.read.schema(df.schema).options(**_WHOLE).parquet(address)
+        yield spark.read.schema(df.schema).options(**WHOLE_FILES).parquet(address)

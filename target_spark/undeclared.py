@@ -25,8 +25,7 @@ _OURS: Final = "_sdc_"
 
 def left_out(body: bytes, layout: Layout) -> list[str]:
     """Return the paths of what stands in a record but in none of the columns."""
-    whole = any(column.feed is Feed.WHOLE for column in layout.columns)
-    if whole or len(body) > _LONGEST or body[0] != _OPEN_BRACE:
+    if layout.keeps_whole or len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:
         record = msgspec.json.decode(body)

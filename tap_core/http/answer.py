@@ -98,9 +98,10 @@ class Answer(requests.Response):
         """
         if self._document is _UNREAD:
             self._document = _read(self, secrets)
-            found = next(extract_jsonpath(noting, self._document), None) if noting else None
-            if noting and (found is None or type(found) in {str, int}):
-                self.noted = noting, found
+            if noting:
+                found = next(extract_jsonpath(noting, self._document), None)
+                if found is None or type(found) in {str, int}:
+                    self.noted = noting, found
         return self._document
 
     def take(self) -> Any:

@@ -135,6 +135,11 @@ class Layout:
         """
         return dict(_renamed(self.columns))
 
+    @property
+    def keeps_whole(self) -> bool:
+        """Whether a column takes the whole record, which is then read as text."""
+        return any(column.feed is Feed.WHOLE for column in self.columns)
+
     def with_metadata(self, name: str) -> Layout:
         """Return this layout with one of `METADATA_COLUMNS`, unless that name is taken."""
         if name in self.types:

@@ -10,4 +10,5 @@ from target_spark.frames.frame import Metadata as Metadata
 from target_spark.frames.frame import newest as newest
 from target_spark.frames.frame import read_spool as read_spool
 from target_spark.frames.reading import READER_OPTIONS as READER_OPTIONS
+from target_spark.frames.reading import WHOLE_FILES as WHOLE_FILES
 from target_spark.frames.rows import BAD_ROWS as BAD_ROWS

@@ -29,7 +29,7 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import from_json, keeps_whole, source_type
+from target_spark.frames.reading import from_json, source_type
 from target_spark.frames.rows import by_type, converted_columns, falsified_keys, in_record
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import literal, quote
@@ -95,7 +95,7 @@ def _reasons(faults: Iterable[_Fault]) -> str:
 
 def _faults_of_a_line(layout: Layout) -> list[_Fault]:
     faults = [_Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
-    if keeps_whole(layout):
+    if layout.keeps_whole:
         faults.append(_Fault("coalesce(NOT startswith(`whole`, '{'), false)", "no object"))
     for key in layout.key_sources:
         missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
 from target_spark.files import JSONL, BatchFile, file_key, unreadable
+from target_spark.frames.reading import WHOLE_FILES
 from target_spark.names import literal, quote
 from target_spark.retries import Fault, fault_of, first_line
 
@@ -59,9 +60,6 @@ _HAS_HALVES: Final = rf"""
 _SINGER: Final = r'\A\{\s*+"type"\s*+:\s*+"RECORD"\s*+,.*"record"\s*+:\s*+\{'
 
 _READ_FAILURES: Final = re.compile(r"reading file (\S+?)\.(?:\s|$)|Path does not exist: (\S+)\. ")
-_WHOLE: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-"""A file that cannot be read is an error, whatever Spark is set to."""
-
 _CLASH: Final = "CANNOT_MERGE_SCHEMAS"
 _TORN: Final = re.compile(
     r"Unexpected end of (?:input stream|ZLIB input stream)|not a (?:gzip|Parquet) file"
@@ -186,11 +184,11 @@ def _scans(
     patterns = [files[number].pattern for number in group]
     numbers = {file_key(files[number].address): number for number in group}
     if files[group[0]].format == JSONL:
-        lines = _text_lines(spark.read.options(**_WHOLE).text(patterns, lineSep="\n"))
+        lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
         found = _parts_of_text(lines)
     else:
         try:
-            frame = spark.read.options(**_WHOLE).parquet(*patterns, mergeSchema=True)
+            frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
         except Exception as error:
             if len(group) == 1 or _CLASH not in str(error):
                 raise

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, Layout, Timestamp
 from target_spark.frames.faults import faults_of, unread_of
-from target_spark.frames.reading import keeps_whole, read_lines, record_in_text, record_type
+from target_spark.frames.reading import read_lines, record_in_text, record_type
 from target_spark.frames.rows import check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
@@ -179,7 +179,7 @@ class Frame:
         lines = read_lines(self._spark, self._paths, record_type(self._layout, usual=usual))
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)
-        if keeps_whole(self._layout):
+        if self._layout.keeps_whole:
             parts = f"{record_in_text(self._layout)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
         return lines.selectExpr(

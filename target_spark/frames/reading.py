@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READER_OPTIONS",
+    "WHOLE_FILES",
     "from_json",
-    "keeps_whole",
     "needs_record",
     "read_lines",
     "record_in_text",
@@ -48,6 +48,11 @@ __all__ = [
 ]
 
 _NO_LIMIT = str(2**31 - 1)
+
+WHOLE_FILES: Mapping[str, str] = MappingProxyType(
+    {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+)
+"""A file that cannot be read is an error, not fewer rows, whatever the session says."""
 
 READER_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -64,8 +69,7 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
         "allowNumericLeadingZeros": "false",
         "allowBackslashEscapingAnyCharacter": "false",
         "allowUnquotedControlChars": "false",
-        "ignoreMissingFiles": "false",  # whatever the session says: rows would be lost
-        "ignoreCorruptFiles": "false",
+        **WHOLE_FILES,
     }
 )
 
@@ -86,14 +90,9 @@ def record_type(layout: Layout, *, usual: bool = False) -> str:
     With ``usual`` numbers are read as numbers, and a record that spells one in another
     way is not read.
     """
-    if keeps_whole(layout):
+    if layout.keeps_whole:
         return "STRING"
     return _struct_type(layout, usual=usual)
-
-
-def keeps_whole(layout: Layout) -> bool:
-    """Tell whether a column takes the whole record, which is then read as text."""
-    return any(column.feed is Feed.WHOLE for column in layout.columns)
 
 
 def record_in_text(layout: Layout) -> str:

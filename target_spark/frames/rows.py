@@ -34,7 +34,7 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import keeps_whole, needs_record
+from target_spark.frames.reading import needs_record
 from target_spark.frames.strict import is_converted, strict, usual, without_zone
 from target_spark.names import quote
 
@@ -108,7 +108,7 @@ def check_of(layout: Layout) -> str:
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
     fits += (f"{quote('r', key)} IS NOT NULL" for key in layout.key_sources)
     fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
-    fits += ["startswith(`whole`, '{')"] if keeps_whole(layout) else []
+    fits += ["startswith(`whole`, '{')"] if layout.keeps_whole else []
     fits += (f"NOT {falsified}" for falsified in falsified_keys(layout).values())
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
 
@@ -118,7 +118,7 @@ def falsified_keys(layout: Layout) -> dict[str, str]:
 
     Half of a letter becomes a question mark there; elsewhere the reader takes no such record.
     """
-    if not keeps_whole(layout):
+    if not layout.keeps_whole:
         return {}
     return {
         key: f"(coalesce(contains({quote('r', key)}, '?'), false) AND `whole` RLIKE {_HALF})"
