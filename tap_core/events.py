@@ -16,6 +16,7 @@ __all__ = [
     "Checkpoint",
     "Describe",
     "Emit",
+    "Estimate",
     "Event",
     "Files",
     "Log",
@@ -62,13 +63,15 @@ class Describe:
     """The schema of a stream, before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row (none: rows are only appended);
-    ``cursor`` is the replication key.
+    ``cursor`` is the replication key. A name among these may stand for a value inside a
+    property; ``nested`` then says by which path it is found.
     """
 
     stream: StreamId
     schema: Mapping[str, Any]
     keys: tuple[str, ...] = ()
     cursor: str | None = None
+    nested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Rows:
 
     ``rows`` holds encoded bodies (for the JSON protocols one JSON object each, without
     a line end). ``extracted_at`` is an ISO 8601 instant for the whole chunk, or one
-    per row. ``version`` is the table version that the rows belong to.
+    per row. ``version`` is the table version that the rows belong to. ``meta`` is what their
+    source says of each row, encoded as JSON; None where it says nothing of any.
     """
 
     stream: StreamId
@@ -85,6 +89,7 @@ class Rows:
     op: Op = Op.UPSERT
     extracted_at: str | Sequence[str | None] | None = None
     version: int | None = None
+    meta: Sequence[bytes | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,10 +118,12 @@ class Truncate:
 class Checkpoint:
     """A state that may be kept once every row before it is safe.
 
-    ``state`` is the whole state document, encoded as JSON on one line.
+    ``state`` is encoded as JSON on one line: the whole state document or, with a ``scope``,
+    what stands in it for that stream alone.
     """
 
     state: bytes
+    scope: StreamId | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,15 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """About how many rows and bytes a stream will have, as far as its source knows."""
+
+    stream: StreamId
+    rows: int | None = None
+    nbytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Log:
     """Something a person may want to read; ``level`` is one of logging's names."""
 
@@ -136,7 +152,7 @@ class Log:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-Event: TypeAlias = Describe | Rows | Files | Truncate | Checkpoint | Status | Log
+Event: TypeAlias = Describe | Rows | Files | Truncate | Checkpoint | Status | Estimate | Log
 
 Emit: TypeAlias = Callable[[Event], None]
 """Where a sync puts its events; it may block, and that is the backpressure."""

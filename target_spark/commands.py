@@ -20,7 +20,7 @@ from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
 from target_spark import settings
 from target_spark.errors import TargetSparkError
-from target_spark.secrets import hider
+from tap_core.secrets import hider
 
 if TYPE_CHECKING:
     from target_spark.ledger import Marker

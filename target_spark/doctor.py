@@ -34,7 +34,7 @@ from target_spark.names import quote
 from target_spark.options import LoadOptions
 from target_spark.places import local_folder
 from target_spark.recovery import last_marker_of, witnesses
-from target_spark.secrets import hider
+from tap_core.secrets import hider
 from target_spark.session import Session, check_java
 from target_spark.tables import Design, Table
 

@@ -36,7 +36,7 @@ from target_spark.errors import (
 from target_spark.jars import format_conf, jars_hint, resolving
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
 from target_spark.places import spark_address
-from target_spark.secrets import SECRET_NAME
+from tap_core.secrets import SECRET_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -39,7 +39,7 @@ from target_spark.options import LoadOptions, Run
 from target_spark.outlet import StateOutlet
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, STOPPED, Report
-from target_spark.secrets import hider
+from tap_core.secrets import hider
 from target_spark.session import load_libraries
 from target_spark.spool import SpoolFolder
 from target_spark.work import Commits

@@ -17,7 +17,7 @@ import pytest
 
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, Report
-from target_spark.secrets import hider
+from tap_core.secrets import hider
 from target_spark.tables import Effect
 from tests.target.test_loader import ID_AND_NAME, Warehouse, record, schema, state
 

@@ -44,6 +44,7 @@ FLOORS: dict[str, int] = {
     "tap_core.records": 3,  # schema -> function of a record
     "tap_core.state": 3,  # the state document and its rules
     "tap_core.capabilities": 3,
+    "tap_core.secrets": 3,  # what no text may show
     "tap_core.said": 3,  # what a class may say with a plain value, for type checkers
     "tap_core.batch": 3,  # files of rows: written and read, wherever they lie
     "tap_core.authenticators": 3,  # keys, tokens and passwords onto requests
@@ -98,7 +99,6 @@ FLOORS: dict[str, int] = {
     "target_spark.streams": 3,  # what the fold knows of one stream
     "target_spark.work": 3,  # what the loader hands to whoever writes
     "target_spark.quarantine": 3,  # rows that do not fit: their table and their limit
-    "target_spark.secrets": 1,  # what no text may show
     "target_spark.described": 2,  # a stream's description in a user's document
     "target_spark.recovery": 5,  # the last state that the tables hold
     "target_spark.replay": 6,  # a quarantine loaded again
@@ -151,6 +151,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.config",
     "tap_core.metrics",
     "tap_core.logging",
+    "tap_core.secrets",
     "tap_core.capabilities",
     "tap_core.about",
     "tap_core.plugin_base",
