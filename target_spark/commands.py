@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tap_core.config import ConfigInput
 from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
+from tap_core.secrets import hider
 from target_spark import settings
 from target_spark.errors import TargetSparkError
-from tap_core.secrets import hider
 
 if TYPE_CHECKING:
     from target_spark.ledger import Marker

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tap_core.config import ConfigInput
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
+from tap_core.secrets import hider
 from target_spark import settings
 from target_spark.columns import ColumnOptions, layout_of
 from target_spark.errors import SparkUnavailableError, TargetSparkError
@@ -34,7 +35,6 @@ from target_spark.names import quote
 from target_spark.options import LoadOptions
 from target_spark.places import local_folder
 from target_spark.recovery import last_marker_of, witnesses
-from tap_core.secrets import hider
 from target_spark.session import Session, check_java
 from target_spark.tables import Design, Table
 

@@ -26,6 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tap_core.secrets import SECRET_NAME
 from target_spark.bridge import quieten, unquieten
 from target_spark.errors import (
     SparkDiedError,
@@ -36,7 +37,6 @@ from target_spark.errors import (
 from target_spark.jars import format_conf, jars_hint, resolving
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
 from target_spark.places import spark_address
-from tap_core.secrets import SECRET_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,6 +27,7 @@ from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerS
 from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.singer.decode import Decoder
+from tap_core.secrets import hider
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.commands import HELP, WORDS, WordCommand
@@ -39,7 +40,6 @@ from target_spark.options import LoadOptions, Run
 from target_spark.outlet import StateOutlet
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, STOPPED, Report
-from tap_core.secrets import hider
 from target_spark.session import load_libraries
 from target_spark.spool import SpoolFolder
 from target_spark.work import Commits

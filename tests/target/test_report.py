@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tap_core.secrets import hider
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, Report
-from tap_core.secrets import hider
 from target_spark.tables import Effect
 from tests.target.test_loader import ID_AND_NAME, Warehouse, record, schema, state
 
