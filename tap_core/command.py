@@ -107,7 +107,3 @@ def _missing(plugin: str, error: ImportError) -> str:
 def _failed(message: str) -> int:
     print(message, file=sys.stderr)  # noqa: T201  (the command has no log yet)
     return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

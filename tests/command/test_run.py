@@ -109,7 +109,7 @@ def site(tmp_path: Path) -> Path:
 
 def tap_core(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tap_core.command", *arguments],
+        [sys.executable, "-m", "tap_core", *arguments],
         capture_output=True,
         text=True,
         check=False,

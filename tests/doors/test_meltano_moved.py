@@ -74,7 +74,7 @@ class Project:
         self.folder = folder
         for kind in ("tap", "target", "mapper"):
             script = folder / f"{kind}-moved"
-            run = f"{sys.executable} -m tap_core.command run"
+            run = f"{sys.executable} -m tap_core run"
             script.write_text(
                 "#!/bin/sh\n"
                 f"export PYTHONPATH={FOLDER.parents[1]}{os.pathsep}{FOLDER}\n"

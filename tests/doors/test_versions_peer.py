@@ -29,7 +29,7 @@ def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") 
     words = [str(PEER), str(PROGRAM), name]
     if sdk == "ours":
         plugin = f"{PROGRAM.stem}:{CLASSES[name]}"
-        words = [sys.executable, "-m", "tap_core.command", "run", plugin]
+        words = [sys.executable, "-m", "tap_core", "run", plugin]
     done = subprocess.run(
         [*words, "--config", str(path)],
         input=messages,

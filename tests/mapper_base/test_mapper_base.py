@@ -240,7 +240,7 @@ def command(sdk: str, name: str, config: Path | None = None) -> tuple[list[str],
     if sdk == "peer":
         return [str(PEER), str(HERE / "peer_mappers.py"), name, *options], {}
     kind = "Identity" if "identity" in name else "MapTransformer"
-    run = [sys.executable, "-m", "tap_core.command", "run", f"peer_mappers:{kind}", *options]
+    run = [sys.executable, "-m", "tap_core", "run", f"peer_mappers:{kind}", *options]
     return run, {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}"}
 
 

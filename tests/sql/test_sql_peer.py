@@ -69,7 +69,7 @@ def output(command: list[str], folder: Path, *arguments: str) -> list[dict[str, 
 
 
 def both(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    ours = [sys.executable, "-m", "tap_core.command", "run", "sqlite_tap:TapFiles"]
+    ours = [sys.executable, "-m", "tap_core", "run", "sqlite_tap:TapFiles"]
     return output([str(PEER), str(TAP)], folder, *arguments), output(ours, folder, *arguments)
 
 

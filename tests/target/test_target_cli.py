@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from target_spark.target import TargetSpark; TargetSpark.cli()"]
+COMMAND = [sys.executable, "-m", "target_spark"]
 SCHEMA = {"type": "SCHEMA", "stream": "a", "schema": {"properties": {"id": {"type": "integer"}}}}
 PATIENCE = 200
 

@@ -68,6 +68,7 @@ FLOORS: dict[str, int] = {
     "tap_core.alias": 7,  # singer_sdk's import paths, for plugins that run as they are
     "tap_core.scaffold": 1,  # text of a new project; imports nothing of the house
     "tap_core.command": 8,  # `tap-core run`, `tap-core new`
+    "tap_core.__main__": 8,  # the same, as python -m
     "tap_core.filesystem": 8,  # the files of a folder as streams
     "tap_core.testing": 8,  # the tests that every tap should pass; never imported by a tap
     # The loader -------------------------------------------------------------------------
@@ -120,6 +121,7 @@ FLOORS: dict[str, int] = {
     "target_spark.completions": 4,  # what a stream's completion does to its table
     "target_spark.loader": 5,  # the fold; data before state
     "target_spark.target": 8,  # settings and the door
+    "target_spark.__main__": 8,  # the same, as python -m
     "target_spark": 8,
 }
 """Room to floor. The longest name that fits decides; a module that fits nothing is refused."""
