@@ -377,6 +377,23 @@ def test_a_reader_that_goes_away_is_an_error_after_the_commit(
 
 
 @pytest_spark
+@pytest.mark.thorough
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_rows_that_do_not_fit_are_told_of_without_a_stack_of_java(
+    tmp_path: Path, table_format: str
+) -> None:
+    odd = line({"type": "RECORD", "stream": "a", "record": {"id": 2, "name": 1e300, "n": "x"}})
+    keyed = {"id": {"type": "integer"}, "n": {"type": ["integer", "null"]}}
+    described = line({**SCHEMA, "schema": {"properties": keyed}, "key_properties": ["id"]})
+    for data in (described + record(1), described + record(1) + odd):
+        done = run(tmp_path, data, format=table_format, write_mode="upsert")
+        assert done.returncode == 0
+    said = done.stderr.decode()
+    assert "1 rows do not fit" in said
+    assert "\n\tat " not in said
+
+
+@pytest_spark
 def test_memory_stays_small_whatever_comes(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
