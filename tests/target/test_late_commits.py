@@ -84,7 +84,9 @@ def give_driver(spark: SparkSession) -> None:
     folder = spark.sparkContext.getConf().get("spark.jars.ivy") or ivy_folder(None)
     (jar,) = Path(folder, "jars").glob(f"*{DRIVER.split(':')[1]}*.jar")
     jvm: Any = spark.sparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    around = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    iceberg = jvm.java.lang.Class.forName("org.apache.iceberg.jdbc.JdbcCatalog", True, around)  # noqa: FBT003
+    loader = iceberg.getClassLoader()
     loader.addURL(jvm.java.net.URL(jar.as_uri()))
     jvm.java.lang.Class.forName("org.sqlite.JDBC", True, loader)  # noqa: FBT003
 
