@@ -22,6 +22,7 @@ __all__ = [
     "JSONFormatter",
     "MarkdownFormatter",
     "TextFormatter",
+    "documentation_url",
     "get_supported_pythons",
     "python_versions",
 ]
@@ -196,6 +197,15 @@ def _bound(specifier: str) -> tuple[int, int]:
 
 def _numbers(specifier: str) -> list[str]:
     return [part for part in specifier.lstrip("<>=~! ").split(".") if part.isdigit()]
+
+
+def documentation_url(package_metadata: Any) -> str | None:
+    """Give the address that a package's metadata has for who wants to read about it."""
+    labels = [entry.partition(",") for entry in package_metadata.get_all("Project-URL") or []]
+    known = {label.strip().lower(): url.strip() for label, _, url in labels}
+    wanted = ("documentation", "docs", "homepage", "repository", "source")
+    found = [*(known.get(label) for label in wanted), package_metadata.get("Home-page")]
+    return next(filter(None, found), None)
 
 
 def python_versions(package_metadata: Any) -> list[str]:

@@ -246,7 +246,12 @@ class BatchFileError(FatalSyncError):
 
 
 class FatalAPIError(FatalSyncError):
-    """A request failed in a way that another try will not cure."""
+    """A request failed in a way that another try will not cure; ``response`` is what came."""
+
+    def __init__(self, *args: object, response: Any = None) -> None:
+        """Keep the response beside the message; its type as for `RetriableAPIError`."""
+        super().__init__(*args)
+        self.response = response
 
 
 class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name

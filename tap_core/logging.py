@@ -16,6 +16,8 @@ import linecache
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -29,6 +31,7 @@ __all__ = [
     "StructuredFormatter",
     "plugin_log_level",
     "setup_console_logging",
+    "without_console",
 ]
 
 DEFAULT_FORMAT = "{asctime:23s} | {levelname:8s} | {name:30s} | {message}"
@@ -167,6 +170,20 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     root.setLevel(log_level or DEFAULT_LOG_LEVEL)
     if path := os.environ.get(_LOG_CONFIG):
         _apply(Path(path))
+
+
+@contextmanager
+def without_console() -> Iterator[None]:
+    """Keep the log off standard error for a while: another handler shows it."""
+    root = logging.getLogger()
+    taken = [found for found in root.handlers if isinstance(found, _ConsoleHandler)]
+    for handler in taken:
+        root.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in taken:
+            root.addHandler(handler)
 
 
 def _apply(path: Path) -> None:

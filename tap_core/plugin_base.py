@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from tap_core import about, metrics
 from tap_core.capabilities import (
@@ -52,7 +52,14 @@ from tap_core.types import JsonSchema
 if TYPE_CHECKING:
     from tap_core.mapper.plugin import PluginMapper
 
-__all__ = ["SDK_PACKAGE_NAME", "Command", "EntryPoint", "PluginBase", "plugin_cli"]
+__all__ = [
+    "SDK_PACKAGE_NAME",
+    "Command",
+    "ConfigListener",
+    "EntryPoint",
+    "PluginBase",
+    "plugin_cli",
+]
 
 SDK_PACKAGE_NAME = "tap-core-sdk"
 """The distribution whose version is the SDK's."""
@@ -61,6 +68,10 @@ _NO_VERSION = "[could not be detected]"
 
 _MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
 """What a mapper brings."""
+
+
+ConfigListener: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
+"""Called with a function that returns settings with the newest tokens in them."""
 
 
 class Command(Protocol):
@@ -137,6 +148,12 @@ class PluginBase(abc.ABC):
     config_file: Path | None = None
     """The one file that all settings came from: a refresh token that the server replaced is
     written back into it. None for settings of other origins."""
+
+    config_listener: ConfigListener | None = None
+    """Who is told at once when a refresh token was replaced, besides that file."""
+
+    documentation_url: str | None = None
+    """Where to read about the plugin; None: what its distribution says."""
 
     cli: plugin_cli = plugin_cli()
     """The console script, ``tap_x.tap:TapX.cli``."""
@@ -327,6 +344,18 @@ class PluginBase(abc.ABC):
         except metadata.PackageNotFoundError:
             return None
 
+    @classmethod
+    def get_documentation_url(cls) -> str | None:
+        """Return where to read about the plugin: as it says itself, else its distribution."""
+        from importlib import metadata
+
+        if cls.documentation_url:
+            return cls.documentation_url
+        try:
+            return about.documentation_url(metadata.metadata(cls.package_name or cls.name))
+        except metadata.PackageNotFoundError:
+            return None
+
     @classproperty
     def plugin_version(cls) -> str:  # noqa: N805
         """The version of the plugin's distribution."""
@@ -391,6 +420,11 @@ class PluginBase(abc.ABC):
         self._signals_heeded += (signum,)
         if not is_echo:
             self._handle_termination(signum, frame)
+
+    @property
+    def stopped_by(self) -> int | None:
+        """The signal that asked for the end, None as long as nobody has."""
+        return next(iter(self._signals_heeded), None)
 
     def _handle_termination(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """End in an orderly way; plugins that have something to save do so first."""

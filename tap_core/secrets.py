@@ -1,8 +1,8 @@
 """What must not be seen: values of secret settings, wherever they turn up in a text.
 
-Rules of the room: pure. A setting is secret by its own name, at any depth, and a password
-in an address always is. Messages of Spark and of its storages repeat what they
-were given, so whatever is told to people goes through here.
+Rules of the room: pure. A setting is secret by its own name, at any depth, or because its
+schema says so; a password in an address always is. Messages of Spark and of its storages
+repeat what they were given, so whatever is told to people goes through here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ _SHORTEST: Final = 3
 """Shorter values would be found in every word."""
 
 
-def hider(config: Mapping[str, Any]) -> Callable[[str], str]:
-    """Return a function that takes the secrets of a configuration out of a text."""
-    found = sorted(set(_secrets(config)), key=len, reverse=True)
+def hider(
+    config: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+) -> Callable[[str], str]:
+    """Return a function that takes the secrets of a configuration out of a text.
+
+    ``schema`` is the JSON Schema of the settings, which may mark some as secret.
+    """
+    found = sorted({*_secrets(config), *_marked(config, schema or {})}, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, found))) if found else None
 
     def hide(text: str) -> str:
@@ -46,6 +51,18 @@ def _secrets(value: Any, name: str = "") -> Iterator[str]:
         for inner in value:
             yield from _secrets(inner, name)
     elif isinstance(value, str) and len(value) >= _SHORTEST and _is_secret(name):
+        yield value
+
+
+def _marked(value: Any, schema: Any) -> Iterator[str]:
+    """Yield the texts of settings that their schema calls secret."""
+    if not isinstance(schema, Mapping):
+        return
+    if isinstance(value, Mapping):
+        properties = schema.get("properties") or {}
+        for name, inner in value.items():
+            yield from _marked(inner, properties.get(name))
+    elif isinstance(value, str) and len(value) >= _SHORTEST and is_secret("", schema):
         yield value
 
 

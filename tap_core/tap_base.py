@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 from tap_core.capabilities import (
@@ -36,7 +36,12 @@ from tap_core.exceptions import (
 from tap_core.moved import find_moved
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.singer.events_of import event_of
-from tap_core.protocols.singer.writing import SimpleSingerWriter, outlet_of
+from tap_core.protocols.singer.writing import (
+    EventWriter,
+    SimpleSingerWriter,
+    is_plain,
+    outlet_of,
+)
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
@@ -89,6 +94,25 @@ class _Voice(PluginBase):
         self.outlet: Outlet = outlet_of(writer)
         self.__dict__.pop("run", None)
 
+    def speak_by(self, outlet: Outlet) -> None:
+        """Let all that the tap says go through the outlet of another protocol than Singer.
+
+        Messages that authors write by hand go there too, as events.
+        """
+        if not is_plain(self._message_writer):
+            self.logger.warning(
+                "'%s' is not used: what is written depends on the protocol.",
+                type(self._message_writer).__qualname__,
+            )
+        if is_overridden(self, "write_message"):
+            self.logger.warning(
+                "The tap has a write_message of its own. What it hands on to Tap.write_message"
+                " goes out; whatever it prints by itself goes to standard error."
+            )
+        self._message_writer = EventWriter(partial(_Voice.write_message, self))
+        self.outlet = outlet
+        self.__dict__.pop("run", None)
+
     def write_message(self, message: Message) -> None:
         """Write a Singer message, behind all rows so far."""
         self.run.emit(event_of(message, self.outlet.encode))
@@ -130,6 +154,10 @@ class Tap(_Voice):
 
     dynamic_catalog: bool = False
     """Whether discovery asks the source, and so needs a valid configuration."""
+
+    shared_state: bool = False
+    """Whether streams share a position: a key of its own at the top of the state, beside
+    ``bookmarks``. Such states go out as a whole, and all of them come back."""
 
     max_parallel_streams: int = 1
     """How many top-level streams may run side by side, of those that allow threads
@@ -338,8 +366,18 @@ class Tap(_Voice):
         self.document.share()
         return cast(TapState, self.document.tap_state)
 
+    def use_catalog(self, catalog: Catalog) -> None:
+        """Take a catalog that was made of the streams that the tap has discovered."""
+        self._input_catalog = catalog
+        self._catalog = None
+        for stream in self.streams.values():
+            stream.apply_catalog(catalog)
+
     def load_state(self, state: dict[str, Any]) -> None:
         """Take a state over. Override to translate states of earlier versions."""
+        if self.shared_state:
+            own = {"bookmarks", "currently_syncing"}
+            self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
         for stream, bookmark in (state.get("bookmarks") or {}).items():
             for key, value in (bookmark or {}).items():
                 write_stream_state(self.document.tap_state, stream, key, value)
@@ -409,6 +447,27 @@ class Tap(_Voice):
                     stream.sync()
         self.run.settle()
         return True
+
+    def check_connection(self) -> None:
+        """Reach the source with the settings, and raise an error where that fails.
+
+        Override it where there is a better question to ask. By default one record is asked
+        for, of the first stream that has no parent.
+        """
+        from tap_core.sync.trial import pull_one
+
+        roots = [stream for stream in self.streams.values() if not stream.parent_stream_type]
+        for stream in sorted(roots, key=lambda one: not one.selected_by_default)[:1]:
+            pull_one(stream)
+
+    @classmethod
+    def get_command(cls, args: Sequence[str]) -> Command:
+        """Choose the door: the first word may be one of the Airbyte protocol's."""
+        if args and args[0] in {"spec", "check", "discover", "read"}:
+            from tap_core.protocols.airbyte.door import source_command
+
+            return source_command(cls, args[0])
+        return super().get_command(args)
 
     @classmethod
     def get_singer_command(cls) -> Command:

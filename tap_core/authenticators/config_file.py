@@ -19,6 +19,9 @@ from pathlib import Path
 
 __all__ = ["is_refresh_token_name", "with_token", "write_refresh_token"]
 
+_ANYBODY_WRITES = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+"""The superuser may write what nobody else may; whoever made the file did not mean that."""
+
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _MEMBER = re.compile(rf"(?P<name>{_TEXT})(?P<colon>\s*:\s*)(?P<value>{_TEXT})|{_TEXT}")
 """Read from the left, each text of a JSON document as a whole; a member with its name."""
@@ -50,7 +53,7 @@ def write_refresh_token(path: Path, used: Collection[str], token: str) -> str | 
 def _refused(file: Path) -> str | None:
     if not stat.S_ISREG(file.stat().st_mode):
         return "is not a regular file"
-    if not os.access(file, os.W_OK):
+    if not file.stat().st_mode & _ANYBODY_WRITES or not os.access(file, os.W_OK):
         return "is read-only"
     return None
 

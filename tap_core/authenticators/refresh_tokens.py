@@ -58,7 +58,13 @@ class RefreshTokens:
         return value
 
     def hand_back(self, tap: Any, token: str, logger: logging.Logger) -> None:
-        """Write a new token into the file that the tap was started with; else warn, once."""
+        """Write a new token into the file that the tap was started with; else warn, once.
+
+        Whoever started the tap and listens is told too, and keeps it.
+        """
+        listener = getattr(tap, "config_listener", None)
+        if callable(listener):
+            listener(self.renewed)
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
             reason = write_refresh_token(Path(file), self._next, token)
@@ -66,6 +72,8 @@ class RefreshTokens:
             reason = "the settings do not come from one configuration file"
         if reason is None:
             logger.info("The new refresh token is kept in the configuration file %s", file)
+        elif callable(listener):
+            logger.info("The new refresh token is handed to whoever started the tap: %s", reason)
         elif not self._warned:
             self._warned = True
             logger.warning(

@@ -22,6 +22,7 @@ import requests
 
 from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
 from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
 from tap_core.http.words import (
     Secrets,
@@ -150,18 +151,20 @@ class TokenRequest:
         self, session: requests.Session, patience: Patience, logger: logging.Logger
     ) -> Outcome:
         """Ask until there is an answer, or none to be expected; return the last outcome."""
-        tries = 1
-        outcome = self._try(session, patience.timeout)
-        while outcome.may_pass and tries < patience.tries:
+        tries, most = 1, fewer_tries(patience.tries)
+        timeout = shorter_timeout(patience.timeout)
+        outcome = self._try(session, timeout)
+        while outcome.may_pass and tries < most:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
+            wait = shorter_wait(wait)
             logger.warning(
                 "No access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
-                *(self.place, outcome.words, wait, tries, patience.tries),
+                *(self.place, outcome.words, wait, tries, most),
             )
             patience.sleep(wait)
             tries += 1
-            outcome = self._try(session, patience.timeout)
+            outcome = self._try(session, timeout)
         return outcome
 
     def _try(self, session: requests.Session, timeout: float) -> Outcome:

@@ -16,6 +16,7 @@ from requests.adapters import HTTPAdapter
 from requests.utils import resolve_proxies
 
 from tap_core.exceptions import SyncError
+from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
 
@@ -77,7 +78,7 @@ def send(
     try:
         response = session.send(
             request,
-            timeout=timeout or DEFAULT_REQUEST_TIMEOUT,
+            timeout=shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT),
             allow_redirects=allow_redirects,
             **proxies.arguments(session, request),
         )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import requests
 
 from tap_core.exceptions import RetriableAPIError
+from tap_core.haste import fewer_tries, shorter_wait
 
 if TYPE_CHECKING:
     from backoff.types import Details
@@ -81,10 +82,10 @@ def retrying(
     return backoff.on_exception(
         _server_first(wait_generator) if ask_server else wait_generator,
         RETRIED,
-        max_tries=max_tries,
+        max_tries=lambda: fewer_tries(max_tries()),
         giveup=is_hopeless,
         on_backoff=handler,
-        jitter=lambda value: value if isinstance(value, _AsTold) else jitter(value),
+        jitter=lambda value: shorter_wait(value if isinstance(value, _AsTold) else jitter(value)),
         logger=logger,
     )
 

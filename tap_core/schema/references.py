@@ -27,7 +27,12 @@ from typing import Any, Final, TypeAlias
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.types import JsonSchema
 
-__all__ = ["has_reference", "normal_form", "resolve_schema_references"]
+__all__ = [
+    "has_reference",
+    "normal_form",
+    "over_subschemas",
+    "resolve_schema_references",
+]
 
 _ONE: Final = frozenset(
     {
@@ -97,7 +102,7 @@ def normal_form(schema: Mapping[str, Any]) -> JsonSchema:
     Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and
     ``enum`` are sorted and without repeats, and an empty ``required`` is absent.
     """
-    form = _mapped(_sorted(schema), normal_form)
+    form = over_subschemas(_sorted(schema), normal_form)
     if isinstance(kind := form.get("type"), str):
         form["type"] = [kind]
     for keyword, value in form.items():
@@ -119,8 +124,8 @@ def _as_sorted_set(values: list[Any]) -> list[Any]:
     return [by_text[text] for text in sorted(by_text)]
 
 
-def _mapped(schema: JsonSchema, step: _Step) -> JsonSchema:
-    """Return the schema with ``step`` applied to the schemas right inside it."""
+def over_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
+    """Return a copy of the schema with ``step`` applied to the schemas right inside it."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
 
@@ -218,7 +223,7 @@ def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Follow the reference of a schema, and those inside it and its target."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
-    result = _mapped(rest, lambda inner: _replaced(inner, scope))
+    result = over_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:
         target, inside = scope.follow(schema["$ref"])
         result.update(_replaced(target, inside))

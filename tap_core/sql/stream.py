@@ -17,7 +17,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tap_core.catalog import REPLICATION_INCREMENTAL, CatalogEntry
+from tap_core.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
 from tap_core.records.select import get_selected_schema
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.rows import (
@@ -51,6 +51,9 @@ class SQLStream(Stream, abc.ABC):
 
     connector_class: type[SQLConnector] = SQLConnector
     """The class of the connector that is made where none is given."""
+
+    takes_any_replication_key: bool = True
+    """Any column that grows as rows change will do."""
 
     supports_nulls_first: bool = False
     """Whether the database knows ``NULLS FIRST``."""
@@ -115,6 +118,13 @@ class SQLStream(Stream, abc.ABC):
         return self._singer_catalog_entry.metadata.root.schema_name
 
     @property
+    def name_in_namespace(self) -> str:
+        """The table's own name; that of the stream where a schema alone does not tell it apart."""
+        entry = self._singer_catalog_entry
+        is_told_apart = self.namespace and entry.table and not entry.database
+        return entry.table if is_told_apart and entry.table else self.name
+
+    @property
     def fully_qualified_name(self) -> FullyQualifiedName:
         """The table's whole name.
 
@@ -137,6 +147,15 @@ class SQLStream(Stream, abc.ABC):
     def is_sorted(self) -> bool:
         """True for incremental streams: the database orders them."""
         return self.replication_method == REPLICATION_INCREMENTAL
+
+    def apply_catalog(self, catalog: Catalog) -> None:
+        """Take the entry of an input catalog for the stream's own; without one it is not read."""
+        entry = catalog.get_stream(self.tap_stream_id)
+        if entry is not None:
+            self.catalog_entry = entry.to_dict()
+        super().apply_catalog(catalog)
+        if entry is None:
+            self.selected = False
 
     def get_selected_schema(self) -> JsonSchema:
         """Return the schema without the columns that are not selected."""
@@ -165,9 +184,11 @@ class SQLStream(Stream, abc.ABC):
 
     def build_query(self, *, context: Context | None = None) -> sa.Select[Any]:
         """Return the query of a sync: the selected columns, filtered, ordered and limited."""
+        names = self.get_selected_schema()["properties"]
+        if names and self.replication_key:  # rows are ordered by it, sent or not
+            names = {**names, self.replication_key: {}}
         table = self.connector.get_table(
-            full_table_name=self.fully_qualified_name,
-            column_names=self.get_selected_schema()["properties"].keys(),
+            full_table_name=self.fully_qualified_name, column_names=names.keys()
         )
         query = self.apply_query_filters(table.select(), table, context=context)
         return self.apply_query_limit(query)

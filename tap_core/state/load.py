@@ -20,7 +20,7 @@ from typing import Any
 
 from tap_core.exceptions import StateFileError
 
-__all__ = ["read_state"]
+__all__ = ["parse_json", "read_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def read_state(text: str | bytes, source: str) -> dict[str, Any]:
     if not content.lstrip():
         return {}
     try:
-        found = _parse(content)
+        found = parse_json(content)
     except ValueError as fault:
         found, line = _last_whole_line(content, source, fault)
     else:
@@ -47,17 +47,17 @@ def _last_whole_line(content: bytes, source: str, fault: ValueError) -> tuple[An
     """Return the last line that is JSON, and its number. The first has to be JSON too."""
     lines = [(n, line) for n, line in enumerate(content.split(b"\n"), 1) if line.strip(b" \t\r\0")]
     try:
-        _parse(lines[0][1])
+        parse_json(lines[0][1])
     except ValueError:
         raise _fault(source, lines[0][0], fault) from fault
     number, line = lines[-1]
     try:
-        return _parse(line), number
+        return parse_json(line), number
     except ValueError:
         logger.warning("%s: line %d is cut off; the line before it is used.", source, number)
     number, line = lines[-2]
     try:
-        return _parse(line), number
+        return parse_json(line), number
     except ValueError as second:
         raise _fault(source, number, second) from second
 
@@ -84,7 +84,11 @@ def _unwrap(found: Any, where: str) -> dict[str, Any]:
     return found
 
 
-def _parse(text: bytes) -> Any:
+def parse_json(text: bytes) -> Any:
+    """Read a JSON document; NaN and the infinities, which JSON has not, become null.
+
+    Raises ValueError: it is none.
+    """
     try:
         return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
     except RecursionError as fault:

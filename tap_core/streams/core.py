@@ -31,7 +31,14 @@ from tap_core.sync.batches import BATCH_HOOKS, finished_records
 from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
-from tap_core.sync.plan import HOOKS, is_overridden, member_of, plan_of, transforms_of
+from tap_core.sync.plan import (
+    HOOKS,
+    is_key_deselected,
+    is_overridden,
+    member_of,
+    plan_of,
+    transforms_of,
+)
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
@@ -137,6 +144,14 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
     ) -> Iterable[Context | None]:
         """Yield the contexts in which a record's children are synced."""
         yield self.get_child_context(record=record, context=context)
+
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return about how many rows and how many bytes a sync will bring, as far as known.
+
+        Asked before the first record, under protocols that have a word for it (Airbyte's
+        ESTIMATE). By default nothing is known.
+        """
+        return None
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
         """Return where rows go as files and what these hold; None for RECORD messages.
@@ -305,6 +320,8 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
         """Yield the RECORDs of a record: pruned (in place), conformed, and mapped."""
+        if is_key_deselected(self):
+            record = dict(record)  # the bookmark needs the key of the author's
         pop_deselected_record_properties(record, self.schema, self.mask)
         conformed = conform_record_data_types(
             stream_name=self.name,

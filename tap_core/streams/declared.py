@@ -56,6 +56,9 @@ class Declared:
     parent_stream_type: ClassVar[Any] = None
     """The class of the parent stream; a child is synced once for each of its records."""
 
+    takes_any_replication_key: bool = False
+    """Whether whoever configures a sync may name the replication key, as for a table."""
+
     ignore_parent_replication_key: bool = False
     """True when a parent's replication key does not move with its children's changes:
     the parent is then read in full as soon as this stream is selected."""
@@ -142,6 +145,11 @@ class Declared:
     def namespace(self) -> str | None:
         """What the source keeps the stream in, such as a database schema; None: it has no such."""
         return None
+
+    @property
+    def name_in_namespace(self) -> str:
+        """What the source calls the stream within its namespace; the name where it has none."""
+        return self.name
 
     @property
     def schema_filepath(self) -> Path | None:

@@ -445,7 +445,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         if status in self.extra_retry_statuses or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise RetriableAPIError(self.response_error_message(response), response)
         if status >= HTTPStatus.BAD_REQUEST:
-            raise FatalAPIError(self.response_error_message(response))
+            raise FatalAPIError(self.response_error_message(response), response=response)
 
     def response_error_message(self, response: requests.Response) -> str:
         """Return the message for a status that is an error: without secrets, the body if short."""

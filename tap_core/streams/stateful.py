@@ -7,7 +7,7 @@ settles the open chunk first; a dict that was handed out may be changed by its h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
@@ -33,6 +33,10 @@ class Stateful(Declared):
     With more of them one bookmark stands for all, the oldest. A user's setting of the
     same name can lower the number.
     """
+
+    sent_before: Mapping[str, Any] | None = None
+    """The state up to which records were sent, where all are read again for children that
+    begin; the state of the run itself begins anew."""
 
     _state_partitioning_keys: Sequence[str] | None = None
     _state_manager: StreamStateManager | None = None

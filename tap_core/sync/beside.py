@@ -33,6 +33,7 @@ class Turns:
         self._streams = streams
         self._logger = logger
         self._threads = threads
+        self._endings = Endings(streams)
         self._unfinished = [stream.name for stream in streams if stream.selected][:1]
 
     @property
@@ -42,14 +43,13 @@ class Turns:
 
     def sync(self, run: Run) -> None:
         """Sync all streams, and make their state final."""
-        endings = Endings(self._streams)
         together = self._side_by_side()
         for stream in self._streams:
             if stream not in together:
                 self._sync_alone(stream)
             elif stream is together[0]:
                 self._sync_together(together, run)
-            endings.after(stream)
+            self._endings.after(stream)
 
     def _side_by_side(self) -> list[SyncStream]:
         """Return the streams that may run beside each other, none unless there are several."""
@@ -72,6 +72,7 @@ class Turns:
             self._logger.debug("'%s' is synced by its parent.", stream.name)
         else:
             self._unfinished = [stream.name]
+            self._endings.begin(stream)
             _sync_root(stream)
 
     def _sync_together(self, streams: Sequence[SyncStream], run: Run) -> None:
@@ -82,6 +83,7 @@ class Turns:
         """
         for stream in streams:
             _make_places(stream)
+            self._endings.begin(stream)
         self._unfinished = [stream.name for stream in streams]
         with Crew(run, min(self._threads, len(streams)), streams, leads=True) as crew:
             for stream in streams:

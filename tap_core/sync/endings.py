@@ -1,15 +1,19 @@
-"""When a stream has ended, and whether it has seen all of its partitions.
+"""When a stream begins and ends, and whether it has seen all of its partitions.
 
-Rules of the room: a child may have several parents, and has ended with the last of
-them. It has seen all of its contexts when each parent has read all of its own records:
-a parent that goes on from a bookmark names only those children that are below what
-changed.
+Rules of the room: a child begins with the first of its parents; it may have several, and has
+ended with the last of them. It has seen all of its contexts when each parent has read all
+of its own records: a parent that goes on from a bookmark names only those children that are
+below what changed.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from tap_core.events import Estimate, Progress, Status
+from tap_core.sync.plan import id_of
 
 if TYPE_CHECKING:
     from tap_core.sync.contract import SyncStream
@@ -18,11 +22,12 @@ __all__ = ["Endings"]
 
 
 class Endings:
-    """Completes the states of the streams of one run, each at its end."""
+    """Says how far the streams of one run are, and completes their states, each at its end."""
 
     def __init__(self, streams: Iterable[SyncStream]) -> None:
         self._last_root: dict[SyncStream, SyncStream] = {}
         self._parents: dict[SyncStream, list[SyncStream]] = {}
+        self._begun: set[SyncStream] = set()
         for stream in streams:
             if not stream.parent_stream_type:
                 self._note(stream, stream)
@@ -32,6 +37,15 @@ class Endings:
         for stream, last in self._last_root.items():
             if last is root and stream.selected:
                 stream._complete_state(saw_all=self._saw_all(stream))
+                _tell(stream, Progress.COMPLETE)
+
+    def begin(self, root: SyncStream) -> None:
+        """Say that ``root`` and the streams below it begin, those that are selected."""
+        for stream in dict.fromkeys((root, *root.descendent_streams)):
+            if stream.selected and stream not in self._begun:
+                self._begun.add(stream)
+                _tell(stream, Progress.STARTED)
+                _estimate(stream)
 
     def _note(self, stream: SyncStream, root: SyncStream) -> None:
         if stream.selected or stream.has_selected_descendents:
@@ -45,3 +59,23 @@ class Endings:
             parent.state_manager.reads_everything and self._saw_all(parent)
             for parent in self._parents.get(stream, ())
         )
+
+
+def _tell(stream: SyncStream, progress: Progress) -> None:
+    """Say how far a stream has come, behind all of its rows so far."""
+    stream._tap.run.emit(Status(id_of(stream), progress))
+
+
+def _estimate(stream: SyncStream) -> None:
+    """Say how much a stream will bring, where it knows and the protocol has a word for it."""
+    run = stream._tap.run
+    if not getattr(run.outlet, "takes_estimates", False):
+        return
+    try:
+        found = stream.estimate_sync()
+    except Exception as error:  # noqa: BLE001  a guess is no reason to stop
+        stream.log("'%s' cannot be estimated: %s", stream.name, error, level=logging.WARNING)
+        return
+    if found is not None:
+        rows, nbytes = found
+        run.emit(Estimate(id_of(stream), rows, nbytes))

@@ -28,6 +28,7 @@ from tap_core.exceptions import (
 )
 from tap_core.records.shape import ENCODING_ERRORS
 from tap_core.state.partitions import freeze
+from tap_core.sync.again import was_sent
 from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
 from tap_core.sync.meters import Tally, metered
@@ -264,7 +265,10 @@ def _prepared(
         extra = tuple((bookmark or {}).items())
         records = _processed(stream, plan, records, context, extra)
     family: Family | None = run.families.get(stream.name)
-    return records if family is None else family.following(records)
+    if family is not None:
+        records = family.following(records)
+    is_sent = was_sent(stream, context)
+    return records if is_sent is None else (one for one in records if not is_sent(one))
 
 
 def _processed(

@@ -8,7 +8,7 @@ bytes are those of the compiled lane.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tap_core.catalog import REPLICATION_FULL_TABLE
@@ -18,6 +18,7 @@ from tap_core.exceptions import (
     InvalidStreamSortException,
     MaxRecordsLimitException,
 )
+from tap_core.sync.again import was_sent
 from tap_core.sync.engine import (
     alone,
     begin_partition,
@@ -79,11 +80,13 @@ class _Lane:
         self.counter = counter
         self.done = self.before = done
         self.write_messages = write_messages
+        self._is_sent: Callable[[Any], bool] | None = None
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
         """Pull a partition's records and give each to the hooks."""
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
+        self._is_sent = was_sent(stream, context)
         results = self.run.guarded(stream.get_records(context))
         with pulling(self.run, results):
             yield from self._written(results, context, child_context, bookmark)
@@ -123,7 +126,7 @@ class _Lane:
         family = self.run.families.get(stream.name)
         if family is not None:  # the hooks move the bookmark: nobody could hold it back
             family.drain()
-        if not stream.selected:
+        if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
         if self.write_messages:
             stream._write_record_message(record)

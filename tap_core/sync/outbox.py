@@ -32,7 +32,8 @@ _LOOK_SECONDS = 0.1
 class Outlet(Protocol):
     """A door's side of a sync: how a body is encoded and where events go.
 
-    One whose protocol can name files of rows has ``takes_files = True``.
+    One whose protocol can name files of rows has ``takes_files = True``, one that can say
+    how much is to come ``takes_estimates = True``.
     """
 
     def encode(self, record: Record, /) -> Any:

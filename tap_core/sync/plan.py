@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from tap_core.sync.run import Run
     from tap_core.types import Record
 
-__all__ = ["HOOKS", "Plan", "is_overridden", "member_of", "plan_of", "transforms_of"]
+__all__ = [
+    "HOOKS",
+    "Plan",
+    "id_of",
+    "is_key_deselected",
+    "is_overridden",
+    "member_of",
+    "plan_of",
+    "transforms_of",
+]
 
 HOOKS = (
     "_check_max_record_limit",
@@ -98,7 +107,7 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         mapped = map_records(maps, shape, run.outlet.encode)
         keeps = filter_of(maps)
     return Plan(
-        stream=_id_of(stream),
+        stream=id_of(stream),
         describes=_descriptions(stream, maps),
         shape=shape,
         mapped=mapped,
@@ -135,6 +144,20 @@ def _maps_of(stream: SyncStream) -> Sequence[StreamMap] | None:
 
 
 def _shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:
+    shape = _pruning_shape_of(stream, run, maps)
+    if not is_key_deselected(stream):
+        return shape
+    # What is deselected leaves the author's record, and the bookmark needs this of it.
+    return Shape(lambda _keys: None, lambda record: shape(dict(record)), shape.encode)
+
+
+def is_key_deselected(stream: SyncStream) -> bool:
+    """Tell whether the replication key is not sent: Singer always sends it, Airbyte as asked."""
+    key = stream.replication_key
+    return bool(key) and not stream.mask["properties", str(key)]
+
+
+def _pruning_shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:
     unmapped = warn_once(stream.name, stream.logger)
     if maps is not None:
         return compile_conforming(
@@ -162,13 +185,13 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
         if maps is not None:
             return descriptions(maps, stream.replication_key)
         plain = descriptions(stream.stream_maps, stream.replication_key)
-        return tuple(replace(each, stream=_id_of(stream)) for each in plain)
+        return tuple(replace(each, stream=id_of(stream)) for each in plain)
     declared = stream._input_schema
     if declared is None:  # as in the catalog, without what has no part in validation
         declared = Schema.from_dict(stream.schema).to_dict()
     return (
         Describe(
-            _id_of(stream),
+            id_of(stream),
             selected_schema(declared, stream.mask),
             tuple(stream.primary_keys or ()),
             stream.replication_key,
@@ -176,5 +199,6 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
     )
 
 
-def _id_of(stream: SyncStream) -> StreamId:
+def id_of(stream: SyncStream) -> StreamId:
+    """Return what names a stream in events."""
     return StreamId(stream.name, stream.namespace)

@@ -30,6 +30,7 @@ FLOORS: dict[str, int] = {
     "tap_core.documents": 1,  # JSON documents whose numbers survive
     "tap_core.jsonpath": 1,  # values of a JSON document by path
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
+    "tap_core.haste": 1,  # whether somebody waits for a short answer
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -77,6 +78,7 @@ FLOORS: dict[str, int] = {
     "target_spark.places": 1,  # addresses of folders
     "target_spark.tables": 1,  # which table, and how it is laid out
     "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
+    "target_spark.states": 1,  # states that wait, and the form in which they leave
     "target_spark.lanes": 1,  # threads that commit, one lane per table
     "target_spark.ledger": 1,  # what is committed, which state may leave
     "target_spark.report": 1,  # what a run did, counted and told
@@ -120,6 +122,8 @@ FLOORS: dict[str, int] = {
     "target_spark.dispatch": 4,  # work on its way to the tables
     "target_spark.completions": 4,  # what a stream's completion does to its table
     "target_spark.loader": 5,  # the fold; data before state
+    "target_spark.conversation": 3,  # how a protocol is spoken with the loader
+    "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, door
     "target_spark.target": 8,  # settings and the door
     "target_spark.__main__": 8,  # the same, as python -m
     "target_spark": 8,

@@ -22,9 +22,6 @@ ACTIVATE_VERSION and BATCH.
 
 from __future__ import annotations
 
-import codecs
-import logging
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
@@ -33,24 +30,22 @@ import msgspec
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+from tap_core.protocols.lines import (
+    UNREADABLE,
+    Lines,
+    WithoutInfinities,
+    bare,
+    check_text,
+    excerpt,
+    reason,
+    same_place,
+    with_whole_letters,
+)
 
 __all__ = ["Decoder"]
 
-logger: logging.Logger = logging.getLogger(__name__)
-
-_EXCERPT_LENGTH: Final = 200
 _OPEN_BRACE: Final = ord("{")
-_CHECK_SIZE: Final = 1 << 20
 _NULL: Final = msgspec.Raw(b"null")
-# A text, closed or not, is taken whole, so that only what stands outside of texts is met
-# by the other alternatives, in one pass however broken the line is.
-_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
-# Escapes one after the other, so that an escaped backslash is not taken for the start of
-# one. The group is half of a pair without its other half.
-_HALF_LETTERS: Final = re.compile(
-    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL
-)
-
 _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -100,7 +95,6 @@ class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
 
 _Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
 _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
-_UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -125,30 +119,18 @@ class Decoder:
 
     def __init__(self) -> None:
         """Start at line 1 with nothing pending."""
-        self._pending: list[bytes] = []
+        self._lines = Lines()
         self._lines_read = 0
         self._streams: dict[str, StreamId] = {}
-        self._warned_of_infinities = False
+        self._without_infinities = WithoutInfinities()
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the events of all lines that end within ``data``."""
-        first_end = data.find(b"\n")
-        if first_end < 0:
-            self._pending.append(data)
-            return
-        # The line that began in earlier blocks may be very long; it is joined alone,
-        # so that it is copied once.
-        self._pending.append(data[:first_end])
-        lines = [self._take_pending()]
-        last_end = data.rfind(b"\n")
-        if last_end > first_end:
-            lines += data[first_end + 1 : last_end].split(b"\n")
-        self._pending.append(data[last_end + 1 :])
-        yield from self._events(lines)
+        yield from self._events(self._lines.feed(data))
 
     def close(self) -> Iterator[Event]:
         """Yield the event of a last line without a line end; raise if it is torn."""
-        rest = self._take_pending()
+        rest = self._lines.rest()
         if not rest.strip():
             return
         try:
@@ -159,10 +141,9 @@ class Decoder:
             message = f"The input ended within a message. {error}"
             raise TornInputLine(message) from error
 
-    def _take_pending(self) -> bytes:
-        whole = b"".join(self._pending)
-        self._pending.clear()
-        return whole
+    def remarks(self) -> Iterator[str]:
+        """Yield what is to be known of the input as a whole: nothing, as all of it counts."""
+        yield from ()
 
     def _events(self, lines: list[bytes]) -> Iterator[Event]:
         """Yield the events of whole lines, rows gathered into chunks."""
@@ -205,8 +186,8 @@ class Decoder:
             try:
                 message = _decode(line)
                 if not line.isascii():
-                    _check_text(line)
-            except _UNREADABLE as error:
+                    check_text(line)
+            except UNREADABLE as error:
                 second = self._second_look(line, error)
                 if second is None:
                     continue
@@ -216,37 +197,21 @@ class Decoder:
 
     def _second_look(self, line: bytes, error: Exception) -> _Message | None:
         """Read a line that the strict reader refused; None for a blank one."""
-        bare = line.strip()
-        if self._lines_read == 1:
-            bare = bare.removeprefix(codecs.BOM_UTF8).strip()
-        if not bare:
+        whole = bare(line, self._lines_read)
+        if not whole:
             return None
         try:
-            _check_text(bare)
-            bare = self._without_infinities(bare)
-            mended = _HALF_LETTERS.sub(_whole_letter, bare)
+            check_text(whole)
+            whole = self._without_infinities(whole, self._lines_read)
+            mended = with_whole_letters(whole)
             kind = _kind(mended)
             if kind in _KNOWN_TYPES:
                 message = _decode(mended)
-                return message if mended == bare else _as_it_came(message, mended, bare)
-        except _UNREADABLE as again:
-            raise _complaint(self._lines_read, line, _reason(again)) from error
-        reason = f"its type is {kind!r}" if kind else "it has no type"
-        raise _complaint(self._lines_read, line, reason, UnknownMessageType)
-
-    def _without_infinities(self, line: bytes) -> bytes:
-        """Return the line with NaN and the infinities outside of texts as null."""
-        if b"NaN" not in line and b"Infinity" not in line:
-            return line
-        replaced = _TEXT_OR_NO_NUMBER.sub(_null_for_no_number, line)
-        if replaced != line and not self._warned_of_infinities:
-            self._warned_of_infinities = True
-            logger.warning(
-                "Line %d holds NaN or Infinity, which JSON does not have; here and from "
-                "now on they are read as null.",
-                self._lines_read,
-            )
-        return replaced
+                return message if mended == whole else _as_it_came(message, mended, whole)
+        except UNREADABLE as again:
+            raise _complaint(self._lines_read, line, reason(again)) from error
+        why = f"its type is {kind!r}" if kind else "it has no type"
+        raise _complaint(self._lines_read, line, why, UnknownMessageType)
 
     def _stream(self, name: str) -> StreamId:
         """Return the one identity of a name."""
@@ -283,65 +248,21 @@ def _kind(line: bytes) -> object:
     return msgspec.json.decode(_decode_fields(line).get("type", _NULL))
 
 
-def _null_for_no_number(match: re.Match[bytes]) -> bytes:
-    token = match[0]
-    return token if token.startswith(b'"') else b"null"
-
-
-def _whole_letter(match: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if match[1] else match[0]
-
-
 def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:
     """Give a message its own bytes back, found by their place in a line of equal length."""
     if isinstance(message, _State):
-        return _State(msgspec.Raw(_same_place(message.value, mended, line)))
+        return _State(msgspec.Raw(same_place(message.value, mended, line)))
     if not isinstance(message, _Record) or bytes(message.record)[0] != _OPEN_BRACE:
         return message
-    text = msgspec.json.encode(_same_place(message.record, mended, line).decode())
+    text = msgspec.json.encode(same_place(message.record, mended, line).decode())
     return _TextRecord(message.stream, msgspec.Raw(text), message.time_extracted, message.version)
-
-
-def _same_place(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
-    part = bytes(raw)
-    start = mended.find(part)
-    return line[start : start + len(part)]
-
-
-def _check_text(line: bytes) -> None:
-    """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
-    if len(line) <= _CHECK_SIZE:
-        line.decode()
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    view = memoryview(line)
-    for start in range(0, len(line), _CHECK_SIZE):
-        decoder.decode(view[start : start + _CHECK_SIZE])
-    decoder.decode(b"", final=True)
-
-
-def _reason(error: Exception) -> str:
-    """Say in words why a line could not be read."""
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    return str(error)
 
 
 def _complaint(
     number: int,
     line: bytes,
-    reason: str,
+    why: str,
     kind: type[InvalidInputLine] = InvalidInputLine,
 ) -> InvalidInputLine:
     """Return the error for a line, with its number and how it begins."""
-    start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
-    shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
-    more = "..." if len(line) > _EXCERPT_LENGTH else ""
-    return kind(f"Line {number} is not a Singer message ({reason}): {shown}{more}")
-
-
-def _escaped(sign: str) -> str:
-    """Write a sign that would be nothing, or an order, to a terminal."""
-    return sign.encode("unicode_escape").decode()
+    return kind(f"Line {number} is not a Singer message ({why}): {excerpt(line)}")

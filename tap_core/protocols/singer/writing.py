@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -22,12 +22,14 @@ from tap_core.protocols.singer.messages import Message, format_message
 from tap_core.records.conform import jsonable
 
 __all__ = [
+    "EventWriter",
     "GenericSingerWriter",
     "MessageOutlet",
     "MsgSpecWriter",
     "SimpleSingerWriter",
     "enc_hook",
     "encoder",
+    "is_plain",
     "outlet_of",
     "serialize_jsonl",
 ]
@@ -114,7 +116,23 @@ class MessageOutlet:
             self._writer.write_message(message)
 
 
+class EventWriter(SimpleSingerWriter):
+    """Hands messages on where another protocol writes them, which is not standard output."""
+
+    def __init__(self, take: Callable[[Message], None]) -> None:
+        """Hand each message to ``take``."""
+        self._take = take
+
+    def write_message(self, message: Message) -> None:
+        """Hand a message on, at once."""
+        self._take(message)
+
+
+def is_plain(writer: Any) -> bool:
+    """Tell whether a writer does nothing that the SDK's own encoder does not."""
+    return type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
+
+
 def outlet_of(writer: Any) -> SingerOutlet | MessageOutlet:
     """Return the way out that writes what ``writer`` would."""
-    plain = type(writer) in {SimpleSingerWriter, MsgSpecWriter} and not vars(writer)
-    return SingerOutlet() if plain else MessageOutlet(writer)
+    return SingerOutlet() if is_plain(writer) else MessageOutlet(writer)

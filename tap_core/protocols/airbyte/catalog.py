@@ -1,0 +1,399 @@
+"""The Airbyte catalog: what a source has, what a user asks of it, and how a tap reads that.
+
+Rules of the room:
+
+- A stream is known to Airbyte by namespace and name (`stream_id`), to the tap and its state
+  by the tap's own name.
+- A catalog that is out of date hinders nothing: streams and fields that are gone are left
+  out. One that is no catalog, or asks for what cannot be, is refused with file and place.
+- What is not in the configured schema is not sent, keys and cursors included, at every depth
+  where both schemas say what an object consists of. One that says nothing asks for all.
+- The cursor, first rule that applies: the tap's own; the configured one; the default one.
+
+Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from tap_core.catalog import (
+    REPLICATION_FULL_TABLE,
+    REPLICATION_INCREMENTAL,
+    REPLICATION_LOG_BASED,
+    Breadcrumb,
+    Catalog,
+    CatalogEntry,
+    Metadata,
+    MetadataMapping,
+    Schema,
+)
+from tap_core.events import StreamId
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.airbyte.given import Node, as_bytes, parse
+from tap_core.protocols.airbyte.schemas import airbyte_schema
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "FULL_REFRESH",
+    "INCREMENTAL",
+    "ConfiguredCatalog",
+    "ConfiguredStream",
+    "Described",
+    "discovered",
+    "parse_configured",
+    "selection",
+    "stream_id",
+]
+
+FULL_REFRESH: Final = "full_refresh"
+INCREMENTAL: Final = "incremental"
+
+_Path: TypeAlias = tuple[str, ...]
+_Inclusion = Metadata.InclusionType
+
+
+# What a source has
+
+
+class Described(Protocol):
+    """A stream of a tap, as far as a catalog speaks of it."""
+
+    name: str
+    takes_any_replication_key: bool
+
+    @property
+    def tap_stream_id(self) -> str:
+        """What the tap's own catalog calls it."""
+
+    @property
+    def namespace(self) -> str | None:
+        """What the source keeps it in."""
+
+    @property
+    def name_in_namespace(self) -> str:
+        """What the source calls it there."""
+
+    @property
+    def schema(self) -> JsonSchema:
+        """The JSON Schema of a record."""
+
+    @property
+    def primary_keys(self) -> Sequence[str]:
+        """The properties that identify a record."""
+
+    @property
+    def _singer_catalog_entry(self) -> CatalogEntry:
+        """Its entry in the tap's own catalog."""
+
+
+def stream_id(stream: Described) -> StreamId:
+    """Return what Airbyte calls a stream: the one place where that is decided."""
+    return StreamId(stream.name_in_namespace, stream.namespace)
+
+
+def discovered(streams: Mapping[str, Described]) -> dict[str, Any]:
+    """Return the AirbyteCatalog of a tap's streams, the same each time."""
+    found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
+    return {"streams": [_discovered(stream) for stream in found]}
+
+
+def _discovered(stream: Described) -> dict[str, Any]:
+    known, replication = stream_id(stream), _Replication.of(stream)
+    told: dict[str, Any] = {
+        "name": known.name,
+        "json_schema": _told_schema(stream),
+        "supported_sync_modes": [FULL_REFRESH],
+        "is_resumable": replication.is_possible,
+    }
+    if known.namespace is not None:
+        told["namespace"] = known.namespace
+    if replication.is_possible:
+        told["supported_sync_modes"].append(INCREMENTAL)
+        told["source_defined_cursor"] = not replication.is_free
+        if replication.key:
+            told["default_cursor_field"] = [replication.key]
+    if keys := stream.primary_keys:
+        told["source_defined_primary_key"] = [[key] for key in keys]
+    return told
+
+
+def _told_schema(stream: Described) -> JsonSchema:
+    """Return the schema without the properties that the tap cannot read."""
+    schema = airbyte_schema(stream.schema)
+    if properties := _properties(schema):
+        metadata = _entry_of(stream).metadata
+        schema["properties"] = {
+            name: inner
+            for name, inner in properties.items()
+            if _inclusion(metadata, ("properties", name)) != _Inclusion.UNSUPPORTED
+        }
+    return schema
+
+
+def _inclusion(metadata: MetadataMapping, path: Breadcrumb) -> str | None:
+    known = metadata.get(path)
+    return known.inclusion if known else None
+
+
+class _Replication(NamedTuple):
+    """How a tap can read a stream: by which key, and whether the user may name another."""
+
+    method: str
+    key: str | None
+    is_free: bool
+
+    @classmethod
+    def of(cls, stream: Described) -> _Replication:
+        entry = _entry_of(stream)
+        root = entry.metadata.root
+        method = entry.replication_method or root.forced_replication_method or ""
+        key = entry.replication_key or root.replication_key
+        is_free = stream.takes_any_replication_key and method != REPLICATION_LOG_BASED
+        return cls(method, key or None, is_free)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the stream can be read from where the last sync ended."""
+        has_own = self.method == REPLICATION_INCREMENTAL and self.key is not None
+        return self.is_free or has_own or self.method == REPLICATION_LOG_BASED
+
+
+def _entry_of(stream: Described) -> CatalogEntry:
+    return stream._singer_catalog_entry  # noqa: SLF001 - a hook of authors, by singer_sdk's name
+
+
+# What a user asks for
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredStream:
+    """One stream of a configured catalog; paths are names on the way to a field."""
+
+    id: StreamId
+    json_schema: JsonSchema = field(default_factory=dict)
+    sync_mode: str = FULL_REFRESH
+    destination_sync_mode: str = "append"
+    cursor_field: _Path = ()
+    primary_key: tuple[_Path, ...] = ()
+    source_defined_cursor: bool = False
+    default_cursor_field: _Path = ()
+    supported_sync_modes: tuple[str, ...] = (FULL_REFRESH,)
+    generation_id: int | None = None
+    minimum_generation_id: int | None = None
+    sync_id: int | None = None
+
+    @property
+    def cursor(self) -> _Path:
+        """The way to the field that says which record is newer; empty where none does."""
+        if self.source_defined_cursor:
+            return self.default_cursor_field
+        return self.cursor_field or self.default_cursor_field
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredCatalog:
+    """What is to be synced, and how; ``source`` is the name of the file, for messages."""
+
+    streams: tuple[ConfiguredStream, ...]
+    source: str = "catalog"
+
+
+def parse_configured(text: str | bytes, source: str) -> ConfiguredCatalog:
+    """Read a configured catalog; ``source`` is its name for messages.
+
+    A plain one, as it was discovered, asks for a full refresh that is appended; it may stand
+    in its message, and other messages around that. Properties that nobody knows, and nulls,
+    are passed over. Where no primary key is configured it is the one that the source defines.
+
+    Raises:
+        CatalogFileError: it is no catalog; names the place.
+    """
+    document = _document(text, source)
+    streams = document.child("streams")
+    if streams.value is None:
+        raise document.wrong("a catalog is an object with a list of 'streams'; this has none")
+    return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
+
+
+def _document(text: str | bytes, source: str) -> Node:
+    try:
+        whole = parse(text, f"Catalog '{source}'", CatalogFileError)
+    except CatalogFileError:
+        document = next(_in_messages(text, source), None)
+        if document is None:
+            raise
+        return document
+    return whole.child("catalog") if _is_message(whole) else whole
+
+
+def _in_messages(text: str | bytes, source: str) -> Iterator[Node]:
+    """Yield the catalogs among the lines of what ``discover`` wrote."""
+    for line in as_bytes(text).splitlines():
+        if b'"CATALOG"' in line:
+            message = parse(line, f"Catalog '{source}'", CatalogFileError)
+            if _is_message(message):
+                yield message.child("catalog")
+
+
+def _is_message(document: Node) -> bool:
+    return isinstance(document.value, dict) and document.value.get("type") == "CATALOG"
+
+
+def _configured(entry: Node) -> ConfiguredStream:
+    stream = entry.child("stream")
+    if stream.value is None:
+        stream = entry  # a plain catalog's
+    name = stream.child("name").needed()
+    entry, stream = entry.called(name), stream.called(name)
+    modes = tuple(mode.needed().lower() for mode in stream.child("supported_sync_modes").items())
+    keys = entry.child("primary_key").paths() or stream.child("source_defined_primary_key").paths()
+    return ConfiguredStream(
+        id=StreamId(name, stream.child("namespace").text()),
+        json_schema=stream.child("json_schema", "schema").members(),
+        sync_mode=_sync_mode(entry.child("sync_mode")),
+        destination_sync_mode=(entry.child("destination_sync_mode").text() or "append").lower(),
+        cursor_field=entry.child("cursor_field").path(),
+        primary_key=keys,
+        source_defined_cursor=stream.child("source_defined_cursor").flag(),
+        default_cursor_field=stream.child("default_cursor_field").path(),
+        supported_sync_modes=modes or (FULL_REFRESH,),
+        generation_id=entry.child("generation_id").integer(),
+        minimum_generation_id=entry.child("minimum_generation_id").integer(),
+        sync_id=entry.child("sync_id").integer(),
+    )
+
+
+def _sync_mode(node: Node) -> str:
+    given = node.text()
+    mode = FULL_REFRESH if given is None else given.lower()
+    if mode not in (FULL_REFRESH, INCREMENTAL):
+        raise node.wrong(f"'{given}' is no sync mode: there are {FULL_REFRESH} and {INCREMENTAL}")
+    return mode
+
+
+# How a tap reads that
+
+
+def selection(
+    configured: ConfiguredCatalog, streams: Mapping[str, Described]
+) -> tuple[Catalog, list[str]]:
+    """Return the tap's catalog that reads what is configured, and sentences to warn with.
+
+    ``streams`` are the tap's own, as they are without any catalog. The catalog has the
+    configured ones alone.
+
+    Raises:
+        CatalogFileError: a stream is to be read by a cursor that it cannot have.
+    """
+    known = {stream_id(stream): stream for stream in streams.values()}
+    catalog, words = Catalog(), []
+    for wanted in configured.streams:
+        stream = known.get(wanted.id)
+        if stream is None:
+            words.append(f"Stream '{wanted.id}' of the catalog is not in the source: left out.")
+            continue
+        replication = _resolved(stream, wanted, configured.source)
+        if wanted.sync_mode == INCREMENTAL and replication.method == REPLICATION_FULL_TABLE:
+            words.append(
+                f"Stream '{wanted.id}' has no cursor: it is read in full although the catalog"
+                f" asks for {INCREMENTAL}."
+            )
+        if stream.name in catalog:
+            words.append(f"Stream '{wanted.id}' stands in the catalog twice: the last one counts.")
+        entry = _selected(stream, wanted, replication)
+        for name in (stream.tap_stream_id, stream.name):  # a tap looks under both
+            catalog[name] = entry
+    return catalog, words
+
+
+def _resolved(stream: Described, wanted: ConfiguredStream, source: str) -> _Replication:
+    """Return by which method and key a stream is read."""
+    own = _Replication.of(stream)
+    if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
+        return own._replace(method=REPLICATION_FULL_TABLE)
+    if not own.is_free:
+        return own
+    return _Replication(REPLICATION_INCREMENTAL, _chosen(stream, wanted, own, source), is_free=True)
+
+
+def _chosen(
+    stream: Described, wanted: ConfiguredStream, own: _Replication, source: str
+) -> str | None:
+    """Return the cursor of a stream that can be read by any, as the user chose it."""
+    path = wanted.cursor_field or wanted.default_cursor_field
+    key = path[0] if path else own.key
+    start = f"Catalog '{source}': stream '{wanted.id}'"
+    if key is None:
+        raise CatalogFileError(
+            f"{start} is to be read by a cursor, and none is chosen. Name one of its fields as"
+            f" 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
+        )
+    if len(path) > 1:
+        raise CatalogFileError(
+            f"{start} cannot be read by the nested field '{'.'.join(path)}'. Name a field at the"
+            f" top as 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
+        )
+    if key not in _properties(stream.schema):
+        raise CatalogFileError(
+            f"{start} has no field '{key}' to be read by. Name another as 'cursor_field', or set"
+            f" 'sync_mode' to {FULL_REFRESH}."
+        )
+    return key
+
+
+def _selected(
+    stream: Described, wanted: ConfiguredStream, replication: _Replication
+) -> CatalogEntry:
+    """Return the entry of a stream with what is configured of it selected."""
+    entry = deepcopy(_entry_of(stream))
+    root = entry.metadata.root
+    if root.inclusion != _Inclusion.UNSUPPORTED:
+        root.inclusion, root.selected = _Inclusion.AVAILABLE, True
+    entry.replication_method = root.forced_replication_method = replication.method
+    entry.replication_key = root.replication_key = replication.key
+    _select(entry.metadata, (), airbyte_schema(stream.schema), wanted.json_schema)
+    entry.schema = Schema.from_dict(_narrowed(entry.schema.to_dict(), wanted.json_schema))
+    return entry
+
+
+def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any) -> None:
+    """Select the properties that are configured, and no other, keys neither."""
+    asked = _properties(wanted)
+    for name, definition in _properties(known).items():
+        crumb = (*path, "properties", name)
+        node = metadata[crumb]
+        node.selected = not asked or name in asked
+        if node.inclusion == _Inclusion.AUTOMATIC and not node.selected:
+            node.inclusion = _Inclusion.AVAILABLE
+        if node.selected:
+            _select(metadata, crumb, definition, asked.get(name))
+
+
+def _narrowed(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
+    """Return a schema without what metadata cannot deselect: in lists, and not declared."""
+    result = dict(known)
+    asked, properties = _properties(wanted), _properties(known)
+    if asked and properties:
+        if known.get("additionalProperties") and not wanted.get("additionalProperties"):
+            result["additionalProperties"] = False
+        result["properties"] = {
+            name: _narrowed(inner, asked.get(name), in_list=in_list)
+            if isinstance(inner, dict)
+            else inner
+            for name, inner in properties.items()
+            if name in asked or not in_list
+        }
+    items = known.get("items")
+    if isinstance(items, dict) and isinstance(wanted, Mapping):
+        result["items"] = _narrowed(items, wanted.get("items"), in_list=True)
+    return result
+
+
+def _properties(schema: Any) -> Mapping[str, Any]:
+    """Return what a schema says that an object consists of."""
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

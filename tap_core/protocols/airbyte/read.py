@@ -1,0 +1,95 @@
+"""A configured catalog and a state onto a tap, and its sync as messages.
+
+Rules of the room: the tap is handed in. It discovers its streams as always, and only then is
+told which of them to read, of which fields, from where. What is wrong with the files is said
+before the source is asked for anything. Source: the Airbyte protocol, section "Read".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tap_core.exceptions import StreamMapConfigError
+from tap_core.protocols.airbyte.catalog import (
+    FULL_REFRESH,
+    ConfiguredCatalog,
+    parse_configured,
+    selection,
+    stream_id,
+)
+from tap_core.protocols.airbyte.contract import SourceTap
+from tap_core.protocols.airbyte.encode import AirbyteOutlet
+from tap_core.protocols.airbyte.positions import NOT_SHARED
+from tap_core.protocols.airbyte.state import Given, document_of, parse_states, sent_before
+
+__all__ = ["Request", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be read, and from where."""
+
+    catalog: ConfiguredCatalog
+    state: Given
+
+    @classmethod
+    def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> Request:
+        """Read the two files; ``sources`` are their names for messages.
+
+        Raises:
+            CatalogFileError, StateFileError: one of them is not what it should be.
+        """
+        return cls(parse_configured(catalog, sources[0]), parse_states(state, sources[1]))
+
+
+def read(tap: SourceTap, request: Request, write: Callable[[bytes], None]) -> None:
+    """Sync a tap as it is asked for; ``write`` takes whole lines.
+
+    Raises:
+        CatalogFileError: the catalog asks for what the tap cannot do.
+        StreamMapConfigError: a stream would go out under a name that is not in the catalog.
+    """
+    wanted = {stream.id: stream for stream in request.catalog.streams}
+    names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
+    in_full = {name for name, known in names.items() if wanted[known].sync_mode == FULL_REFRESH}
+    chosen, words = selection(request.catalog, tap.streams)
+    for sentence in words:
+        tap.logger.warning(sentence)
+    tap.use_catalog(chosen)
+    tap.setup_mapper()
+    _refuse_renamed(tap, names)
+    _resume(tap, document_of(request.state, tap.streams, in_full))
+    for name, state in sent_before(request.state, tap.streams, in_full).items():
+        tap.streams[name].sent_before = state
+    outlet = AirbyteOutlet(write, names, shared=tap.shared_state)
+    tap.speak_by(outlet)
+    try:
+        tap.sync_all()
+    except BaseException:
+        if not tap.run.is_hurried:
+            outlet.break_off()
+        raise
+
+
+def _refuse_renamed(tap: SourceTap, names: Collection[str]) -> None:
+    """Refuse stream maps that send a stream under a name which the catalog does not have."""
+    if not tap.config.get("stream_maps"):
+        return
+    for name in names:
+        others = {each.stream_alias for each in tap.streams[name].stream_maps} - {name}
+        if others:
+            raise StreamMapConfigError(
+                f"The setting stream_maps sends stream '{name}' as {', '.join(sorted(others))},"
+                " which the catalog does not have, so nobody would read it. Rename or copy"
+                " streams where they are written to."
+            )
+
+
+def _resume(tap: SourceTap, document: dict[str, Any]) -> None:
+    """Take a state document over, with what streams share beside their bookmarks."""
+    tap.load_state(document)
+    for name, value in document.items():
+        if name not in NOT_SHARED:
+            tap.document.tap_state.setdefault(name, value)

@@ -1,0 +1,242 @@
+"""JSON Schemas as Airbyte has them, and back: what a value is beyond its JSON type.
+
+Rules of the room: pure; what is given is never changed. References are written out, because
+clients do not follow them; one that leads nowhere may stand for anything, as a schema that is
+wrong in one place says enough in the others. Airbyte's word ``airbyte_type`` stands beside
+JSON Schema's own, which stay; what an author wrote there himself is kept.
+
+===================================  =====================================================
+a stream says                        Airbyte's ``airbyte_type``
+===================================  =====================================================
+text, ``date-time``                  ``timestamp_with_timezone`` (values without one are UTC)
+text, ``time``                       ``time_without_timezone``
+text, ``x-singer.decimal``           ``big_number``; declared with scale 0: ``big_integer``
+integer with bounds beyond 64 bits   ``big_integer``
+number in steps of a whole number    ``integer``
+all else                             none: the JSON type says it
+===================================  =====================================================
+
+Source: the Airbyte protocol, "Supported data types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final
+
+from tap_core.exceptions import SchemaNotValidError
+from tap_core.schema.references import over_subschemas, resolve_schema_references
+from tap_core.types import JsonSchema
+
+__all__ = ["airbyte_schema", "singer_schema", "without_references"]
+
+_HINT: Final = "airbyte_type"
+_NULL: Final = "null"
+_DECIMAL: Final = "x-singer.decimal"
+_DECIMALS: Final = frozenset((_DECIMAL, "singer.decimal"))
+_MOST_DIGITS: Final = 38
+"""Digits of the widest decimal that tables have."""
+
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+_LOWER_BOUNDS: Final = ("minimum", "exclusiveMinimum")
+_UPPER_BOUNDS: Final = ("maximum", "exclusiveMaximum")
+
+_DEEPEST: Final = 100
+"""How many schemas stand in each other before the rest may be anything."""
+
+_TEXT_HINTS: Final = MappingProxyType(
+    {"date-time": "timestamp_with_timezone", "time": "time_without_timezone"}
+)
+
+_WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "timestamp_with_timezone": {"type": "string", "format": "date-time"},
+        "timestamp_without_timezone": {"type": "string", "format": "date-time"},
+        "time_with_timezone": {"type": "string", "format": "time"},
+        "time_without_timezone": {"type": "string", "format": "time"},
+        "integer": {"type": "integer"},
+        "big_number": {"type": "string", "format": _DECIMAL},
+    }
+)
+"""What JSON Schema says for Airbyte's words."""
+
+_COMBINING: Final = ("anyOf", "oneOf")
+_BESIDE: Final = frozenset(("title", "description", "default", "examples", "deprecated"))
+"""Words that say nothing of which values are valid."""
+
+
+def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
+    """Return a stream's schema as a source tells it: an object, with Airbyte's types.
+
+    A union of one type and null becomes that type, nullable; one of types that no value
+    has two of becomes ``oneOf``, which is Airbyte's word for a union.
+    """
+    schema = _over(without_references(json_schema), _hinted)
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
+    """Return a schema that says in JSON Schema's words what Airbyte's words say in it."""
+    return _over(without_references(json_schema), _plain)
+
+
+def without_references(json_schema: Mapping[str, Any]) -> JsonSchema:
+    """Return a copy in which each ``$ref`` is what it points to, or may be anything."""
+    resolved = _resolved(json_schema, json_schema)
+    if resolved is None:
+        named = json_schema.get("properties")
+        properties = named if isinstance(named, Mapping) else {}
+        rest = {word: value for word, value in json_schema.items() if word in _BESIDE | {"type"}}
+        resolved = {
+            **rest,
+            "properties": {
+                name: _resolved(inner, json_schema) or {} if isinstance(inner, Mapping) else inner
+                for name, inner in properties.items()
+            },
+        }
+    return {word: value for word, value in resolved.items() if word not in ("$defs", "definitions")}
+
+
+def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
+    """Write the references of a schema out; None where one leads nowhere."""
+    try:
+        return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
+    except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
+        return None  # what is no text, no address, or not there
+
+
+def _over(
+    schema: JsonSchema, step: Callable[[JsonSchema], JsonSchema], depth: int = 0
+) -> JsonSchema:
+    """Apply a step to all schemas inside a schema, and then to itself."""
+    if depth > _DEEPEST:
+        return {}
+    return step(over_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
+
+
+# Towards Airbyte
+
+
+def _hinted(schema: JsonSchema) -> JsonSchema:
+    schema = _united(schema)
+    if _HINT in schema:
+        return schema
+    hint = _hint(_types(schema), schema)
+    return {**schema, _HINT: hint} if hint else schema
+
+
+def _hint(types: Sequence[str], schema: Mapping[str, Any]) -> str | None:
+    """Return Airbyte's word for values of one type, None where there is no need of any."""
+    if len(types) != 1:
+        return None
+    if types[0] == "string":
+        return _hint_of_text(schema)
+    if types[0] == "integer":
+        return "big_integer" if _is_beyond_64_bits(schema) else None
+    step = _exact(schema.get("multipleOf")) if types[0] == "number" else None
+    return "integer" if step and step == step.to_integral_value() else None
+
+
+def _hint_of_text(schema: Mapping[str, Any]) -> str | None:
+    form = schema.get("format")
+    if not isinstance(form, str):
+        return None
+    if form in _DECIMALS:
+        whole = schema.get("precision") and schema.get("scale") == 0
+        return "big_integer" if whole else "big_number"
+    return _TEXT_HINTS.get(form)
+
+
+def _united(schema: JsonSchema) -> JsonSchema:
+    """Say a union in the form that Airbyte's clients read, where that means the same."""
+    word = next((word for word in _COMBINING if isinstance(schema.get(word), list)), None)
+    choices = schema[word] if word else None
+    if not choices or not all(isinstance(choice, Mapping) for choice in choices):
+        return schema
+    rest = {key: value for key, value in schema.items() if key != word}
+    real = [choice for choice in choices if choice.get("type") != _NULL]
+    if len(real) == 1 and _may_join(rest, real[0]):
+        return {**_nullable(real[0], is_nullable=len(choices) > 1), **rest}
+    is_safe = "oneOf" not in rest and _are_apart(choices)
+    return {**rest, "oneOf": choices} if is_safe else schema
+
+
+def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+    """Tell whether a choice and what stands beside the union are one schema without it."""
+    return (
+        "type" in choice
+        and "enum" not in choice
+        and "const" not in choice
+        and rest.keys() <= _BESIDE | {_HINT}
+    )
+
+
+def _nullable(schema: Mapping[str, Any], *, is_nullable: bool) -> JsonSchema:
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if is_nullable and _NULL not in types:
+        return {**schema, "type": [*types, _NULL]}
+    return dict(schema)
+
+
+def _are_apart(choices: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether no value is of the types of two choices."""
+    seen: set[str] = set()
+    for choice in choices:
+        types = set(_types(choice, with_null=True))
+        if "integer" in types:
+            types.add("number")
+        if not types or not types.isdisjoint(seen):
+            return False
+        seen |= types
+    return True
+
+
+# Back
+
+
+def _plain(schema: JsonSchema) -> JsonSchema:
+    hint = schema.get(_HINT)
+    if not isinstance(hint, str):
+        return schema
+    if hint == "big_integer":
+        words = _words_of_big_integer(schema)
+    elif hint == "big_number" and schema.get("format") in _DECIMALS:
+        words = {}
+    else:
+        words = _WORDS_OF_HINTS.get(hint, {})
+    if "type" in words and _NULL in _types(schema, with_null=True):
+        words = {**words, "type": [words["type"], _NULL]}
+    return {**schema, **words}
+
+
+def _words_of_big_integer(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Declare a whole number of as many digits as tables have, unless its size is declared."""
+    if schema.get("precision") or _is_beyond_64_bits(schema):
+        return {}
+    return {"type": "string", "format": _DECIMAL, "precision": _MOST_DIGITS, "scale": 0}
+
+
+# What a schema says
+
+
+def _types(schema: Mapping[str, Any], *, with_null: bool = False) -> list[str]:
+    found = schema.get("type")
+    types = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+    return [kind for kind in types if isinstance(kind, str) and (with_null or kind != _NULL)]
+
+
+def _is_beyond_64_bits(schema: Mapping[str, Any]) -> bool:
+    low = [bound for word in _LOWER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
+    high = [bound for word in _UPPER_BOUNDS if (bound := _exact(schema.get(word))) is not None]
+    return any(bound < _LOWEST for bound in low) or any(bound > _HIGHEST for bound in high)
+
+
+def _exact(value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    if isinstance(value, float) and value == float(_HIGHEST):
+        value = _HIGHEST  # the float next to the limit means just that
+    exact = Decimal(str(value))
+    return exact if exact.is_finite() else None

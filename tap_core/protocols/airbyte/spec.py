@@ -1,0 +1,127 @@
+"""What an actor says of itself with ``spec``: its settings, and what it supports.
+
+Rules of the room: made from the schema of the settings alone, and quickly. A setting that the
+schema or its name calls a secret is marked, so that clients neither show nor log it. The
+settings that come with the SDK are hidden from forms, and can still be given.
+
+Source: the Airbyte protocol, section "Actor Specification".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tap_core.capabilities import (
+    BATCH_CONFIG,
+    FLATTENING_CONFIG,
+    PARALLEL_PARTITIONS_CONFIG,
+    PARALLEL_STREAMS_CONFIG,
+    STATE_PARTITION_LIMIT_CONFIG,
+    STREAM_MAPS_CONFIG,
+)
+from tap_core.config import is_secret
+from tap_core.protocols.airbyte.schemas import without_references
+from tap_core.schema.references import over_subschemas
+from tap_core.types import JsonSchema
+
+__all__ = ["PROTOCOL_VERSION", "specification"]
+
+PROTOCOL_VERSION: Final = "0.5.2"
+"""The version of the protocol that is spoken here."""
+
+_SECRET: Final = "airbyte_secret"  # noqa: S105 - the keyword, not a secret
+_HIDDEN: Final = "airbyte_hidden"
+_COMES_WITH_THE_SDK: Final = (
+    BATCH_CONFIG,
+    FLATTENING_CONFIG,
+    PARALLEL_PARTITIONS_CONFIG,
+    PARALLEL_STREAMS_CONFIG,
+    STATE_PARTITION_LIMIT_CONFIG,
+    STREAM_MAPS_CONFIG,
+)
+
+
+def specification(
+    schema: Mapping[str, Any],
+    *,
+    documentation: str | None = None,
+    destination_sync_modes: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the ConnectorSpecification of an actor with these settings.
+
+    ``documentation`` is the address of a page about it. A destination names the modes in
+    which it can write.
+    """
+    result: dict[str, Any] = {
+        "protocol_version": PROTOCOL_VERSION,
+        "connectionSpecification": _settings(schema),
+    }
+    if documentation:
+        result["documentationUrl"] = documentation
+    if destination_sync_modes is not None:
+        result["supportsIncremental"] = True  # outdated, and asked for by old platforms
+        result["supported_destination_sync_modes"] = list(destination_sync_modes)
+    return result
+
+
+def _settings(schema: Mapping[str, Any]) -> JsonSchema:
+    settings = _with_secrets(without_references(schema))
+    properties = {
+        name: _arranged(number, inner) if isinstance(inner, Mapping) else inner
+        for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
+    }
+    for name in properties.keys() & _own_settings(schema):
+        properties[name] = {**properties[name], _HIDDEN: True}
+    return {"type": "object", **settings, "properties": properties}
+
+
+def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
+    """Let a form show the settings in the order in which they are declared."""
+    return {"order": number, **setting}
+
+
+def _own_settings(schema: Mapping[str, Any]) -> set[str]:
+    """Name the settings that are the SDK's: an author's of such a name says something else."""
+    given = schema.get("properties") or {}
+    return {
+        name
+        for config in _COMES_WITH_THE_SDK
+        for name, setting in config["properties"].items()
+        if given.get(name) == setting
+    }
+
+
+def _with_secrets(schema: JsonSchema) -> JsonSchema:
+    """Mark the secrets among the settings of a schema, and in all that is inside it."""
+    result = over_subschemas(schema, _with_secrets)
+    properties = result.get("properties")
+    if isinstance(properties, dict):
+        for name, setting in properties.items():
+            if isinstance(setting, dict) and _SECRET not in setting and _is_secret(name, setting):
+                properties[name] = _marked(setting)
+    return result
+
+
+def _is_secret(name: str, setting: Mapping[str, Any]) -> bool:
+    """Tell whether a setting is marked, or is a text whose name says so."""
+    if is_secret("", setting):
+        return True
+    return setting.get("secret") is None and "string" in _types(setting) and is_secret(name)
+
+
+def _types(setting: Mapping[str, Any]) -> Sequence[Any]:
+    types = setting.get("type")
+    return types if isinstance(types, list) else (types,)
+
+
+def _marked(setting: JsonSchema) -> JsonSchema:
+    """Mark a secret; of an object, which cannot be one as a whole, what it consists of."""
+    properties = setting.get("properties")
+    if not isinstance(properties, dict):
+        return {**setting, _SECRET: True}
+    inner = {
+        name: _marked(value) if isinstance(value, dict) else value
+        for name, value in properties.items()
+    }
+    return {**setting, "properties": inner}

@@ -1,0 +1,275 @@
+"""The file of ``--state``: all that clients write there, as the state document of a tap.
+
+Rules of the room:
+
+- A file is one JSON document, a list of states or one, or lines of which each is one: states,
+  or whole messages as a destination printed them. ``null``, ``[]``, ``{}`` and nothing mean
+  that there is no state.
+- In their order: of each stream the last state counts; a GLOBAL and a LEGACY one replace all
+  before them. A null resets its stream, or for LEGACY all. A document of no Airbyte type is a
+  Singer state: that is what LEGACY means here.
+- A line that is no JSON is left out with a warning, as its writer died in it; the first has to
+  be. What its streams have then is older, so nothing is lost, only read again.
+- States of streams that are gone, and properties that nobody knows, are passed over.
+
+Source: the Airbyte protocol, section "State & Checkpointing".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from tap_core.catalog import REPLICATION_FULL_TABLE
+from tap_core.events import StreamId
+from tap_core.exceptions import StateFileError
+from tap_core.protocols.airbyte.catalog import Described, stream_id
+from tap_core.protocols.airbyte.given import Node, as_bytes, reason
+from tap_core.state.load import parse_json
+
+__all__ = ["Given", "Resumed", "document_of", "parse_states", "sent_before"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_OTHER_MESSAGES: Final = frozenset(
+    {
+        *("RECORD", "LOG", "TRACE", "CONTROL", "SPEC", "CATALOG"),
+        *("CONNECTION_STATUS", "DESTINATION_CATALOG"),
+    }
+)
+_GLOBAL: Final = ("global", "global_")
+"""The names of one field: the second is that of the protocol's Python models."""
+
+_UNFINISHED: Final = "currently_syncing"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a state file says: a state, or a reset, by stream; and what all of them share.
+
+    ``legacy`` is the Singer document that held before the states of single streams.
+    """
+
+    streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict)
+    legacy: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Resumed(Described, Protocol):
+    """A stream that goes on from a state, with the catalog of the run applied."""
+
+    @property
+    def replication_method(self) -> str:
+        """How it is read."""
+
+    @property
+    def selected(self) -> bool:
+        """Whether it is sent."""
+
+    @property
+    def descendent_streams(self) -> Sequence[Any]:
+        """Its children, and theirs."""
+
+
+# Reading
+
+
+def parse_states(text: str | bytes, source: str) -> Given:
+    """Read a state file; ``source`` is its name for messages.
+
+    Raises:
+        StateFileError: it holds no states; names the place.
+    """
+    found = _Found()
+    for document in _documents(as_bytes(text), f"State '{source}'"):
+        found.take(document)
+    return Given(found.streams, found.shared, found.legacy)
+
+
+def _documents(content: bytes, source: str) -> Iterator[Node]:
+    """Yield the one document of a file, or that of each line."""
+    if not content.strip():
+        return
+    try:
+        whole = parse_json(content)
+    except ValueError as fault:
+        yield from _lines(content, source, fault)
+    else:
+        yield Node(whole, source, StateFileError)
+
+
+def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[Node]:
+    is_first = True
+    for number, line in enumerate(content.split(b"\n"), 1):
+        if not line.strip(b" \t\r\0"):
+            continue
+        place = f"line {number}"
+        try:
+            yield Node(parse_json(line), source, StateFileError, place)
+        except ValueError as own:
+            if is_first:
+                raise Node(None, source, StateFileError).wrong(
+                    f"this is not JSON: {reason(fault)}"
+                ) from None
+            logger.warning("%s, %s, is cut off and left out: %s", source, place, reason(own))
+        is_first = False
+
+
+class _Found:
+    """What the states say that were read so far."""
+
+    def __init__(self) -> None:
+        self.streams: dict[StreamId, dict[str, Any] | None] = {}
+        self.shared: dict[str, Any] = {}
+        self.legacy: dict[str, Any] = {}
+
+    def take(self, node: Node) -> None:
+        """Take what one document says: a list of states, or one."""
+        for state in node.items() if isinstance(node.value, list) else [node]:
+            if state.value is not None:
+                self._take_one(state)
+
+    def _take_one(self, node: Node) -> None:
+        kind = node.child("type", "state_type").text() or _kind_by_content(node.members())
+        if kind == "STREAM":
+            self._take_stream(node.child("stream"))
+        elif kind == "GLOBAL":
+            self._take_global(node.child(*_GLOBAL))
+        elif kind == "LEGACY":
+            self._take_legacy(node.child("data"))
+        elif kind == "STATE":
+            self._take_message(node)
+        elif kind is None or "bookmarks" in node.members():
+            self._take_legacy(node)
+        elif kind not in _OTHER_MESSAGES:
+            raise node.wrong(f"{kind!r} is no type of state: there are STREAM, GLOBAL and LEGACY")
+
+    def _take_message(self, node: Node) -> None:
+        """Take a whole message: Airbyte's has a ``state``, Singer's a ``value``."""
+        state = node.child("state", "value")
+        if state.value is None and "value" not in node.members():
+            raise state.refused("a state")
+        if "state" in node.members():
+            self._take_one(state)
+        else:
+            self._take_legacy(state)
+
+    def _take_stream(self, node: Node) -> None:
+        descriptor = node.child("stream_descriptor")
+        name = descriptor.child("name").needed()
+        stream = StreamId(name, descriptor.child("namespace").text())
+        state = node.child("stream_state").called(name)
+        self.streams[stream] = None if state.value is None else state.members()
+
+    def _take_global(self, node: Node) -> None:
+        if node.value is None:
+            raise node.refused("an object")
+        self.streams, self.legacy = {}, {}
+        self.shared = node.child("shared_state").members()
+        for state in node.child("stream_states").items():
+            self._take_stream(state)
+
+    def _take_legacy(self, node: Node) -> None:
+        while True:  # take off what targets and orchestrators of Singer put around a state
+            members = node.members()
+            if "singer_state" in members:
+                node = node.child("singer_state")
+            elif members.get("type") == "STATE" and "value" in members:
+                node = node.child("value")
+            else:
+                break
+        self.streams, self.shared, self.legacy = {}, {}, members
+
+
+def _kind_by_content(members: Mapping[str, Any]) -> str | None:
+    """Return the type of a state that does not say it; None for a bare Singer state."""
+    if "stream_descriptor" in _object(members.get("stream")):
+        return "STREAM"
+    if any(isinstance(members.get(name), dict) for name in _GLOBAL):
+        return "GLOBAL"
+    return "LEGACY" if "data" in members and "bookmarks" not in members else None
+
+
+# For a tap
+
+
+def document_of(
+    given: Given, streams: Mapping[str, Resumed], full_refresh: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the state document with which a tap goes on; nothing in it is shared with ``given``.
+
+    ``streams`` are the tap's by its own names, with the catalog of the run applied. Those of
+    ``full_refresh``, and all others that are read in full, begin without a state. So do the
+    parents of a selected stream that begins without one: else what is below their older
+    records would never be asked for. What all streams share stands beside the bookmarks.
+    """
+    document = {
+        name: deepcopy(value)
+        for name, value in {**given.legacy, **given.shared}.items()
+        if name not in ("bookmarks", _UNFINISHED)
+    }
+    bookmarks = _bookmarks(given, streams)
+    begun = _begun(bookmarks, streams, full_refresh)
+    fresh = begun | _parents(begun, streams).keys()
+    kept = {name: deepcopy(state) for name, state in bookmarks.items() if name not in fresh}
+    return {"bookmarks": kept, **document} if kept else document
+
+
+def sent_before(
+    given: Given, streams: Mapping[str, Resumed], full_refresh: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Return the states of the parents that begin again only for the sake of their children.
+
+    The arguments are those of `document_of`. What these parents sent until then need not be
+    sent once more.
+    """
+    bookmarks = _bookmarks(given, streams)
+    begun = _begun(bookmarks, streams, full_refresh)
+    again = {
+        name: child
+        for name, child in _parents(begun, streams).items()
+        if bookmarks.get(name) and name not in begun
+    }
+    for name, child in again.items():
+        logger.info("Stream '%s' is read from its beginning, because '%s' is.", name, child)
+    return {name: deepcopy(bookmarks[name]) for name in again}
+
+
+def _bookmarks(given: Given, streams: Mapping[str, Resumed]) -> dict[str, Any]:
+    """Return the states by the names that the tap has for its streams."""
+    known = {stream_id(stream): name for name, stream in streams.items()}
+    bookmarks = _object(given.legacy.get("bookmarks"))
+    bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
+    return {name: state for name, state in bookmarks.items() if state is not None}
+
+
+def _begun(
+    bookmarks: Mapping[str, Any], streams: Mapping[str, Resumed], full_refresh: Collection[str]
+) -> set[str]:
+    """Name the streams that begin at their beginning, by themselves."""
+    return {
+        name
+        for name, stream in streams.items()
+        if name in full_refresh or (stream.selected and _begins(stream, bookmarks.get(name)))
+    }
+
+
+def _parents(begun: Collection[str], streams: Mapping[str, Resumed]) -> dict[str, str]:
+    """Name the streams above those that begin, each with one of them."""
+    found = {
+        name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
+        for name, stream in streams.items()
+    }
+    return {name: child for name, child in found.items() if child is not None}
+
+
+def _begins(stream: Resumed, state: Any) -> bool:
+    """Tell whether a stream has no state to go on from; an empty one is of a sync that was."""
+    return state is None or stream.replication_method == REPLICATION_FULL_TABLE
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}

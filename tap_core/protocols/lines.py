@@ -1,0 +1,155 @@
+"""Bytes cut into lines, and what the lines of a JSON protocol may have that JSON has not.
+
+Rules of the room: no message of any protocol is known here. A line that began in earlier
+blocks may be very long, so it is joined once, and its text is looked at in bounded memory.
+Whatever is mended here keeps its length, so that a part of the line can be found again in
+the line as it came.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import re
+from typing import Final
+
+import msgspec
+
+__all__ = [
+    "UNREADABLE",
+    "Lines",
+    "WithoutInfinities",
+    "bare",
+    "check_text",
+    "excerpt",
+    "reason",
+    "same_place",
+    "with_whole_letters",
+]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What reading a line may raise where it is not what was hoped for."""
+
+_EXCERPT_LENGTH: Final = 200
+_CHECK_SIZE: Final = 1 << 20
+# A text, closed or not, is taken whole, so that only what stands outside of texts is met
+# by the other alternatives, in one pass however broken the line is.
+_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
+# Escapes one after the other, so that an escaped backslash is not taken for the start of
+# one. The group is half of a pair without its other half.
+_HALF_LETTERS: Final = re.compile(
+    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL
+)
+
+
+class Lines:
+    """Cuts blocks of bytes into lines; the one that has not ended waits."""
+
+    def __init__(self) -> None:
+        """Start with nothing pending."""
+        self._pending: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that end within ``data``, without their ends."""
+        first_end = data.find(b"\n")
+        if first_end < 0:
+            self._pending.append(data)
+            return []
+        # The line that began in earlier blocks may be very long; it is joined alone,
+        # so that it is copied once.
+        self._pending.append(data[:first_end])
+        lines = [self.rest()]
+        last_end = data.rfind(b"\n")
+        if last_end > first_end:
+            lines += data[first_end + 1 : last_end].split(b"\n")
+        self._pending.append(data[last_end + 1 :])
+        return lines
+
+    def rest(self) -> bytes:
+        """Return what has come of a line that has not ended, and forget it."""
+        whole = b"".join(self._pending)
+        self._pending.clear()
+        return whole
+
+
+class WithoutInfinities:
+    """Reads NaN and the infinities, which Python's ``json`` writes, as null; warns once."""
+
+    def __init__(self) -> None:
+        """Start with no warning given."""
+        self._warned = False
+
+    def __call__(self, line: bytes, number: int) -> bytes:
+        """Return line ``number`` with those that stand outside of texts as null."""
+        if b"NaN" not in line and b"Infinity" not in line:
+            return line
+        replaced = _TEXT_OR_NO_NUMBER.sub(_null_for_no_number, line)
+        if replaced != line and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Line %d holds NaN or Infinity, which JSON does not have; here and from "
+                "now on they are read as null.",
+                number,
+            )
+        return replaced
+
+
+def _null_for_no_number(match: re.Match[bytes]) -> bytes:
+    token = match[0]
+    return token if token.startswith(b'"') else b"null"
+
+
+def bare(line: bytes, number: int) -> bytes:
+    """Return line ``number`` without blanks around it; the first one without its mark, too."""
+    stripped = line.strip()
+    return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
+
+
+def with_whole_letters(line: bytes) -> bytes:
+    r"""Return the line with a sign of equal length for each half of a letter (``\ud83d``)."""
+    return _HALF_LETTERS.sub(_whole_letter, line)
+
+
+def _whole_letter(match: re.Match[bytes]) -> bytes:
+    return rb"\ufffd" if match[1] else match[0]
+
+
+def same_place(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
+    """Return what stands in a line where ``raw`` stands in its mended form of equal length."""
+    part = bytes(raw)
+    start = mended.find(part)
+    return line[start : start + len(part)]
+
+
+def check_text(line: bytes) -> None:
+    """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
+    if len(line) <= _CHECK_SIZE:
+        line.decode()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(line)
+    for start in range(0, len(line), _CHECK_SIZE):
+        decoder.decode(view[start : start + _CHECK_SIZE])
+    decoder.decode(b"", final=True)
+
+
+def reason(error: Exception) -> str:
+    """Say in words why a line could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error)
+
+
+def excerpt(line: bytes) -> str:
+    """Return how a line begins, with signs that would be an order to a terminal escaped."""
+    start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
+    shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
+    return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()

@@ -1,0 +1,43 @@
+"""Records that are read again for the sake of children, and were sent before.
+
+Rules of the room: a stream that begins has to see all records of its parents, also those that
+earlier syncs have sent of the parents themselves. These are pulled, their children are synced,
+and they are not written once more. What is at the bookmark comes again, as in any sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tap_core.sync.contract import SyncStream
+    from tap_core.types import Context
+
+__all__ = ["was_sent"]
+
+
+def was_sent(stream: SyncStream, context: Context | None) -> Callable[[Any], bool] | None:
+    """Return what tells the records of a context that were sent before; None: none were."""
+    key = stream.replication_key
+    state = _state_of(stream, context)
+    bookmark = state.get("replication_key_value") if state.get("replication_key") == key else None
+    if key is None or bookmark is None:
+        return None
+    newer_or_equal = stream.state_manager.order.newer_or_equal
+
+    def is_before_bookmark(pulled: Any) -> bool:
+        record = pulled[0] if isinstance(pulled, tuple) else pulled
+        value = record.get(key) if isinstance(record, Mapping) else None
+        return value is not None and not newer_or_equal(value, bookmark)
+
+    return is_before_bookmark
+
+
+def _state_of(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
+    state = stream.sent_before or {}
+    partition = stream._get_state_partition_context(context) if state else None
+    if not partition:
+        return state
+    partitions = state.get("partitions") or ()
+    return next((one for one in partitions if one.get("context") == partition), {})

@@ -1,0 +1,32 @@
+"""One record of one stream, to see whether the source answers.
+
+Rules of the room: nothing is written, and no more is asked of the source than the first
+record needs. A stream without records is as good as any.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tap_core.exceptions import SyncLifecycleSignal
+from tap_core.sync.engine import begin_partition, contexts_of
+
+if TYPE_CHECKING:
+    from tap_core.sync.contract import SyncStream
+
+__all__ = ["pull_one"]
+
+
+def pull_one(stream: SyncStream) -> None:
+    """Ask the source for the first record of a stream; whatever an author raises is raised."""
+    with suppress(SyncLifecycleSignal):
+        context = next(contexts_of(stream, None), None)
+        begin_partition(stream, context, None)
+        records = iter(stream.get_records(context))
+        try:
+            next(records, None)
+        finally:
+            close = getattr(records, "close", None)
+            if close is not None:
+                close()

@@ -1,0 +1,256 @@
+"""Reading a configured catalog: what is forgiven, and what is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.events import StreamId
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.airbyte.catalog import (
+    ConfiguredCatalog,
+    ConfiguredStream,
+    parse_configured,
+)
+
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+STREAM = {
+    "name": "users",
+    "namespace": "public",
+    "json_schema": SCHEMA,
+    "supported_sync_modes": ["full_refresh", "incremental"],
+    "source_defined_cursor": True,
+    "default_cursor_field": ["at"],
+    "source_defined_primary_key": [["id"], ["place", "code"]],
+    "is_resumable": True,
+    "is_file_based": False,
+}
+WHOLE = {
+    "stream": STREAM,
+    "sync_mode": "incremental",
+    "destination_sync_mode": "append_dedup",
+    "cursor_field": ["meta", "at"],
+    "primary_key": [["id"]],
+    "generation_id": 3,
+    "minimum_generation_id": 2.0,
+    "sync_id": 7,
+    "include_files": None,
+}
+
+
+def parsed(*entries: Any) -> ConfiguredCatalog:
+    return parse_configured(json.dumps({"streams": entries}), "cat.json")
+
+
+def the(entry: Any) -> ConfiguredStream:
+    [stream] = parsed(entry).streams
+    return stream
+
+
+def fault(text: str | bytes) -> str:
+    with pytest.raises(CatalogFileError) as caught:
+        parse_configured(text, "cat.json")
+    return str(caught.value)
+
+
+def test_everything_is_read() -> None:
+    """CF1: all that the protocol's models have and that is of use; the rest is passed over."""
+    assert the(WHOLE) == ConfiguredStream(
+        id=StreamId("users", "public"),
+        json_schema=SCHEMA,
+        sync_mode="incremental",
+        destination_sync_mode="append_dedup",
+        cursor_field=("meta", "at"),
+        primary_key=(("id",),),
+        source_defined_cursor=True,
+        default_cursor_field=("at",),
+        supported_sync_modes=("full_refresh", "incremental"),
+        generation_id=3,
+        minimum_generation_id=2,
+        sync_id=7,
+    )
+
+
+def test_nulls_are_as_if_absent() -> None:
+    """E5: clients write every field that there could be."""
+    bare = {"stream": {"name": "users"}}
+    nulls = {
+        **dict.fromkeys(WHOLE),
+        "stream": {**dict.fromkeys(STREAM), "name": "users"},
+    }
+    assert the(nulls) == the(bare) == ConfiguredStream(id=StreamId("users"))
+    assert the(bare).sync_mode == "full_refresh"
+    assert the(bare).destination_sync_mode == "append"
+
+
+def test_a_plain_catalog_is_a_full_refresh_that_is_appended() -> None:
+    """RD1: as it was discovered, bare, in its message, or among other messages."""
+    plain = {"streams": [STREAM], "newer": 1}
+    message = {"type": "CATALOG", "catalog": plain}
+    lines = "\n".join(map(json.dumps, ({"type": "LOG", "log": "a CATALOG"}, ["CATALOG"], message)))
+    wanted = parse_configured(json.dumps(plain), "f")
+    assert [one.sync_mode for one in wanted.streams] == ["full_refresh"]
+    assert [one.destination_sync_mode for one in wanted.streams] == ["append"]
+    for text in (json.dumps(message), lines, lines.encode(), "\ufeff" + json.dumps(plain) + "\n\0"):
+        assert parse_configured(text, "f") == wanted
+
+
+def test_older_names_are_read() -> None:
+    """`schema` where `json_schema` is missing, modes in capitals, paths of one name."""
+    found = the(
+        {
+            "stream": {"name": "users", "schema": SCHEMA},
+            "sync_mode": "INCREMENTAL",
+            "destination_sync_mode": "APPEND",
+            "cursor_field": "at",
+            "primary_key": ["id", "code"],
+        }
+    )
+    assert found.json_schema == SCHEMA
+    assert (found.sync_mode, found.destination_sync_mode) == ("incremental", "append")
+    assert found.cursor_field == ("at",)
+    assert found.primary_key == (("id",), ("code",))
+
+
+def test_the_key_of_the_source_stands_in_for_one_that_is_not_configured() -> None:
+    """CF1."""
+    given = {name: value for name, value in WHOLE.items() if name != "primary_key"}
+    assert the(given).primary_key == (("id",), ("place", "code"))
+
+
+@pytest.mark.parametrize(
+    ("source_defined", "configured", "default", "cursor"),
+    [
+        (True, ["a"], ["d"], ("d",)),
+        (False, ["a", "b"], ["d"], ("a", "b")),
+        (False, [], ["d"], ("d",)),
+        (None, None, None, ()),
+    ],
+)
+def test_the_cursor_of_a_destination(source_defined, configured, default, cursor) -> None:
+    """CU1, CU2, CU3, CU4: the source's own, else the configured one, else the default."""
+    stream = {
+        "name": "s",
+        "source_defined_cursor": source_defined,
+        "default_cursor_field": default,
+    }
+    assert the({"stream": stream, "cursor_field": configured}).cursor == cursor
+
+
+def test_names_may_be_any_text() -> None:
+    """E13: the empty one, too."""
+    for name in ("", " ", "ä.b/c", "\u0000"):
+        assert the({"stream": {"name": name, "namespace": name}}).id == StreamId(name, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "this is not JSON"),
+        ("nope", "this is not JSON"),
+        (b"\xff\xfe{", "this is not JSON"),
+        ('{"streams": [', "line 1, column"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "a list where an object is needed"),
+        ("5", "a number where an object is needed"),
+        ("null", "this has none"),
+        ("{}", "this has none"),
+        ('{"streams": null}', "this has none"),
+        ('{"type": "CATALOG", "catalog": null}', "this has none"),
+        ('{"streams": {}}', "streams: there is an object where a list is needed"),
+        ('{"streams": [5]}', "streams[0]: there is a number where an object is needed"),
+        ('{"streams": [{}]}', "streams[0].name: there is nothing where a text is needed"),
+        ('{"streams": [null]}', "streams[0].name: there is nothing"),
+        ('{"streams": [{"stream": {"name": 5}}]}', "streams[0].stream.name"),
+        ('{"streams": [{"stream": "users"}]}', "streams[0].stream: there is a text"),
+    ],
+)
+def test_what_is_no_catalog_is_refused(text, words) -> None:
+    """RD9: with the name of the file and the place in it."""
+    said = fault(text)
+    assert said.startswith("Catalog 'cat.json': ")
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"sync_mode": "INVALID"}, "sync_mode: 'INVALID' is no sync mode"),
+        ({"sync_mode": ""}, "sync_mode: '' is no sync mode"),
+        ({"sync_mode": 5}, "sync_mode: there is a number"),
+        ({"destination_sync_mode": True}, "destination_sync_mode: there is true or false"),
+        ({"cursor_field": {"a": 1}}, "cursor_field: there is an object"),
+        ({"cursor_field": [None]}, "cursor_field[0]: there is nothing"),
+        ({"primary_key": [["id", 5]]}, "primary_key[0][1]"),
+        ({"primary_key": 5}, "primary_key"),
+        ({"generation_id": "5"}, "generation_id: there is a text where a whole number"),
+        ({"generation_id": 1.5}, "generation_id: there is a number where a whole number"),
+        ({"sync_id": True}, "sync_id: there is true or false"),
+        ({"stream": {**STREAM, "json_schema": []}}, "json_schema: there is a list"),
+        ({"stream": {**STREAM, "namespace": 1}}, "namespace: there is a number"),
+        ({"stream": {**STREAM, "supported_sync_modes": "x"}}, "supported_sync_modes"),
+        ({"stream": {**STREAM, "source_defined_cursor": "yes"}}, "source_defined_cursor"),
+    ],
+)
+def test_what_is_wrong_with_one_stream_names_it(change, place) -> None:
+    """RD9: the stream's name stands beside its place."""
+    said = fault(json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]}))
+    assert "streams[1]" in said
+    assert "('users')" in said
+    assert place in said
+
+
+WORDS = ("streams", "stream", "name", "json_schema", "schema", "type", "catalog", "CATALOG")
+FIELDS = (*WORDS, *WHOLE, *STREAM, "incremental", "full_refresh")
+DOCUMENTS = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(FIELDS)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+    ),
+)
+
+
+def said_of(text: str | bytes) -> str | None:
+    """Return the words of the error, None where there is none."""
+    try:
+        parse_configured(text, "f")
+    except CatalogFileError as error:
+        return str(error)
+    return None
+
+
+@given(st.one_of(st.binary(), st.text(), DOCUMENTS.map(json.dumps)))
+def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
+    said = said_of(text)
+    assert said is None or said.startswith("Catalog 'f': ")
+
+
+@given(DOCUMENTS, st.sampled_from(list(WHOLE)), st.sampled_from(list(STREAM)))
+def test_one_odd_value_is_read_or_named(value, of_entry, of_stream) -> None:
+    for entry in ({**WHOLE, of_entry: value}, {**WHOLE, "stream": {**STREAM, of_stream: value}}):
+        said = said_of(json.dumps({"streams": [entry]}))
+        assert said is None or "streams[0]" in said
+
+
+PATHS = st.lists(st.text(), max_size=3)
+
+
+@given(
+    name=st.text(),
+    namespace=st.none() | st.text(),
+    cursor_field=PATHS,
+    primary_key=st.lists(PATHS.filter(bool), max_size=3),
+    generation_id=st.none() | st.integers(0, 2**63),
+)
+def test_what_was_configured_is_what_is_read(name, namespace, **more) -> None:
+    [found] = parsed({"stream": {"name": name, "namespace": namespace}, **more}).streams
+    assert found.id == StreamId(name, namespace)
+    assert list(found.cursor_field) == more["cursor_field"]
+    assert [list(path) for path in found.primary_key] == more["primary_key"]
+    assert found.generation_id == more["generation_id"]

@@ -1,0 +1,311 @@
+"""The commands' edges: what is given, what is imported, what the source answers.
+
+Rules of the room: real processes, and a real server on loopback. What the protocol asks of every
+source is in test_source_rules.py.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tests.airbyte.rules import single_faults
+from tests.airbyte.running import TAP_SHOP, TOKEN, Run, airbyte, configured, environment
+from tests.http.server import Asked, Reply, page, serving
+
+API = """
+from tap_core import RESTStream, Tap
+from tap_core.authenticators import BearerTokenAuthenticator, OAuthAuthenticator
+
+
+class Login(OAuthAuthenticator):
+    def __init__(self, config):
+        super().__init__(auth_endpoint=config["url"] + "/token")
+        self._token = config["refresh_token"]
+
+    @property
+    def oauth_request_body(self):
+        return {"grant_type": "refresh_token", "refresh_token": self._token}
+
+
+class Users(RESTStream):
+    name = "users"
+    path = "/users"
+    records_jsonpath = "$.data[*]"
+    schema = {"properties": {"id": {"type": "integer"}}}
+
+    @property
+    def url_base(self):
+        return self.config["url"]
+
+    @property
+    def authenticator(self):
+        if "refresh_token" in self.config:
+            return Login(self.config)
+        return BearerTokenAuthenticator(token=self.config["api_key"])
+
+
+class TapApi(Tap):
+    name = "tap-api"
+    documentation_url = "https://example.com/tap-api"
+    config_jsonschema = {
+        "properties": {
+            "url": {"type": "string"},
+            "api_key": {"type": "string"},
+            "own": {"type": "string", "secret": True},
+            "refresh_token": {"type": "string"},
+            "checks": {"type": "string"},
+        },
+        "required": ["url"],
+    }
+
+    def discover_streams(self):
+        return [Users(self)]
+
+    def check_connection(self):
+        if "checks" in self.config:
+            raise ValueError(self.config["checks"] + " " + self.config["own"])
+        super().check_connection()
+
+
+TapApi.cli()
+"""
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "tap.py").write_text(API)
+    return (sys.executable, str(tmp_path / "tap.py"))
+
+
+def run_words(*words: str, cwd: Path) -> Run:
+    done = subprocess.run(
+        [*TAP_SHOP, *words],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    return Run(done.returncode, done.stdout, done.stderr.decode())
+
+
+# What is given
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["check"], "'check' needs --config FILE"),
+        (["read", "--config", "c.json"], "'read' needs --catalog FILE"),
+        (["spec", "--config", "c.json"], "'spec' does not know '--config'"),
+        (["discover", "--config", "c.json", "--state", "s"], "'discover' does not know '--state'"),
+        (["check", "--config"], "--config needs the path of a file"),
+        (["check", "c.json"], "'check' does not know 'c.json'"),
+        (["check", "--config", "none.json"], "'none.json' does not exist"),
+        (["discover", "--config", "broken.json"], "'broken.json' is not JSON"),
+        (["read", "--config", "c.json", "--catalog", "none.json"], "Catalog file 'none.json'"),
+        (
+            ["read", "--config", "c.json", "--catalog", "broken.json"],
+            "Catalog 'broken.json': this is not JSON",
+        ),
+    ],
+)
+def test_what_is_given_wrongly_is_said(tmp_path: Path, words: list[str], said: str) -> None:
+    """E10: an ERROR trace that names what is wrong, and an exit code that is not 0."""
+    (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
+    (tmp_path / "broken.json").write_text('{"token": ')
+    run = run_words(*words, cwd=tmp_path)
+    assert run.code == 1
+    [told] = run.traces("ERROR")
+    assert told["failure_type"] == "config_error"
+    assert said in told["message"]
+    assert [message["type"] for message in run.messages] == ["TRACE"]
+
+
+def test_flags_may_be_joined_and_more_may_be_logged(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
+    run = run_words("check", "--debug", "--config=c.json", cwd=tmp_path)
+    assert single_faults(run.output, "CONNECTION_STATUS") == []
+    assert run.of_type("CONNECTION_STATUS") == [{"status": "SUCCEEDED"}]
+
+
+def test_help_is_for_people(tmp_path: Path) -> None:
+    run = run_words("read", "--help", cwd=tmp_path)
+    assert run.code == 0
+    assert run.output.decode().endswith("read --config FILE --catalog FILE [--state FILE]\n")
+
+
+@pytest.mark.parametrize("word", ["spec", "discover"])
+def test_light_commands_import_little(tmp_path: Path, word: str) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
+    files = [] if word == "spec" else ["--config", "c.json"]
+    code = (
+        f"import runpy, sys; sys.argv = ['tap', {word!r}, *{files!r}]\n"
+        f"try: runpy.run_path({TAP_SHOP[-1]!r}, run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    loaded = set(done.stderr.split())
+    heavy = {"typer", "requests", "pendulum", "fsspec", "sqlalchemy", "backoff", "jsonschema"}
+    assert heavy & loaded == set()
+
+
+def test_where_to_read_about_a_tap_is_in_its_specification(api: Any, tmp_path: Path) -> None:
+    """SP5: the tap's own word."""
+    [spec] = airbyte(api, "spec", tmp_path).of_type("SPEC")
+    assert spec["documentationUrl"] == "https://example.com/tap-api"
+
+
+# What the source answers
+
+
+def login(asked: Asked) -> Reply:
+    if asked.headers.get("Authorization") == "Bearer right":
+        return page({"id": 1})
+    return Reply({"error": "who is 'wrong-key'?"}, status=401)
+
+
+def test_credentials_are_tried_where_they_count(api: Any, tmp_path: Path) -> None:
+    """CK4, CK5, TR2: a source over HTTP; the read that follows fails as the check said."""
+    with serving() as server:
+        server.answers_by(login)
+        right = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
+        asked = len(server.asked)
+        config = {"url": server.url, "api_key": "wrong-key"}
+        wrong = airbyte(api, "check", tmp_path, config=config)
+        [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
+        read = airbyte(api, "read", tmp_path, config=config, catalog=configured(catalog))
+    assert (right.code, right.of_type("CONNECTION_STATUS")) == (0, [{"status": "SUCCEEDED"}])
+    assert asked == 1  # one page of one stream
+    [status] = wrong.of_type("CONNECTION_STATUS")
+    assert (wrong.code, status["status"]) == (0, "FAILED")
+    assert "refuses the credentials" in status["message"]
+    assert "401" in status["message"]
+    [told] = read.traces("ERROR")
+    assert (read.code, told["failure_type"]) == (1, "config_error")
+    assert b"wrong-key" not in wrong.output + read.output
+
+
+def test_a_check_does_not_wait_for_what_does_not_come(api: Any, tmp_path: Path) -> None:
+    """A source that is away, and one that asks for patience: no wait of minutes, as in a read."""
+    answers = {"/token": Reply("busy", 503, {"Retry-After": "600"})}
+    with serving() as server:
+        server.answers_by(lambda asked: answers.get(asked.path, Reply("later", 429)))
+        begin = time.monotonic()
+        for more in ({"api_key": "right"}, {"refresh_token": "t-1"}):
+            run = airbyte(api, "check", tmp_path, config={"url": server.url, **more})
+            [status] = run.of_type("CONNECTION_STATUS")
+            assert (run.code, status["status"]) == (0, "FAILED")
+            assert "try again later" in status["message"]
+        assert time.monotonic() - begin < 60  # what the answer asks for would be ten minutes
+        assert len(server.asked) == 4
+    away = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
+    [status] = away.of_type("CONNECTION_STATUS")
+    assert "does not answer" in status["message"]
+
+
+def test_a_tap_may_know_a_better_question(api: Any, tmp_path: Path) -> None:
+    """CK5: what it raises is the message, without what the settings' schema calls secret."""
+    config = {"url": "http://127.0.0.1:1", "checks": "no such account", "own": "hush-hush"}
+    run = airbyte(api, "check", tmp_path, config=config)
+    [status] = run.of_type("CONNECTION_STATUS")
+    assert status["message"].endswith("ValueError: no such account ***")
+    assert b"hush-hush" not in run.output
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o644])
+def test_a_new_refresh_token_goes_to_the_client_and_into_a_file_of_ones_own(
+    api: Any, tmp_path: Path, mode: int
+) -> None:
+    """CT1: a client's file may be read-only; then it is only told, and nothing is wrong."""
+    with serving() as server:
+        answer = {"access_token": "right", "expires_in": 3600, "refresh_token": "t-2"}
+        server.answers_by(lambda asked: Reply(answer) if asked.path == "/token" else login(asked))
+        config = {"url": server.url, "refresh_token": "t-1"}
+        [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
+        (tmp_path / "config.json").chmod(mode)
+        (tmp_path / "catalog.json").write_text(json.dumps(configured(catalog)))
+        done = subprocess.run(
+            [*api, "read", "--config", "config.json", "--catalog", "catalog.json"],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+    run = Run(done.returncode, done.stdout, done.stderr.decode())
+    assert (run.code, run.records("users")) == (0, [{"id": 1}])
+    [control] = run.of_type("CONTROL")
+    assert control["connectorConfig"]["config"] == {**config, "refresh_token": "t-2"}
+    kept = json.loads((tmp_path / "config.json").read_text())["refresh_token"]
+    assert kept == ("t-1" if mode == 0o444 else "t-2")
+    assert [log for log in run.of_type("LOG") if log["level"] in {"WARN", "ERROR"}] == []
+
+
+# In the process of whoever calls
+
+
+class Users(Stream):
+    name = "users"
+    schema = {"properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context):
+        print("not a message")
+        yield {"id": 1}
+        if self.config.get("interrupted"):
+            raise KeyboardInterrupt
+
+
+class TapHere(Tap):
+    name = "tap-here"
+    config_jsonschema = {"properties": {}}
+
+    def discover_streams(self):
+        return [Users(self)]
+
+
+def called(*words: str) -> tuple[int, Run]:
+    output = io.StringIO()
+    with redirect_stdout(output):
+        code = TapHere.cli(list(words), standalone_mode=False)
+    return code, Run(code, output.getvalue().encode(), "")
+
+
+def test_a_runner_of_tests_gets_lines_and_a_code(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    config = ["--config", str(tmp_path / "config.json")]
+    code, found = called("discover", *config)
+    assert code == 0
+    [catalog] = found.of_type("CATALOG")
+    (tmp_path / "catalog.json").write_text(json.dumps(configured(catalog)))
+    code, run = called("read", *config, "--catalog", str(tmp_path / "catalog.json"))
+    assert (code, run.records("users")) == (0, [{"id": 1}])
+    assert "not a message" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text('{"interrupted": true}')
+    code, run = called("read", *config, "--catalog", str(tmp_path / "catalog.json"))
+    assert code == -signal.SIGINT
+    assert [each["status"] for each in run.traces("STREAM_STATUS")][-1] == "INCOMPLETE"
+    assert called("check")[0] == 1
+    assert called("read", "--help")[1].output.startswith(b"Usage: tap-here read")
+    with pytest.raises(SystemExit) as ended, redirect_stdout(io.StringIO()):
+        TapHere.cli(["check", *config])
+    assert ended.value.code == 0

@@ -1,0 +1,275 @@
+"""What the rest of the house does for this door: hooks of taps, haste, and what is hidden."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core.about import documentation_url
+from tap_core.authenticators.config_file import write_refresh_token
+from tap_core.catalog import Catalog
+from tap_core.events import Estimate, Event, Progress, Status
+from tap_core.haste import fewer_tries, in_haste, shorter_timeout, shorter_wait
+from tap_core.secrets import hider
+from tests.airbyte.running import airbyte, configured
+
+
+class Collector:
+    """An outlet that keeps what it is given."""
+
+    takes_files = False
+
+    def __init__(self, *, takes_estimates: bool) -> None:
+        self.takes_estimates = takes_estimates
+        self.events: list[Event] = []
+
+    def encode(self, record: Any) -> bytes:
+        return json.dumps(record).encode()
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Parent(Stream):
+    name = "parent"
+    schema = {"properties": {"id": {"type": "integer"}}}
+    asked = 0
+
+    def get_records(self, context):
+        yield {"id": 1}
+
+    def get_child_context(self, record, context):
+        return {"parent": record["id"]}
+
+    def estimate_sync(self):
+        type(self).asked += 1
+        return 1, None
+
+
+class Child(Parent):
+    name = "child"
+    parent_stream_type = Parent
+
+    def estimate_sync(self):
+        raise ValueError("nobody knows")
+
+
+class Other(Child):
+    """A child with a second parent in reach would be told once; this one is never selected."""
+
+    name = "other"
+    selected_by_default = False
+
+
+class TapFamily(Tap):
+    name = "tap-family"
+    config_jsonschema = {"properties": {}}
+
+    def discover_streams(self):
+        return [Parent(self), Child(self), Other(self)]
+
+
+def synced(*, takes_estimates: bool) -> Collector:
+    Parent.asked = 0
+    outlet, tap = Collector(takes_estimates=takes_estimates), TapFamily()
+    tap.speak_by(outlet)
+    tap.sync_all()
+    return outlet
+
+
+def test_a_sync_says_how_far_each_stream_is() -> None:
+    """TR4: children begin with their parent and end after it; who is not selected is silent."""
+    told = synced(takes_estimates=False).of(Status)
+    assert [(each.stream.name, each.progress) for each in told] == [
+        ("parent", Progress.STARTED),
+        ("child", Progress.STARTED),
+        ("parent", Progress.COMPLETE),
+        ("child", Progress.COMPLETE),
+    ]
+
+
+def test_an_estimate_is_asked_for_where_it_can_be_told(caplog: Any) -> None:
+    """TR3: one that fails is no reason to stop."""
+    assert synced(takes_estimates=False).of(Estimate) == []
+    assert Parent.asked == 0
+    [told] = synced(takes_estimates=True).of(Estimate)
+    assert (told.stream.name, told.rows, told.nbytes) == ("parent", 1, None)
+    assert "'child' cannot be estimated: nobody knows" in caplog.text
+    assert Stream.estimate_sync(Parent(TapFamily())) is None
+
+
+def test_a_catalog_may_come_after_discovery() -> None:
+    tap = TapFamily()
+    entry = tap.streams["parent"]._singer_catalog_entry
+    tap.use_catalog(Catalog([("parent", entry)]))
+    assert {name: stream.selected for name, stream in tap.streams.items()} == {
+        "parent": True,
+        "child": False,
+        "other": False,
+    }
+    assert set(tap.catalog) == {"parent"}
+
+
+class TapShared(TapFamily):
+    name = "tap-shared"
+    shared_state = True
+
+
+def test_a_position_that_streams_share_comes_back() -> None:
+    """ST4, ST9: under Singer too, where it stands beside the bookmarks."""
+    given = {"bookmarks": {"parent": {"x": 1}}, "log": 7, "currently_syncing": "parent"}
+    assert TapShared(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}, "log": 7}
+    assert TapFamily(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}}
+
+
+def test_a_connection_is_checked_by_one_record_of_one_stream() -> None:
+    asked = []
+
+    class Asked(Parent):
+        partitions = [{"p": 1}, {"p": 2}]
+
+        def get_records(self, context):
+            asked.append(context)
+            try:
+                yield {"id": 1}
+                raise AssertionError("a second record")
+            finally:
+                asked.append("closed")
+
+    class TapAsked(TapFamily):
+        def discover_streams(self):
+            return [Asked(self), Listed(self)]
+
+    class Listed(Parent):
+        name = "a list"
+        selected_by_default = False
+
+    TapAsked().check_connection()
+    assert asked == [{"p": 1}, "closed"]
+
+    class TapEmpty(TapFamily):
+        def discover_streams(self):
+            return []
+
+    TapEmpty().check_connection()
+
+
+# Haste
+
+
+def test_in_haste_little_is_tried_and_waited_for() -> None:
+    assert (fewer_tries(11), shorter_wait(60.0), shorter_timeout(300.0)) == (11, 60.0, 300.0)
+    with in_haste():
+        assert (fewer_tries(11), shorter_wait(60.0), shorter_timeout(300)) == (2, 1.0, 30)
+        assert (fewer_tries(1), shorter_wait(0.5), shorter_timeout(5.0)) == (1, 0.5, 5.0)
+        assert shorter_timeout((3, 400)) == (3, 400)  # an author's own pair
+    assert fewer_tries(11) == 11
+
+
+# What is hidden, and where to read
+
+
+def test_what_a_schema_calls_secret_is_hidden_under_any_name() -> None:
+    schema = {
+        "properties": {
+            "door": {"type": "string", "secret": True},
+            "in": {"properties": {"side": {"writeOnly": True}}},
+            "plain": {"type": "string"},
+        }
+    }
+    config = {"door": "open-sesame", "in": {"side": "hush"}, "plain": "seen", "more": "too"}
+    hide = hider(config, schema)
+    assert hide("open-sesame, hush, seen, too") == "***, ***, seen, too"
+    assert hider(config)("open-sesame") == "open-sesame"
+    assert hider({"door": "ab"}, schema)("ab is too short") == "ab is too short"
+
+
+def test_a_file_that_nobody_may_write_is_left_even_by_the_superuser(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"refresh_token": "old"}')
+    file.chmod(0o444)
+    assert "is read-only" in str(write_refresh_token(file, {"old"}, "new"))
+    assert file.read_text() == '{"refresh_token": "old"}'
+
+
+@pytest.mark.parametrize(
+    "headers, url",
+    [
+        (
+            [("Project-URL", "Homepage, https://a"), ("Project-URL", "Documentation, https://b")],
+            "b",
+        ),
+        ([("Project-URL", "Repository, https://c")], "c"),
+        ([("Home-page", "https://d")], "d"),
+        ([], None),
+    ],
+)
+def test_where_to_read_is_what_a_package_says(headers: Any, url: str | None) -> None:
+    """SP5: the page for users before all others."""
+    metadata = Message()
+    for name, value in headers:
+        metadata[name] = value
+    assert documentation_url(metadata) == (None if url is None else f"https://{url}")
+
+
+def test_a_tap_that_is_not_installed_has_no_page() -> None:
+    assert TapFamily.get_documentation_url() is None
+
+
+# Tables
+
+
+SQL_TAP = """
+from tap_core.sql import SQLConnector, SQLStream, SQLTap
+
+
+class Connector(SQLConnector):
+    def get_sqlalchemy_url(self, config):
+        return f"sqlite:///{config['path']}"
+
+
+class Table(SQLStream):
+    connector_class = Connector
+
+
+class TapFiles(SQLTap):
+    name = "tap-files"
+    default_stream_class = Table
+    config_jsonschema = {"properties": {"path": {"type": "string"}}}
+
+
+TapFiles.cli()
+"""
+
+
+def test_a_table_is_read_by_the_column_that_the_user_chose(tmp_path: Path) -> None:
+    """CU2, DI8, RD4, SM4: a table in its schema, its configured columns, and no other table."""
+    (tmp_path / "tap.py").write_text(SQL_TAP)
+    tap = (sys.executable, str(tmp_path / "tap.py"))
+    with sqlite3.connect(tmp_path / "x.db") as database:
+        database.execute("create table users (id integer primary key, name text, day text)")
+        database.execute("create table others (id integer primary key)")
+        rows = [(number, "x", f"2024-01-0{number}") for number in range(1, 6)]
+        database.executemany("insert into users values (?, ?, ?)", rows)
+    database.close()
+    config = {"path": str(tmp_path / "x.db")}
+    [catalog] = airbyte(tap, "discover", tmp_path, config=config).of_type("CATALOG")
+    chosen = configured(catalog, ["users"], cursor_field=["day"])
+    del chosen["streams"][0]["stream"]["json_schema"]["properties"]["name"]
+    first = airbyte(tap, "read", tmp_path, config=config, catalog=chosen)
+    assert first.records("users") == [{"id": row[0], "day": row[2]} for row in rows]
+    assert {each["namespace"] for each in first.of_type("RECORD")} == {"main"}
+    again = airbyte(tap, "read", tmp_path, config=config, catalog=chosen, state=first.states)
+    assert again.records("users") == [{"id": 5, "day": "2024-01-05"}]
+    nothing = airbyte(tap, "read", tmp_path, config=config, catalog={"streams": []})
+    assert (nothing.code, nothing.of_type("RECORD"), nothing.states) == (0, [], [])

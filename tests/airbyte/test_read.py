@@ -1,0 +1,327 @@
+"""`read` as a program: what authors do, threads, signals, and readers that go away.
+
+Rules of the room: real processes and pipes. What the protocol asks of every source is in
+test_source_rules.py; here is what this door does beyond it.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airbyte.rules import read_faults
+from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured, environment
+
+WAYS = (sys.executable, str(PROGRAMS / "tap_ways.py"))
+
+
+def chosen(folder: Path, *names: str, mode: str = "incremental") -> dict[str, Any]:
+    [catalog] = airbyte(WAYS, "discover", folder, config={}).of_type("CATALOG")
+    return configured(catalog, names, mode)
+
+
+def read(folder: Path, catalog: Any, code: int = 0, **more: Any) -> Run:
+    state = {"state": more.pop("state")} if "state" in more else {}
+    run = airbyte(WAYS, "read", folder, config=more, catalog=catalog, **state)
+    assert run.code == code, run.output[-2000:]
+    assert read_faults(run.output, catalog, code) == []
+    return run
+
+
+# What authors do
+
+
+def test_what_is_printed_does_not_reach_the_protocol(tmp_path: Path) -> None:
+    run = read(tmp_path, chosen(tmp_path, "numbers"), way="prints", rows=200)
+    assert len(run.records("numbers")) == 200
+    for printed in ("no line of the protocol's", "half a line", "a child's line"):
+        assert printed in run.log
+
+
+def test_messages_that_an_author_writes_by_hand_are_airbytes_too(tmp_path: Path) -> None:
+    run = read(tmp_path, chosen(tmp_path, "numbers"), way="writes", rows=200)
+    found = [row["id"] for row in run.records("numbers")]
+    assert found == [*range(150), -1, -2, *range(150, 200)]
+    assert {"mine": 1} in [state["stream"]["stream_state"] for state in run.states]
+
+
+@pytest.mark.parametrize("names", [("numbers",), ("batched",), ("numbers", "batched")])
+def test_rows_never_go_into_files(tmp_path: Path, names: tuple[str, ...]) -> None:
+    batch = {"encoding": {"format": "jsonl"}, "storage": {"root": f"file://{tmp_path}/out"}}
+    run = read(tmp_path, chosen(tmp_path, *names), rows=120, batch_config=batch)
+    assert [len(run.records(name)) for name in names] == [120] * len(names)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tap_that_ends_the_program_has_not_read_everything(tmp_path: Path) -> None:
+    run = read(tmp_path, chosen(tmp_path, "numbers"), code=1, way="leaves")
+    [told] = run.traces("ERROR")
+    assert told["failure_type"] == "system_error"
+    assert "SystemExit(0)" in told["message"]
+
+
+def test_stream_maps_change_records_but_not_the_name(tmp_path: Path) -> None:
+    catalog = chosen(tmp_path, "numbers")
+    maps = {"numbers": {"text": "'mapped'", "__filter__": "id < 3"}}
+    run = read(tmp_path, catalog, rows=10, stream_maps=maps)
+    assert run.records("numbers") == [{"id": n, "text": "mapped"} for n in range(3)]
+    assert run.state_of["numbers"]["replication_key_value"] == 9
+    renamed = {"numbers": {"__alias__": "others"}}
+    run = read(tmp_path, catalog, code=1, stream_maps=renamed)
+    [told] = run.traces("ERROR")
+    assert told["failure_type"] == "config_error"
+    assert "others" in told["message"]
+
+
+def test_an_author_who_brings_his_own_lines_is_told_that_they_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "tap.py").write_text(OWN_LINES)
+    tap = (sys.executable, str(tmp_path / "tap.py"))
+    [catalog] = airbyte(tap, "discover", tmp_path, config={}).of_type("CATALOG")
+    run = airbyte(tap, "read", tmp_path, config={}, catalog=configured(catalog))
+    assert run.code == 0
+    assert run.records("users") == [{"id": 1}, {"id": 2}]
+    warned = [log["message"] for log in run.of_type("LOG") if log["level"] == "WARN"]
+    assert any("'Lines' is not used" in each for each in warned)
+    assert any("write_message of its own" in each for each in warned)
+    assert "printed by himself" in run.log
+
+
+OWN_LINES = """
+from tap_core import Stream, Tap
+from tap_core.singerlib.encoding import SimpleSingerWriter
+
+
+class Lines(SimpleSingerWriter):
+    pass
+
+
+class Users(Stream):
+    name = "users"
+    schema = {"properties": {"id": {"type": "integer"}}}
+
+    def get_records(self, context):
+        yield {"id": 1}
+        yield {"id": 2}
+
+
+class TapOwn(Tap):
+    name = "tap-own"
+    config_jsonschema = {"properties": {}}
+    message_writer_class = Lines
+
+    def discover_streams(self):
+        return [Users(self)]
+
+    def write_message(self, message):
+        print("printed by himself")
+        super().write_message(message)
+
+
+TapOwn.cli()
+"""
+
+
+# States
+
+
+def states_up_to(run: Run, count: int) -> list[dict[str, Any]]:
+    """Return what a client has of the first states: the last of each stream."""
+    last = {each["stream"]["stream_descriptor"]["name"]: each for each in run.states[:count]}
+    return list(last.values())
+
+
+def test_from_each_state_of_a_long_stream_nothing_is_lost(tmp_path: Path) -> None:
+    """ST8, ST7: what came before a state and what is read after it is everything."""
+    catalog = chosen(tmp_path, "numbers")
+    first = read(tmp_path, catalog, rows=350)
+    assert len(first.states) >= 4
+    for count in range(1, len(first.states) + 1):
+        given = states_up_to(first, count)
+        bookmark = given[0]["stream"]["stream_state"]["replication_key_value"]
+        again = read(tmp_path, catalog, rows=350, state=given)
+        assert [row["id"] for row in again.records("numbers")] == list(range(bookmark, 350))
+        assert run_before(first, count) == bookmark + 1
+
+
+def run_before(run: Run, count: int) -> int:
+    """Return how many records stand before so many states."""
+    seen = records = 0
+    for message in run.messages:
+        records += message["type"] == "RECORD"
+        seen += message["type"] == "STATE"
+        if seen == count:
+            break
+    return records
+
+
+def test_a_state_for_each_stream_even_of_one_that_is_read_on_from_its_end(tmp_path: Path) -> None:
+    """ST6: nothing is new, and yet each stream has its state."""
+    catalog = chosen(tmp_path, "numbers")
+    first = read(tmp_path, catalog, rows=10)
+    again = read(tmp_path, catalog, rows=9, state=first.states)
+    assert again.records("numbers") == []
+    [state] = again.states
+    assert state["stream"] == first.states[-1]["stream"]
+    assert state["sourceStats"] == {"recordCount": 0.0}
+
+
+# Threads
+
+
+def test_lines_of_threads_never_mix(tmp_path: Path) -> None:
+    """Streams and partitions side by side: whole lines, each stream with its own statuses."""
+    catalog = chosen(tmp_path, "cells", "leaves", "veins")
+    run = read(tmp_path, catalog)
+    told = [each["status"] for each in run.traces("STREAM_STATUS")]
+    assert told.index("COMPLETE") > max(n for n, each in enumerate(told) if each == "RUNNING")
+    for name in ("cells", "leaves"):
+        found = Counter((row["p"], row["id"]) for row in run.records(name))
+        assert found == Counter((p, n) for p in range(8) for n in range(700))
+    assert len(run.records("veins")) == 4
+    again = read(tmp_path, catalog, state=states_up_to(run, len(run.states)))
+    assert len(again.records("cells")) == 8 * 700  # the source does not ask where to begin
+    assert again.state_of["cells"] == run.state_of["cells"]
+
+
+def test_a_parent_that_is_not_configured_says_nothing(tmp_path: Path) -> None:
+    run = read(tmp_path, chosen(tmp_path, "veins"))
+    assert len(run.records("veins")) == 4
+    told = {each["stream_descriptor"]["name"] for each in run.traces("STREAM_STATUS")}
+    assert told == {"veins"} == set(run.state_of)
+
+
+# Ends
+
+
+@contextmanager
+def started(folder: Path, catalog: Any, **config: Any) -> Iterator[subprocess.Popen[bytes]]:
+    for name, content in (("config", config), ("catalog", catalog)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    files = ["--config", "config.json", "--catalog", "catalog.json"]
+    with subprocess.Popen(
+        [*WAYS, "read", *files],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as tap:
+        try:
+            yield tap
+        finally:
+            tap.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_read_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    """TR4, E9: a state, INCOMPLETE, and an end that shows the signal."""
+    catalog = chosen(tmp_path, "numbers")
+    with started(tmp_path, catalog, way="waits") as tap:
+        lines = []
+        while not lines or b"still waiting" not in lines[-1]:
+            lines.append(tap.stdout.readline())
+        tap.send_signal(number)
+        rest, log = tap.communicate(timeout=60)
+    assert tap.returncode == -number
+    assert log == b""
+    run = Run(tap.returncode, b"".join(lines) + rest, "")
+    assert len(run.records("numbers")) == 150
+    assert run.state_of["numbers"]["replication_key_value"] == 149
+    assert run.traces("STREAM_STATUS")[-1]["status"] == "INCOMPLETE"
+    assert run.traces("ERROR") == []
+    assert f"Stopped by {number.name}." in run.of_type("LOG")[-1]["message"]
+
+
+def test_a_second_signal_ends_a_read_whose_reader_does_not_read(tmp_path: Path) -> None:
+    with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
+        wait_until_full(tap.stdout)
+        tap.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert tap.poll() is None  # the event in hand is to go out whole
+        tap.send_signal(signal.SIGTERM)
+        assert tap.wait(timeout=60) == -signal.SIGTERM
+        tap.stdout.close()
+
+
+def wait_until_full(pipe: Any) -> None:
+    """Wait until many bytes stand in a pipe, and they grow no more."""
+    count, before = array.array("i", [0]), -1
+    while count[0] < 20_000 or count[0] != before:
+        before = count[0]
+        time.sleep(0.3)
+        fcntl.ioctl(pipe, termios.FIONREAD, count)
+
+
+def test_a_reader_that_goes_away_ends_a_read(tmp_path: Path) -> None:
+    with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
+        tap.stdout.readline()
+        tap.stdout.close()
+        assert tap.wait(timeout=60) == 1
+        log = tap.stderr.read().decode()
+    assert "nobody reads the output any more" in log
+    assert "Traceback" not in log
+
+
+def with_closed(redirection: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *WAYS, *words],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_closed_output_is_a_failure(tmp_path: Path) -> None:
+    assert with_closed(">&-", "spec", cwd=tmp_path).returncode == 1
+
+
+def test_without_standard_error_what_is_printed_goes_nowhere(tmp_path: Path) -> None:
+    """Its number is not that of the protocol's lines either."""
+    catalog = chosen(tmp_path, "numbers")
+    config = {"way": "prints", "rows": 200}
+    for name, content in (("config", config), ("catalog", catalog)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    words = ["read", "--config", "config.json", "--catalog", "catalog.json"]
+    done = with_closed("2>&-", *words, cwd=tmp_path)
+    assert (done.returncode, read_faults(done.stdout, catalog)) == (0, [])
+    assert len(Run(0, done.stdout, "").records("numbers")) == 200
+
+
+def test_a_source_that_breaks_down_leaves_a_state_to_go_on_from(tmp_path: Path) -> None:
+    """ST8, RD10: what came out before it broke is not asked for again, and nothing is lost."""
+    config = {"token": TOKEN}
+    [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config=config).of_type("CATALOG")
+    for name in ("orders", "readings", "visits"):
+        broken = airbyte(
+            TAP_SHOP,
+            "read",
+            tmp_path,
+            config={**config, "breaks": name},
+            catalog=configured(catalog),
+        )
+        assert broken.code == 1
+        mended = airbyte(
+            TAP_SHOP,
+            "read",
+            tmp_path,
+            config=config,
+            catalog=configured(catalog),
+            state=broken.states,
+        )
+        assert mended.code == 0
+        found = {json.dumps(row) for row in (*broken.records(name), *mended.records(name))}
+        assert len(found) == {"orders": 9, "readings": 27, "visits": 18}[name]

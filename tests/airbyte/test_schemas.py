@@ -1,0 +1,219 @@
+"""What a schema says in Airbyte's words, and in JSON Schema's again."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from decimal import Decimal
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core import typing as th
+from tap_core.protocols.airbyte.schemas import airbyte_schema, singer_schema
+
+DATE_TIME = {"type": "string", "format": "date-time"}
+
+
+def told(definition: object) -> object:
+    """Return what Airbyte is told of one property."""
+    return airbyte_schema({"properties": {"a": definition}})["properties"]["a"]
+
+
+def read(definition: object) -> object:
+    """Return what a destination reads of one property."""
+    return singer_schema({"properties": {"a": definition}})["properties"]["a"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "hint"),
+    [
+        ({"type": "string"}, None),
+        ({"type": "boolean"}, None),
+        ({"type": "string", "format": "date"}, None),
+        (DATE_TIME, "timestamp_with_timezone"),
+        ({**DATE_TIME, "type": ["string", "null"]}, "timestamp_with_timezone"),
+        ({"type": "string", "format": "time"}, "time_without_timezone"),
+        ({"type": "integer"}, None),
+        ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, None),
+        ({"type": "integer", "maximum": float(2**63)}, None),
+        ({"type": "integer", "maximum": 10**30}, "big_integer"),
+        ({"type": "integer", "minimum": -(10**30)}, "big_integer"),
+        ({"type": "number"}, None),
+        ({"type": "number", "multipleOf": Decimal("0.01")}, None),
+        ({"type": "number", "multipleOf": 1}, "integer"),
+        ({"type": "string", "format": "x-singer.decimal"}, "big_number"),
+        (
+            {"type": "string", "format": "x-singer.decimal", "precision": 30, "scale": 2},
+            "big_number",
+        ),
+        (
+            {"type": "string", "format": "x-singer.decimal", "precision": 30, "scale": 0},
+            "big_integer",
+        ),
+        ({"type": "string", "contentEncoding": "base64"}, None),
+        ({"type": ["string", "integer"], "format": "date-time"}, None),
+        ({**DATE_TIME, "airbyte_type": "timestamp_without_timezone"}, "timestamp_without_timezone"),
+        ({"type": "object"}, None),
+        ({"type": "array"}, None),
+        ({}, None),
+    ],
+)
+def test_each_type_has_its_word(definition, hint) -> None:
+    """DI13: `airbyte_type` beside the words of JSON Schema, which all stay."""
+    found = told(definition)
+    assert found.get("airbyte_type") == hint
+    assert {**found, "airbyte_type": None} == {**definition, "airbyte_type": None}
+
+
+def test_types_are_told_at_every_depth() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "array", "items": DATE_TIME}}}
+    assert told(inner)["properties"]["b"]["items"]["airbyte_type"] == "timestamp_with_timezone"
+
+
+def test_a_stream_is_an_object() -> None:
+    assert airbyte_schema({}) == {"type": "object"}
+    assert airbyte_schema({"properties": {}}) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("union", "single"),
+    [
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "d"},
+            {"type": ["string", "null"], "description": "d"},
+        ),
+        ({"oneOf": [{"type": ["integer", "null"]}]}, {"type": ["integer", "null"]}),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        ),
+    ],
+)
+def test_unions_are_told_as_clients_read_them(union, single) -> None:
+    assert told(union) == single
+
+
+@pytest.mark.parametrize(
+    "union",
+    [
+        {"anyOf": [{"type": "integer"}, {"type": "number"}]},
+        {"anyOf": [{"enum": ["a"], "type": "string"}, {"type": "null"}], "oneOf": []},
+        {"anyOf": [{"type": "string"}, {}]},
+        {"anyOf": [True, {"type": "null"}]},
+        {"oneOf": [{"type": "object", "properties": {}}, {"type": "array"}]},
+        {"anyOf": [], "allOf": [{"type": "string"}]},
+    ],
+)
+def test_a_union_that_means_something_else_otherwise_stays(union) -> None:
+    assert told(union) == union
+
+
+def test_references_are_written_out() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "#/definitions/moment"}, "b": {"$ref": "#/$defs/tree"}},
+        "definitions": {"moment": DATE_TIME},
+        "$defs": {"tree": {"type": "object", "properties": {"up": {"$ref": "#/$defs/tree"}}}},
+    }
+    found = airbyte_schema(schema)
+    assert found["properties"]["a"]["airbyte_type"] == "timestamp_with_timezone"
+    assert "$ref" not in json.dumps(found)
+    assert not {"$defs", "definitions"} & found.keys()
+
+
+@pytest.mark.parametrize("lost", ["#/nowhere", "http://localhost:1/x.json", 5, None])
+def test_a_reference_that_leads_nowhere_hinders_no_other_field(lost) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": lost}, "b": DATE_TIME, "c": True}}
+    found = airbyte_schema(schema)["properties"]
+    assert found["b"]["airbyte_type"] == "timestamp_with_timezone"
+    assert found["a"] == {}
+    assert found["c"] is True
+
+
+@pytest.mark.parametrize(
+    ("definition", "words"),
+    [
+        ({"type": "number", "airbyte_type": "integer"}, {"type": "integer"}),
+        ({"type": ["number", "null"], "airbyte_type": "integer"}, {"type": ["integer", "null"]}),
+        ({"type": "string", "airbyte_type": "timestamp_without_timezone"}, DATE_TIME),
+        ({"airbyte_type": "timestamp_with_timezone"}, DATE_TIME),
+        ({"type": "string", "airbyte_type": "time_with_timezone"}, {"format": "time"}),
+        ({"type": "string", "airbyte_type": "big_number"}, {"format": "x-singer.decimal"}),
+        (
+            {"type": "string", "airbyte_type": "big_integer"},
+            {"format": "x-singer.decimal", "precision": 38, "scale": 0},
+        ),
+        (
+            {"type": "integer", "airbyte_type": "big_integer"},
+            {"type": "string", "format": "x-singer.decimal", "precision": 38, "scale": 0},
+        ),
+        (
+            {"type": "integer", "maximum": 10**30, "airbyte_type": "big_integer"},
+            {"type": "integer"},
+        ),
+        ({"type": "string", "airbyte_type": "of_tomorrow"}, {"type": "string"}),
+        ({"type": "string", "contentEncoding": "base64"}, {"contentEncoding": "base64"}),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {}),
+        ({"type": "string", "airbyte_type": None}, {"type": "string"}),
+    ],
+)
+def test_airbyte_s_words_are_read(definition, words) -> None:
+    """DI13: what stands there already stays."""
+    assert read(definition) == {**definition, **words}
+
+
+def test_a_schema_of_unknown_depth_is_cut() -> None:
+    deep: dict = {"type": "string"}
+    for _ in range(300):
+        deep = {"type": "array", "items": deep}
+    assert singer_schema({"properties": {"a": deep}})["properties"]["a"]["type"] == "array"
+
+
+NAMES = st.sampled_from(["a", "b", "properties", "$ref", "type", ""])
+LEAVES = st.sampled_from(
+    [
+        *({"type": kind} for kind in ("string", "integer", "number", "boolean", "null")),
+        {"type": ["string", "null"], "format": "date-time"},
+        {"type": "string", "format": "time"},
+        {"type": "string", "format": "x-singer.decimal"},
+        {"type": "integer", "maximum": 10**20},
+        True,
+        {},
+        {"$ref": "#"},
+        th.DateTimeType.type_dict,
+    ]
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.fixed_dictionaries(
+            {"type": st.just("object"), "properties": st.dictionaries(NAMES, inner, max_size=3)}
+        ),
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=3)}),
+        st.fixed_dictionaries({"oneOf": st.lists(inner, min_size=1, max_size=3)}),
+    ),
+    max_leaves=8,
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.sampled_from(["", "2024-01-01", "1.5"])),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(NAMES, SCHEMAS, max_size=3), st.dictionaries(NAMES, VALUES, max_size=3))
+def test_what_is_told_takes_the_same_records(properties, record) -> None:
+    """No union is joined, and no reference cut, such that a record would be refused then."""
+    schema = {"type": "object", "properties": properties}
+    before = deepcopy(schema)
+    found = airbyte_schema(schema)
+    assert schema == before
+    jsonschema.Draft7Validator.check_schema(found)
+    if "$ref" not in json.dumps(properties) and jsonschema.Draft7Validator(schema).is_valid(record):
+        assert jsonschema.Draft7Validator(found).is_valid(record)
+    jsonschema.Draft7Validator.check_schema(singer_schema(found))
+    assert airbyte_schema(found) == found

@@ -1,0 +1,388 @@
+"""What a tap tells of its streams, and how it reads what is configured of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tap_core import Tap
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.airbyte.catalog import discovered, parse_configured, selection, stream_id
+from tests.airbyte.shapes import TapShapes, TapTables
+
+PEOPLE = ["people", "hooked", "spoken"]
+"""The same rows by different lanes."""
+
+Reader = Callable[..., dict[str, list[Any]]]
+
+
+@pytest.fixture
+def read(capsys: pytest.CaptureFixture[str]) -> Reader:
+    """Return what reads the configured streams: the rows by stream, the last state as STATE."""
+
+    def rows_of(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
+        catalog, words = selection(configured(*entries), tap.streams)
+        tap.use_catalog(catalog)
+        tap.load_state(state or {})
+        capsys.readouterr()
+        tap.sync_all()
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        rows: dict[str, list[Any]] = {"warnings": words}
+        for line in lines:
+            if line["type"] == "RECORD":
+                rows.setdefault(line["stream"], []).append(line["record"])
+            elif line["type"] == "STATE":
+                rows["STATE"] = [line["value"]]
+        return rows
+
+    return rows_of
+
+
+@pytest.fixture(params=[False, True], ids=["tables", "tables that are discovered once"])
+def tables(tmp_path: Path, request: pytest.FixtureRequest) -> Tap:
+    path = tmp_path / "tables.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "create table users (id integer primary key, at datetime, name text);"
+            "insert into users values (1, '2024-01-01 00:00:00.000000', 'a'),"
+            " (2, '2024-01-02 00:00:00.000000', 'b');"
+            "create table other (x text); insert into other values ('q');"
+        )
+    connection.close()
+    return TapTables(str(path), discovers_once=request.param)
+
+
+def configured(*entries: Any) -> Any:
+    return parse_configured(json.dumps({"streams": entries}), "cat.json")
+
+
+def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> dict[str, Any]:
+    schema = {"properties": {field: {} for field in fields}} if fields else {}
+    namespace = more.pop("namespace", None)
+    stream = {"name": name, "namespace": namespace, "json_schema": schema, **more.pop("stream", {})}
+    return {"stream": stream, "sync_mode": mode, **more}
+
+
+def told_of(tap: Tap) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in discovered(tap.streams)["streams"]}
+
+
+# discover
+
+
+def test_each_stream_is_told_with_its_modes_cursor_and_key() -> None:
+    """DI3, DI4, DI5, DI6, DI7, DI8."""
+    told = told_of(TapShapes())
+    assert list(told) == sorted(told)
+    people = dict(told["people"])
+    assert people.pop("json_schema")["type"] == "object"
+    assert people == {
+        "name": "people",
+        "supported_sync_modes": ["full_refresh", "incremental"],
+        "is_resumable": True,
+        "source_defined_cursor": True,
+        "default_cursor_field": ["at"],
+        "source_defined_primary_key": [["id"]],
+    }
+    assert told["colours"] == {
+        "name": "colours",
+        "json_schema": {
+            "type": "object",
+            "properties": {"code": {"type": ["string", "null"]}},
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+        },
+        "supported_sync_modes": ["full_refresh"],
+        "is_resumable": False,
+    }
+
+
+def test_a_log_has_a_cursor_of_its_own() -> None:
+    """DI5: a position that only the source knows."""
+    told = told_of(TapShapes())["changes"]
+    assert told["supported_sync_modes"] == ["full_refresh", "incremental"]
+    assert told["source_defined_cursor"] is True
+    assert "default_cursor_field" not in told
+
+
+def test_a_table_is_named_within_its_schema_and_its_cursor_is_the_user_s(tables: Tap) -> None:
+    """DI6, DI9: no default, because nobody knows one."""
+    told = told_of(tables)
+    assert list(told) == ["other", "users"]
+    assert told["users"]["namespace"] == "main"
+    assert told["users"]["supported_sync_modes"] == ["full_refresh", "incremental"]
+    assert told["users"]["source_defined_cursor"] is False
+    assert "default_cursor_field" not in told["users"]
+    assert told["users"]["source_defined_primary_key"] == [["id"]]
+    moment = told["users"]["json_schema"]["properties"]["at"]
+    assert moment["airbyte_type"] == "timestamp_with_timezone"
+
+
+def test_tables_of_several_databases_keep_the_names_of_the_tap(tables: Tap) -> None:
+    """DI9: a name within a schema would be told twice."""
+    [users] = [stream for stream in tables.streams.values() if "users" in stream.name]
+    users.catalog_entry = {**users.catalog_entry, "database_name": "first"}
+    assert str(stream_id(users)) == "main.main-users"
+
+
+def test_discovery_says_the_same_each_time(tables: Tap) -> None:
+    """DI10."""
+    assert discovered(tables.streams) == discovered(tables.streams)
+    assert json.dumps(discovered(TapShapes().streams)) == json.dumps(
+        discovered(TapShapes().streams)
+    )
+
+
+def test_a_stream_without_declared_properties_is_told_as_it_is() -> None:
+    tap = TapShapes()
+    tap.streams["colours"].schema = {"additionalProperties": True}
+    told = told_of(tap)["colours"]["json_schema"]
+    assert told == {"type": "object", "additionalProperties": True}
+
+
+def test_what_the_tap_cannot_read_is_not_told() -> None:
+    tap = TapShapes()
+    node = tap.streams["people"].metadata["properties", "name"]
+    node.inclusion = type(node).InclusionType.UNSUPPORTED
+    assert "name" not in told_of(tap)["people"]["json_schema"]["properties"]
+    tap.streams["people"].metadata.root.inclusion = node.inclusion
+    catalog, _ = selection(configured(entry("people")), tap.streams)
+    mask = catalog["people"].metadata.resolve_selection()
+    assert (mask[()], mask["properties", "name"]) == (False, False)
+
+
+# Fields
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_only_configured_fields_are_sent(read: Reader, name: str) -> None:
+    """SM4: of keys and cursors too, in each lane; the bookmark moves all the same."""
+    rows = read(TapShapes(), entry(name, "name"))
+    assert rows[name] == [{"name": "n1"}, {"name": "n2"}, {"name": "n3"}]
+    [state] = rows["STATE"]
+    assert state["bookmarks"][name]["replication_key_value"] == "2024-01-03T00:00:00Z"
+
+
+def test_a_stream_map_sees_configured_fields_only(read: Reader) -> None:
+    """SM4: and the bookmark is that of the record."""
+    maps = {"people": {"upper": "name.upper()", "name": None}}
+    rows = read(TapShapes(config={"stream_maps": maps}), entry("people", "name"))
+    assert rows["people"] == [{"upper": "N1"}, {"upper": "N2"}, {"upper": "N3"}]
+    assert rows["STATE"][0]["bookmarks"]["people"]["replication_key_value"] > "2024-01-02"
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_fields_are_chosen_at_every_depth(read: Reader, name: str) -> None:
+    """SM4: in objects, and in the objects of lists."""
+    wanted = entry(name)
+    wanted["stream"]["json_schema"] = {
+        "properties": {
+            "home": {"properties": {"geo": {"properties": {"lat": {}}}, "gone": {}}},
+            "pets": {"items": {"properties": {"kind": {}}}},
+        }
+    }
+    row = read(TapShapes(), wanted)[name][0]
+    assert row == {
+        "home": {"geo": {"lat": 1.5}},
+        "pets": [{"kind": "cat"}, {"kind": "dog"}],
+    }
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": {}}])
+def test_a_schema_that_says_nothing_asks_for_all(read: Reader, schema: Any) -> None:
+    wanted = entry("people", stream={"json_schema": schema})
+    row = read(TapShapes(), wanted)["people"][0]
+    assert list(row) == ["id", "at", "name", "home", "pets"]
+
+
+def test_fields_that_nobody_declared_are_sent_where_both_let_them(read: Reader) -> None:
+    """SM4: a configured schema that is closed closes the stream."""
+    closed = entry("open", "id")
+    assert read(TapShapes(), closed)["open"][0] == {"id": 1}
+    opened = entry("open", "id")
+    opened["stream"]["json_schema"]["additionalProperties"] = True
+    assert read(TapShapes(), opened)["open"][0] == {"id": 1, "more": "undeclared"}
+
+
+def test_a_field_that_is_gone_is_no_failure(read: Reader) -> None:
+    """SM3: there is nothing to send."""
+    rows = read(TapShapes(), entry("people", "gone", "id"))
+    assert rows["people"] == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert rows["warnings"] == []
+
+
+def test_a_table_is_asked_for_configured_columns_and_its_cursor(read: Reader, tables: Tap) -> None:
+    """SM4, RD3: the cursor orders the rows, and is not sent."""
+    wanted = entry("users", "name", "gone", namespace="main", cursor_field=["at"])
+    rows = read(tables, wanted)
+    assert rows["main-users"] == [{"name": "a"}, {"name": "b"}]
+    assert rows["STATE"][0]["bookmarks"]["main-users"]["replication_key"] == "at"
+
+
+# Streams
+
+
+def test_only_configured_streams_are_read(read: Reader) -> None:
+    """RD4, SM2: whatever else the tap has."""
+    rows = read(TapShapes(), entry("colours", mode="full_refresh"))
+    assert rows.keys() == {"warnings", "colours", "STATE"}
+
+
+def test_nothing_configured_is_nothing_read(read: Reader, tables: Tap) -> None:
+    assert read(TapShapes()).keys() <= {"warnings", "STATE"}
+    assert read(tables).keys() <= {"warnings", "STATE"}
+
+
+def test_a_child_is_read_without_its_parent_being_sent(read: Reader) -> None:
+    """RD4: of the parent there are neither records nor a bookmark."""
+    rows = read(TapShapes(), entry("visits"))
+    assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
+    assert "shops" not in rows
+    assert not rows["STATE"][0]["bookmarks"].get("shops")
+
+
+def test_a_stream_that_is_gone_is_warned_of(read: Reader, tables: Tap) -> None:
+    """SM1: the others are read; the same name in another namespace is another stream."""
+    gone = (entry("users", namespace="x"), entry("users"), entry("other", namespace="main"))
+    gone[2]["sync_mode"] = "full_refresh"
+    rows = read(tables, *gone)
+    assert rows["main-other"] == [{"x": "q"}]
+    assert rows["warnings"] == [
+        "Stream 'x.users' of the catalog is not in the source: left out.",
+        "Stream 'users' of the catalog is not in the source: left out.",
+    ]
+
+
+def test_of_a_stream_that_is_configured_twice_the_last_counts(read: Reader) -> None:
+    twice = (entry("people", "id", mode="full_refresh"), entry("people", "name"))
+    rows = read(TapShapes(), *twice)
+    assert rows["people"][0] == {"name": "n1"}
+    assert "twice" in rows["warnings"][0]
+
+
+# Modes and cursors
+
+
+def test_a_full_refresh_ignores_the_bookmark(read: Reader) -> None:
+    """RD6."""
+    state = {"bookmarks": {"people": {"replication_key": "at", "replication_key_value": "2025"}}}
+    rows = read(TapShapes(), entry("people", "id", mode="full_refresh"), state=state)
+    assert len(rows["people"]) == 3
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_incremental_goes_on_from_the_bookmark(read: Reader, name: str) -> None:
+    """RD7, CU1: by the tap's own cursor, whatever else is configured."""
+    moved = {"replication_key": "at", "replication_key_value": "2024-01-03T00:00:00Z"}
+    wanted = entry(name, "id", cursor_field=["home", "city"])
+    rows = read(TapShapes(), wanted, state={"bookmarks": {name: moved}})
+    assert rows[name] == [{"id": 3}]
+    assert rows["STATE"][0]["bookmarks"][name]["replication_key"] == "at"
+
+
+def test_incremental_without_any_cursor_is_a_full_refresh(read: Reader) -> None:
+    """RD9: with a warning."""
+    rows = read(TapShapes(), entry("colours", cursor_field=["code"]))
+    assert rows["colours"] == [{"code": "r"}]
+    [warning] = rows["warnings"]
+    assert warning.startswith("Stream 'colours' has no cursor: it is read in full")
+
+
+def test_a_log_is_read_by_its_own_position() -> None:
+    """CU1: the method is the tap's."""
+    catalog, words = selection(configured(entry("changes")), TapShapes().streams)
+    assert (catalog["changes"].replication_method, words) == ("LOG_BASED", [])
+    wanted = configured(entry("changes", mode="full_refresh"))
+    catalog, _ = selection(wanted, TapShapes().streams)
+    assert catalog["changes"].replication_method == "FULL_TABLE"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stream", "key"),
+    [
+        (["at"], {"default_cursor_field": ["id"]}, "at"),
+        ([], {"default_cursor_field": ["id"]}, "id"),
+        (None, {"default_cursor_field": ["id"], "source_defined_cursor": True}, "id"),
+    ],
+)
+def test_the_user_s_cursor_comes_before_the_default_one(
+    tables: Tap, wanted: Any, stream: Any, key: str
+) -> None:
+    """CU2, CU3: for a table, whose cursor the user chooses."""
+    given_ = entry("users", namespace="main", stream=stream, cursor_field=wanted)
+    catalog, _ = selection(configured(given_), tables.streams)
+    assert catalog["main-users"].replication_key == key
+    assert catalog["main-users"].replication_method == "INCREMENTAL"
+
+
+@pytest.mark.parametrize(
+    ("cursor", "words"),
+    [
+        ([], "a cursor, and none is chosen"),
+        (["home", "at"], "the nested field 'home.at'"),
+        (["gone"], "has no field 'gone'"),
+    ],
+)
+def test_a_table_without_a_cursor_that_it_can_have_is_refused(
+    tables: Tap, cursor: list[str], words: str
+) -> None:
+    """CU4: with the file, the stream and the way out."""
+    wanted = configured(entry("users", namespace="main", cursor_field=cursor))
+    with pytest.raises(CatalogFileError, match=words) as caught:
+        selection(wanted, tables.streams)
+    assert str(caught.value).startswith("Catalog 'cat.json': stream 'main.users' ")
+    assert "full_refresh" in str(caught.value)
+
+
+def test_a_table_that_its_tap_gives_a_cursor_has_it_as_default(tables: Tap) -> None:
+    """DI6, CU2, CU3."""
+    [users] = [stream for stream in tables.streams.values() if "users" in stream.name]
+    users.catalog_entry = {**users.catalog_entry, "replication_key": "at"}
+    assert told_of(tables)["users"]["default_cursor_field"] == ["at"]
+    for given_, key in (([], "at"), (["id"], "id")):
+        wanted = configured(entry("users", namespace="main", cursor_field=given_))
+        catalog, _ = selection(wanted, tables.streams)
+        assert catalog["main-users"].replication_key == key
+
+
+# What is told can be configured
+
+
+TAP = TapShapes()
+TOLD = discovered(TAP.streams)["streams"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    chosen=st.lists(
+        st.tuples(
+            st.sampled_from(TOLD),
+            st.sampled_from(["full_refresh", "incremental"]),
+            st.sets(st.sampled_from(["id", "at", "name", "home", "pets", "gone"])),
+        ),
+        max_size=4,
+        unique_by=lambda one: one[0]["name"],
+    )
+)
+def test_a_catalog_selects_what_was_chosen_and_nothing_else(chosen: Any) -> None:
+    entries = []
+    for stream, mode, fields in chosen:
+        kept = {k: v for k, v in stream["json_schema"]["properties"].items() if k in fields}
+        schema = {**stream["json_schema"], "properties": kept}
+        entries.append({"stream": {**stream, "json_schema": schema}, "sync_mode": mode})
+    catalog, _ = selection(configured(*entries), TAP.streams)
+    assert list(catalog) == [stream["name"] for stream, _, _ in chosen]
+    for wanted in entries:
+        found = catalog[wanted["stream"]["name"]]
+        mask = found.metadata.resolve_selection()
+        asked = wanted["stream"]["json_schema"]["properties"]
+        assert mask[()] is True
+        for name in found.schema.properties or {}:
+            assert mask["properties", name] is (not asked or name in asked)
+    assert discovered(TAP.streams)["streams"] == TOLD

@@ -1,0 +1,358 @@
+"""A state file of any maker, and the document that a tap goes on with."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.events import StreamId
+from tap_core.exceptions import StateFileError
+from tap_core.protocols.airbyte.catalog import parse_configured, selection
+from tap_core.protocols.airbyte.state import Given, document_of, parse_states
+from tests.airbyte.shapes import TapShapes
+
+PEOPLE, SHOPS = StreamId("people"), StreamId("shops")
+AT = {"replication_key": "at", "replication_key_value": "2024-01-02T00:00:00Z"}
+OTHER = {"replication_key": "at", "replication_key_value": "2023-01-01T00:00:00Z"}
+SINGER = {"bookmarks": {"people": AT}}
+
+
+def stream(state: Any, name: Any = "people", **more: Any) -> dict[str, Any]:
+    body = {"stream_descriptor": {"name": name, **more}, "stream_state": state}
+    return {"type": "STREAM", "stream": body}
+
+
+def whole(*states: Any, shared: Any = None) -> dict[str, Any]:
+    entries = [state["stream"] for state in states]
+    return {"type": "GLOBAL", "global": {"shared_state": shared, "stream_states": entries}}
+
+
+def message(state: Any) -> dict[str, Any]:
+    return {"type": "STATE", "state": {**state, "destinationStats": {"recordCount": 1.0}}}
+
+
+def parsed(document: Any) -> Given:
+    return parse_states(json.dumps(document), "s.json")
+
+
+def lines(*documents: Any) -> str:
+    return "".join(json.dumps(one) + "\n" for one in documents)
+
+
+def streams_of(*names: str) -> dict[str, Any]:
+    """Return the streams of a tap of which these are selected, each in its own mode."""
+    tap = TapShapes()
+    entries = [{"stream": {"name": name}, "sync_mode": "incremental"} for name in names]
+    configured = parse_configured(json.dumps({"streams": entries}), "c")
+    tap.use_catalog(selection(configured, tap.streams)[0])
+    return tap.streams
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    "text", ["", " \n", "null", "[]", "{}", "[{}]", "[null]", "\ufeff", b"\0\0", "null\n[]\n"]
+)
+def test_no_state(text) -> None:
+    """RD8."""
+    assert parse_states(text, "s") == Given()
+
+
+PYAIRBYTE = (
+    '[{"type":"STREAM","stream":{"stream_descriptor":{"name":"people","namespace":null},'
+    '"stream_state":' + json.dumps(AT) + '},"global_":null,"data":null,"sourceStats":'
+    '{"recordCount":5.0,"rejectedRecordCount":null},"destinationStats":null,"global_":null}]'
+)
+DUMPED = {
+    **dict.fromkeys(("type", "stream", "global_", "data", "sourceStats", "id")),
+    "type": "GLOBAL",
+    "global_": whole(stream(AT))["global"],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(stream(AT)),
+        json.dumps([stream(AT)], indent=2),
+        json.dumps([{**stream(AT), "newer": 1}, None]),
+        json.dumps({"state_type": "STREAM", **stream(AT), "type": None}),
+        json.dumps({"stream": stream(AT)["stream"]}),
+        json.dumps(message(stream(AT))),
+        json.dumps([message(stream(OTHER)), message(stream(AT))]),
+        lines(stream(OTHER), stream(AT)),
+        lines(message(stream(OTHER)), {"type": "LOG", "log": {}}, message(stream(AT))),
+        lines(message(stream(OTHER)), {"type": "RECORD", "record": {}}, [stream(AT)]),
+        lines(stream(OTHER), whole(stream(AT))).replace("\n", "\r\n \n"),
+        lines({"type": "LEGACY", "data": {"bookmarks": {"x": {}}}}, whole(stream(AT))),
+        json.dumps(whole(stream(OTHER), stream(AT))),
+        json.dumps({"global": whole(stream(AT))["global"]}),
+        PYAIRBYTE,
+        json.dumps([DUMPED]),
+    ],
+)
+def test_states_of_all_makers(text) -> None:
+    """ST1, ST2, ST4, ST10, ST12: of each stream the last counts."""
+    wanted = Given(streams={PEOPLE: AT})
+    assert parse_states(text, "s") == wanted
+    assert parse_states(text.encode() + b"\r\n\0\0", "s") == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(SINGER),
+        json.dumps({"type": "LEGACY", "data": SINGER}),
+        json.dumps([{"data": SINGER}]),
+        json.dumps([{**dict.fromkeys(("type", "stream", "global")), "data": SINGER}]),
+        json.dumps(message({"type": "LEGACY", "data": SINGER})),
+        json.dumps({"type": "STATE", "value": SINGER}),
+        json.dumps({"singer_state": SINGER}),
+        json.dumps({"singer_state": {"type": "STATE", "value": SINGER}}),
+        json.dumps([SINGER]),
+        lines({"bookmarks": {"people": OTHER}}, SINGER),
+        lines(stream(OTHER, "gone"), whole(stream(OTHER)), SINGER),
+    ],
+)
+def test_a_singer_state_is_a_legacy_one(text) -> None:
+    """ST1, ST5: bare or as `data`, and a state without a type is one; it replaces all before."""
+    assert parse_states(text, "s") == Given(legacy=SINGER)
+
+
+@pytest.mark.parametrize("data", [{"type": "LEGACY", "data": None}, {"data": None}, {}])
+def test_a_legacy_null_resets_all(data) -> None:
+    """ST5."""
+    assert parsed([stream(AT), whole(stream(AT), shared={"lsn": 1}), data]) == Given()
+
+
+def test_a_stream_s_state_stands_before_what_a_legacy_one_said_of_it() -> None:
+    found = parsed([{"data": SINGER}, stream(None)])
+    assert found == Given(streams={PEOPLE: None}, legacy=SINGER)
+
+
+def test_a_global_state_brings_what_streams_share() -> None:
+    """ST4."""
+    found = parsed([whole(stream(AT), shared={"lsn": 5}), stream(None, "shops")])
+    assert found == Given(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
+    assert parsed(whole(shared={"lsn": 5})).shared == {"lsn": 5}
+    assert parsed({"type": "GLOBAL", "global": {"shared_state": {}}}) == Given()
+
+
+def test_namespaces_tell_streams_apart() -> None:
+    """ST2."""
+    found = parsed([stream(AT), stream(OTHER, namespace="n"), stream({}, namespace="")])
+    assert set(found.streams) == {PEOPLE, StreamId("people", "n"), StreamId("people", "")}
+
+
+def test_numbers_come_back_as_they_stand() -> None:
+    """ST9."""
+    text = '{"type":"STREAM","stream":{"stream_descriptor":{"name":"s"},"stream_state":{"a":%s}}}'
+    values = ("1.10", "12345678901234567890123", "0.1", "1e400")
+    found = [parse_states(text % value, "s").streams[StreamId("s")] for value in values]
+    assert [one["a"] for one in found if one] == [
+        Decimal("1.10"),
+        12345678901234567890123,
+        0.1,
+        Decimal("1E+400"),
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 30, -1])
+def test_a_line_that_is_cut_off_is_left_out(cut, caplog) -> None:
+    """E6: its writer died in it; what its stream has then is older, so nothing is lost."""
+    torn = json.dumps(stream(OTHER))[:cut]
+    assert parse_states(lines(stream(AT)) + torn, "s.json") == Given(streams={PEOPLE: AT})
+    assert "State 's.json', line 2, is cut off" in caplog.messages[0]
+    glued = lines(stream(AT)) + torn + lines(stream(OTHER), stream(AT, "shops"))
+    assert parse_states(glued, "s.json").streams == {PEOPLE: AT, SHOPS: AT}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nope", "this is not JSON"),
+        ("{", "this is not JSON"),
+        (b"\xff\xfe{", "this is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("junk\n" + lines(stream(AT)), "this is not JSON"),
+        ("5", "a number where an object is needed"),
+        ('"x"', "a text where an object is needed"),
+        ("[1]", "[0]: there is a number"),
+        ('{"type": "STREAM"}', "stream.stream_descriptor.name: there is nothing"),
+        ('{"type": "STREAM", "stream": {"stream_descriptor": "a"}}', "there is a text"),
+        ('{"type": "STREAM", "stream": []}', "stream: there is a list"),
+        (json.dumps(stream(AT, None)), "stream_descriptor.name: there is nothing"),
+        (json.dumps(stream([1])), "stream_state ('people'): there is a list"),
+        ('{"type": "GLOBAL"}', "global: there is nothing where an object"),
+        (json.dumps(whole(shared=[1])), "global.shared_state: there is a list"),
+        ('{"type": "LEGACY", "data": 5}', "data: there is a number"),
+        ('{"type": "STATE"}', "state: there is nothing"),
+        ('{"type": "STATE", "state": null}', "state: there is nothing"),
+        ('{"type": "STATE", "state": 5}', "state: there is a number"),
+        ('{"type": "NEWER"}', "'NEWER' is no type of state"),
+        ('{"type": ["x"]}', "type: there is a list"),
+        (lines(stream(AT), {"type": "STREAM"}), "line 2.stream.stream_descriptor.name"),
+    ],
+)
+def test_what_is_no_state_is_refused(text, words) -> None:
+    """RD10: with the name of the file and the place in it."""
+    with pytest.raises(StateFileError) as caught:
+        parse_states(text, "s.json")
+    assert str(caught.value).startswith("State 's.json': ")
+    assert words in str(caught.value)
+
+
+FIELDS = (
+    *("type", "state_type", "stream", "global", "global_", "data", "state", "value", "name"),
+    *("stream_descriptor", "stream_state", "stream_states", "shared_state", "singer_state"),
+    *("STREAM", "GLOBAL", "LEGACY", "STATE", "bookmarks", "namespace"),
+)
+DOCUMENTS = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from(FIELDS)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5)
+    ),
+)
+
+
+SELECTED = streams_of("people", "open", "hooked", "spoken")
+
+
+@given(
+    st.one_of(
+        st.binary(),
+        st.text(),
+        DOCUMENTS.map(json.dumps),
+        st.lists(DOCUMENTS, max_size=4).map(lambda all_: lines(*all_)),
+    )
+)
+def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
+    try:
+        found = parse_states(text, "f")
+    except StateFileError as error:
+        told = str(error)
+    else:
+        told = "State 'f'"
+        document_of(found, SELECTED)
+    assert told.startswith("State 'f'")
+
+
+# For a tap
+
+
+def test_states_become_the_bookmarks_of_the_tap_s_own_names() -> None:
+    """ST9, ST10, ST13: those of streams that are gone are passed over."""
+    given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
+    assert document_of(given_, streams_of("people")) == {"bookmarks": {"people": AT}}
+
+
+def test_null_resets_its_stream_alone() -> None:
+    """ST3, ST13: in each kind of state."""
+    both = {"bookmarks": {"people": AT, "open": OTHER}}
+    for states in (
+        [stream(AT), stream(OTHER, "open"), stream(None)],
+        [whole(stream(None), stream(OTHER, "open"))],
+        [{"data": both}, stream(None)],
+    ):
+        found = document_of(parsed(states), streams_of("people", "open"))
+        assert found == {"bookmarks": {"open": OTHER}}
+    nulls = {"bookmarks": {**both["bookmarks"], "people": None}}
+    assert document_of(parsed(nulls), streams_of("open")) == {"bookmarks": {"open": OTHER}}
+
+
+def test_a_stream_that_is_read_in_full_has_no_state() -> None:
+    """RD6: by name, or because its method says so."""
+    given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
+    found = document_of(given_, streams_of("people", "colours", "open"), {"people"})
+    assert found == {"bookmarks": {"open": OTHER}}
+
+
+def test_what_streams_share_stands_beside_the_bookmarks() -> None:
+    """ST4, ST9."""
+    given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
+    assert document_of(given_, streams_of("people")) == {"bookmarks": {"people": AT}, "lsn": 5}
+    assert document_of(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
+
+
+def test_a_document_of_another_form_is_left_to_the_tap() -> None:
+    """ST5: a tap may translate states of its earlier versions."""
+    old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
+    assert document_of(parsed(old), streams_of("people")) == {"people": {"seen": 3}}
+
+
+def test_a_tap_may_change_its_document() -> None:
+    given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
+    before = deepcopy(given_)
+    document = document_of(given_, streams_of("people"))
+    document["bookmarks"]["people"]["replication_key_value"] = "x"
+    document["l"].append(2)
+    assert given_ == before
+
+
+SHOP = {"replication_key": "id", "replication_key_value": 2}
+DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
+
+
+@pytest.mark.parametrize(
+    ("selected", "states", "kept"),
+    [
+        (["shops", "visits"], {"shops": SHOP, "visits": DAYS}, {"shops", "visits"}),
+        (["shops", "visits"], {"shops": SHOP, "visits": {}}, {"shops", "visits"}),
+        (["shops", "visits"], {"shops": SHOP}, set()),
+        (["shops", "visits"], {"shops": SHOP, "visits": None}, set()),
+        (["shops"], {"shops": SHOP}, {"shops"}),
+        (["visits"], {"shops": SHOP, "visits": DAYS}, {"shops", "visits"}),
+        (["visits"], {"shops": SHOP}, set()),
+        (["shops", "shelves"], {"shops": SHOP, "shelves": {}}, set()),
+        (["shops", "visits", "people"], {"shops": SHOP, "people": AT}, {"people"}),
+    ],
+)
+def test_a_child_that_begins_takes_its_parent_back(selected, states, kept) -> None:
+    """RD6, ST3, ST13: else what is below older records of the parent would be lost."""
+    given_ = parsed([stream(state, name) for name, state in states.items()])
+    document = document_of(given_, streams_of(*selected))
+    assert set(document.get("bookmarks", {})) == kept
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.text(),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+STATES = st.dictionaries(
+    st.sampled_from(["people", "open", "hooked", "spoken"]),
+    st.dictionaries(st.text(), VALUES, max_size=3),
+)
+
+
+@settings(max_examples=50)
+@given(STATES, st.sampled_from(["STREAM", "GLOBAL", "LEGACY", "lines", "dumped"]))
+def test_whatever_a_tap_wrote_comes_back(bookmarks, form) -> None:
+    """ST8, ST9: by each way that states are kept."""
+    states = [stream(state, name) for name, state in bookmarks.items()]
+    text = {
+        "STREAM": json.dumps(states),
+        "GLOBAL": json.dumps(whole(*states)),
+        "LEGACY": json.dumps({"bookmarks": bookmarks}),
+        "lines": lines(*map(message, states)),
+        "dumped": json.dumps([{**DUMPED, "global_": whole(*states)["global"]}]),
+    }[form]
+    document = document_of(parse_states(text, "f"), SELECTED)
+    assert document.get("bookmarks", {}) == bookmarks

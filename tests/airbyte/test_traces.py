@@ -1,0 +1,122 @@
+"""Whose fault an error is, and what is said of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.authenticators import AccessTokenError
+from tap_core.exceptions import (
+    CatalogFileError,
+    ConfigValidationError,
+    FatalAPIError,
+    InvalidStreamSortException,
+    RetriableAPIError,
+    StateFileError,
+    StreamMapConfigError,
+)
+from tap_core.protocols.airbyte.traces import error_body, failure_type, sentence
+
+CONFIG, SYSTEM, TRANSIENT = "config_error", "system_error", "transient_error"
+
+
+def behind(outer: Exception, inner: Exception) -> Exception:
+    outer.__cause__ = inner
+    return outer
+
+
+def response(status: int) -> requests.Response:
+    found = requests.Response()
+    found.status_code = status
+    return found
+
+
+def with_response(error: Any, status: int) -> Any:
+    error.response = response(status)
+    return error
+
+
+class OperationalError(Exception):
+    """As databases' drivers have it."""
+
+    __module__ = "sqlalchemy.exc"
+
+    def __init__(self, text: str, state: str | None = None) -> None:
+        super().__init__(text)
+        self.orig = SimpleNamespace(sqlstate=state)
+
+
+@pytest.mark.parametrize(
+    "error, kind",
+    [
+        (ConfigValidationError("a setting"), CONFIG),
+        (CatalogFileError("a catalog"), CONFIG),
+        (StateFileError("a state"), CONFIG),
+        (StreamMapConfigError("a map"), CONFIG),
+        (FatalAPIError("401 Client Error: Unauthorized for path: /users"), CONFIG),
+        (with_response(FatalAPIError("not so"), 403), CONFIG),
+        (requests.HTTPError("no", response=response(401)), CONFIG),
+        (AccessTokenError("no token", status=400), CONFIG),
+        (AccessTokenError("no token", status=401), CONFIG),
+        (OperationalError("x", "28P01"), CONFIG),
+        (OperationalError("password authentication failed for user"), CONFIG),
+        (behind(RuntimeError("outer"), ConfigValidationError("inner")), CONFIG),
+        (RetriableAPIError("busy", response(429)), TRANSIENT),
+        (RetriableAPIError("busy", response(503)), TRANSIENT),
+        (RetriableAPIError("an author's own reason"), TRANSIENT),
+        (requests.ConnectionError("refused"), TRANSIENT),
+        (requests.Timeout("slow"), TRANSIENT),
+        (requests.HTTPError("no", response=response(502)), TRANSIENT),
+        (AccessTokenError("no answer"), TRANSIENT),
+        (AccessTokenError("no answer", status=503), TRANSIENT),
+        (ConnectionResetError(104, "reset"), TRANSIENT),
+        (TimeoutError("slow"), TRANSIENT),
+        (OperationalError("cannot connect", "08006"), TRANSIENT),
+        (behind(RuntimeError("outer"), requests.Timeout("inner")), TRANSIENT),
+        (FatalAPIError("404 Client Error: Not Found for path: /users"), SYSTEM),
+        (AccessTokenError("the answer has no access_token", status=200), SYSTEM),
+        (requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no"), SYSTEM),
+        (InvalidStreamSortException("unsorted"), SYSTEM),
+        (KeyError("id"), SYSTEM),
+        (FileNotFoundError(2, "no such file"), SYSTEM),
+    ],
+)
+def test_whose_fault_an_error_is(error: Exception, kind: str) -> None:
+    """TR2: what the user can mend, what passes by itself, and all else."""
+    assert failure_type(error) == kind
+
+
+def test_an_error_that_hides_where_it_comes_from_is_judged_by_itself() -> None:
+    error = ValueError("of its own")
+    error.__context__ = requests.Timeout()
+    assert failure_type(error) == TRANSIENT
+    error.__suppress_context__ = True  # by `from None`
+    assert failure_type(error) == SYSTEM
+
+
+def test_errors_that_stand_behind_each_other_in_a_circle_are_judged_too() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert failure_type(one) == SYSTEM
+
+
+def test_a_person_is_told_what_to_do() -> None:
+    assert sentence(ConfigValidationError("'token' is missing")) == "'token' is missing"
+    assert sentence(FatalAPIError("401 no")).startswith("The source refuses the credentials")
+    assert "try again later" in sentence(requests.Timeout("slow"))
+    assert sentence(KeyError()).endswith("KeyError")
+
+
+def test_an_engineer_is_told_all_but_the_secrets() -> None:
+    """TR2: message, internal message, stack trace and failure type."""
+    with pytest.raises(ValueError, match="hush") as caught:
+        int("hush")
+    body = error_body(caught.value, lambda text: text.replace("hush", "***"))
+    assert body["internal_message"].endswith("with base 10: '***'")
+    assert body["stack_trace"].startswith("Traceback")
+    assert "hush" not in body["internal_message"]
+    assert set(body) == {"message", "internal_message", "stack_trace", "failure_type"}
+    assert "hush" not in body["message"]

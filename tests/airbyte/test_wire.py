@@ -1,0 +1,258 @@
+"""Lines leave whole: from several threads, through a full pipe, when a signal comes between."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import redirect_stdout, suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tap_core.metrics import Metric, Point, log
+from tap_core.protocols.airbyte import wire as wire_room
+from tap_core.protocols.airbyte.log import MessageHandler, logging_by
+from tap_core.protocols.airbyte.messages import encode_json, log_line
+from tap_core.protocols.airbyte.wire import Wire
+
+
+def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:
+    written: list[bytes] = []
+
+    def put(data: memoryview) -> int:
+        if data == b"torn\n":
+            written.append(bytes(data[:2]))
+            return 2
+        if data == b"rn\n" and len(written) == 1:
+            written.append(b"")
+            raise SystemExit
+        written.append(bytes(data))
+        return len(data)
+
+    wire = Wire(put)
+    with suppress(SystemExit):
+        wire.write(b"torn\n")
+    wire.write(b"next\n")
+    wire.write(b"after\n")
+    assert b"".join(written) == b"torn\nnext\nafter\n"
+
+
+def test_a_signal_right_behind_a_write_loses_no_count_of_it(monkeypatch: Any) -> None:
+    """The handler raises when the reader, who is fast, has the line already."""
+    reader, writer = os.pipe()
+
+    def leave(_number: int, _frame: object) -> None:
+        raise SystemExit
+
+    before = signal.signal(signal.SIGUSR1, leave)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        os.read(reader, 7)
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    with os.fdopen(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        thread = threading.Thread(target=interrupt)
+        with Wire.open() as wire:
+            thread.start()
+            with suppress(SystemExit):
+                wire.write(b"first\n,")
+                time.sleep(20)
+            wire.write(b"second\n")
+    thread.join()
+    signal.signal(signal.SIGUSR1, before)
+    assert os.read(reader, 100) == b"second\n"
+    os.close(reader)
+
+
+def test_a_reader_who_does_not_take_what_was_interrupted_is_given_up(monkeypatch: Any) -> None:
+    """A pipe that is full: what was interrupted in it is not waited for a second time."""
+    monkeypatch.setattr(wire_room, "_PATIENCE_SECONDS", 0.2)
+    reader, writer = os.pipe()
+    interrupts = threading.Event()
+
+    def put(data: memoryview) -> int:
+        if not interrupts.is_set():
+            interrupts.set()
+            raise SystemExit
+        return os.write(writer, data)
+
+    wire = Wire(put, partial(wire_room._await, writer))
+    with suppress(SystemExit):
+        wire.write(b"x" * 300_000 + b"\n")
+    with pytest.raises(BrokenPipeError, match="Nobody reads"):
+        wire.write(b"a\n")
+    assert wire.is_broken
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_log_does_not_wait_for_a_thread_that_writes() -> None:
+    """That thread takes the line with it, behind its own."""
+    written: list[bytes] = []
+    inside, go_on = threading.Event(), threading.Event()
+
+    def put(data: memoryview) -> int:
+        if data == b"chunk\n":
+            inside.set()
+            go_on.wait(20)
+        written.append(bytes(data))
+        return len(data)
+
+    wire = Wire(put)
+    thread = threading.Thread(target=wire.write, args=(b"chunk\n",))
+    thread.start()
+    inside.wait(20)
+    wire.say(b"log\n")
+    assert written == []
+    go_on.set()
+    thread.join()
+    assert written == [b"chunk\n", b"log\n"]
+
+
+def test_a_line_that_a_signals_handler_writes_waits_for_the_one_in_hand() -> None:
+    written: list[bytes] = []
+
+    def put(data: memoryview) -> int:
+        if data == b"first\n":
+            wire.write(b"second\n")
+        written.append(bytes(data))
+        return len(data)
+
+    wire = Wire(put)
+    wire.write(b"first\n")
+    assert written == [b"first\n", b"second\n"]
+
+
+def test_after_a_failed_write_nothing_goes_out() -> None:
+    def put(data: memoryview) -> int:
+        raise OSError(28, "No space left on device")
+
+    wire = Wire(put)
+    with pytest.raises(OSError, match="No space"):
+        wire.write(b"a\n")
+    assert wire.is_broken
+    with pytest.raises(BrokenPipeError):
+        wire.write(b"b\n")
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for(monkeypatch: Any) -> None:
+    """And what prints meanwhile is not among the lines."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    read: list[bytes] = []
+
+    def drain() -> None:
+        while data := os.read(reader, 65_536):
+            read.append(data)
+
+    with os.fdopen(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        thread = threading.Thread(target=drain)
+        with Wire.open() as wire:
+            threading.Timer(0.2, thread.start).start()
+            wire.write(b"x" * 300_000 + b"\n")
+            print("elsewhere", flush=True)
+            os.write(output.fileno(), b"there too\n")
+        print("afterwards", flush=True)
+    thread.join()
+    os.close(reader)
+    assert b"".join(read) == b"x" * 300_000 + b"\nafterwards\n"
+
+
+def test_without_any_output_nothing_can_be_written(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with Wire.open() as wire, pytest.raises(BrokenPipeError):
+        wire.write(b"a\n")
+
+
+def test_an_output_without_a_number_gets_text() -> None:
+    output = io.StringIO()
+    with redirect_stdout(output), Wire.open() as wire:
+        wire.write("ü\n".encode())
+    assert output.getvalue() == "ü\n"
+
+
+# The log
+
+
+@pytest.fixture
+def lines() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def logger(lines: list[bytes]) -> Any:
+    handler = MessageHandler(lines.append, lambda text: text.replace("hush", "***"))
+    found = logging.getLogger("tap-x.users")
+    found.setLevel(1)
+    with logging_by(handler):
+        yield found
+    found.setLevel(logging.NOTSET)
+
+
+def told(lines: list[bytes]) -> list[dict[str, Any]]:
+    return [json.loads(line)["log"] for line in lines]
+
+
+@pytest.mark.parametrize(
+    "level, name",
+    [(60, "FATAL"), (50, "FATAL"), (40, "ERROR"), (30, "WARN"), (20, "INFO"), (10, "DEBUG")],
+)
+def test_levels_are_the_protocols(logger: Any, lines: list[bytes], level: int, name: str) -> None:
+    """E8: FATAL, ERROR, WARN, INFO, DEBUG, TRACE."""
+    logger.log(level, "%s said %d", "hush", 1)
+    logger.log(5, "finer")
+    assert told(lines) == [
+        {"level": name, "message": "tap-x.users: *** said 1"},
+        {"level": "TRACE", "message": "tap-x.users: finer"},
+    ]
+
+
+def test_a_log_has_the_stack_of_an_error(logger: Any, lines: list[bytes]) -> None:
+    try:
+        int("hush")
+    except ValueError:
+        logger.exception("It failed\nhere.")
+    [found] = told(lines)
+    assert found["stack_trace"].endswith("with base 10: '***'")
+    assert found["message"] == "tap-x.users: It failed\nhere."
+
+
+def test_a_text_that_does_not_fit_its_arguments_is_shown_as_it_is(lines: list[bytes]) -> None:
+    record = logging.LogRecord("tap-x", logging.INFO, __file__, 1, "%d of %d", (1,), None)
+    MessageHandler(lines.append, str).emit(record)
+    assert told(lines) == [{"level": "INFO", "message": "tap-x: %d of %d"}]
+
+
+def test_a_measurement_is_analytics(logger: Any, lines: list[bytes]) -> None:
+    """TR1: what Singer's readers find in the log is a trace here."""
+    log(logger, Point("counter", Metric.RECORD_COUNT, 3, {"stream": "users"}))
+    [line] = lines
+    trace = json.loads(line)["trace"]
+    assert trace["type"] == "ANALYTICS"
+    assert trace["analytics"]["type"] == "record_count"
+    assert json.loads(trace["analytics"]["value"])["tags"] == {"stream": "users"}
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(logger: Any) -> None:
+    def refuse(line: bytes) -> None:
+        raise BrokenPipeError
+
+    with logging_by(MessageHandler(refuse, str)):
+        logger.info("hello")
+
+
+def test_half_letters_do_not_break_a_line() -> None:
+    """E13: what an author read from somewhere may hold them."""
+    assert json.loads(log_line("INFO", "\ud83d!"))["log"]["message"] == "?!"
+    assert encode_json({"a": [1]}) == b'{"a":[1]}'
