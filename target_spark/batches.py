@@ -30,6 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users c
 from target_spark import quarantine
 from target_spark.columns import (
     DELETED_AT,
+    META,
     TABLE_VERSION,
     CanWiden,
     Change,
@@ -40,7 +41,7 @@ from target_spark.constraints import check_rules, refuses_null
 from target_spark.engine import Engine
 from target_spark.errors import CountError, OwnerError, StorageError
 from target_spark.frames import BAD_ROWS, Frame, Metadata, read_spool
-from target_spark.ledger import Covered, Marker
+from target_spark.ledger import Marker
 from target_spark.names import quote
 from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import spark_address
@@ -48,6 +49,7 @@ from target_spark.respool import Respooled, remove_files, respooled
 from target_spark.retries import Fault, fault_of, first_line, patiently, writing_to
 from target_spark.spool import SpoolFolder
 from target_spark.staging import putting_down, staged, waiting
+from target_spark.states import Covered
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.ways import check_history, has_others, nothing_of, retirement_of, way_of
 from target_spark.work import Outcome, Work
@@ -78,7 +80,8 @@ class _TableState:
     in the table though its answer was lost. The bad rows of its batch are ``counted``, and
     ``set_aside`` in the quarantine, once. ``changes`` are those made to its columns that nobody was
     told of yet; ``remarks`` is what else is to be said. With ``takes_nulls`` its columns
-    shall take nulls. Files have ``moved`` the ordinals of its further rows.
+    shall take nulls. Files have ``moved`` the ordinals of its further rows. ``is_new`` says
+    that this run made it.
     """
 
     commits: int = 0
@@ -92,6 +95,7 @@ class _TableState:
     changes: list[Change] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
     takes_nulls: bool = False
+    is_new: bool = False
 
     def news(self) -> tuple[Change, ...]:
         """Return the changes that nobody was told of; from now on somebody is."""
@@ -120,6 +124,9 @@ class BatchWriter:
         self._writer = writer_for(options.format, dry=options.dry_run)
         self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
+        self._asked = options.of
+        self._versions_in = options.columns.version_column
+        self._one_version = options.columns.airbyte  # a run loads one generation of a stream
         self._quarantined = quarantine.Limit(options.max_quarantined)
         self._delete_files = options.delete_files and not options.dry_run
 
@@ -253,6 +260,7 @@ class BatchWriter:
             if state.commits:
                 raise removed_meanwhile(table)
             self._writer.create(spark, table, wanted, design, rows=rows)
+            state.is_new = True
             state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
             fitted = wanted
         else:
@@ -336,14 +344,25 @@ class BatchWriter:
             if bad and not self._tables[work.table.key].set_aside:
                 self._set_aside(spark, work, frame, bad)
             carried, effect = self._put(spark, work, layout, rows)
-        return Outcome(counts.rows, bad, carried, counts.zoneless, effect)
+        told = Outcome(counts.rows, bad, carried, counts.zoneless, effect, nulled=counts.nulled)
+        if counts.nulled:
+            logger.warning(
+                "Stream %s: in %d rows of %s a value does not fit its column and is null; their"
+                " %s says which.",
+                work.stream,
+                counts.nulled,
+                work.table.name,
+                META,
+            )
+        return told
 
     def _put(
         self, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
     ) -> tuple[Covered | None, Effect]:
         """Commit the rows in the way of the stream."""
         with with_settings(spark, _file_sizes(work.design)):
-            return self._commit(work, way_of(self._writer, spark, work, layout, df))
+            way = way_of(self._writer, spark, work, layout, df, self._asked(work.stream))
+            return self._commit(work, way)
 
     def _commit(
         self, work: Work, write: Callable[[Marker], Effect]
@@ -361,7 +380,9 @@ class BatchWriter:
 
     def _retire(self, spark: SparkSession, work: Work, layout: Layout, version: int) -> Outcome:
         """End the rows of other versions."""
-        retirement = retirement_of(work, layout, version)
+        if self._one_version and self._tables[work.table.key].is_new:
+            return Outcome(0, 0, None, {})
+        retirement = retirement_of(work, layout, version, self._versions_in)
         carried, effect = self._commit(
             work, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
         )
@@ -369,7 +390,8 @@ class BatchWriter:
 
     def has_others(self, table: Table, version: int) -> bool:
         """Tell whether a table has rows that are not of a version."""
-        return has_others(self._writer, self._engine.spark(), table, version)
+        spark, column = self._engine.spark(), self._versions_in
+        return has_others(self._writer, spark, table, version, column)
 
     def _empty(self, spark: SparkSession, work: Work, layout: Layout) -> Outcome:
         """Let a table that is overwritten by nothing hold nothing."""
@@ -424,6 +446,7 @@ class BatchWriter:
             received_at=work.received_at,
             batched_at=work.cut_at,
             sync_started_at=self._started,
+            sync_id=self._asked(work.stream).sync_id,
         )
 
 

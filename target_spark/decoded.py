@@ -16,9 +16,18 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tap_core.events import Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.events import (
+    Checkpoint,
+    Describe,
+    Event,
+    Files,
+    Rows,
+    Status,
+    StreamId,
+    Truncate,
+)
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.records.shape import as_body
 from tap_core.sinks.messages import record_of
@@ -35,6 +44,10 @@ _QUOTE: Final = ord('"')
 _FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
+_Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
+"""Rows, and of each when it was extracted and what its source says of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Route:
     """One of the streams that a stream becomes. Without ``transform`` only its name changes."""
@@ -45,10 +58,18 @@ class _Route:
 
 
 class ValueLane:
-    """Events as the maps of ``mapper`` leave them."""
+    """Events as the maps of ``mapper`` leave them.
 
-    def __init__(self, mapper: PluginMapper) -> None:
+    ``renamed`` is told what a stream is called from now on, for each of its names.
+    """
+
+    def __init__(
+        self,
+        mapper: PluginMapper,
+        renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None,
+    ) -> None:
         self._mapper = mapper
+        self._renamed = renamed
         self._routes: dict[StreamId, tuple[_Route, ...] | None] = {}
         self._described: dict[StreamId, Describe] = {}
 
@@ -63,7 +84,9 @@ class ValueLane:
         for event in events:
             if isinstance(event, Describe):
                 yield from self._describe(event)
-            elif isinstance(event, Rows | Truncate | Files):
+            elif isinstance(event, Checkpoint):
+                yield self._stated(event)
+            elif isinstance(event, Rows | Truncate | Files | Status):
                 routes = self._routes.get(event.stream)
                 if routes is None:
                     yield event
@@ -81,8 +104,15 @@ class ValueLane:
             yield event
             return
         for route in routes:
+            self._renamed(event.stream, route.stream)
             keys = tuple(route.map.transformed_key_properties or ())
-            yield Describe(route.stream, route.map.transformed_schema, keys, event.cursor)
+            schema = route.map.transformed_schema
+            yield Describe(route.stream, schema, keys, event.cursor, event.nested)
+
+    def _stated(self, event: Checkpoint) -> Checkpoint:
+        """Return a state of the stream that its rows go to, where that is one."""
+        routes = self._routes.get(event.scope) if event.scope else None
+        return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
 
     def _routes_of(self, event: Describe) -> tuple[_Route, ...] | None:
         """Return the routes of a stream; None where it goes by as it is."""
@@ -126,7 +156,7 @@ def _is_scalar(schema: Any) -> bool:
     return isinstance(kinds, list) and bool(kinds) and _FLAT.issuperset(kinds)
 
 
-def _become(event: Rows | Truncate | Files, routes: Sequence[_Route]) -> Iterator[Event]:
+def _become(event: Rows | Truncate | Files | Status, routes: Sequence[_Route]) -> Iterator[Event]:
     """Yield what an event of a mapped stream becomes: nothing where the map is null."""
     if isinstance(event, Rows):
         yield from _map_rows(event, routes)
@@ -144,23 +174,26 @@ def _become(event: Rows | Truncate | Files, routes: Sequence[_Route]) -> Iterato
 
 def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
     """Yield the rows of each route; where a map fails, those before that record first."""
-    times = event.extracted_at
+    times, said = event.extracted_at, event.meta
     each_time = repeat(times) if times is None or isinstance(times, str) else times
-    made: list[tuple[list[bytes], list[str | None]]] = [([], []) for _ in routes]
+    each_meta = repeat(None) if said is None else said
+    made: list[_Made] = [([], [], []) for _ in routes]
     failure = None
-    for body, time in zip(event.rows, each_time, strict=False):
+    for body, time, meta in zip(event.rows, each_time, each_meta, strict=False):
         try:
             bodies = _bodies(routes, body)
         except Exception as error:  # noqa: BLE001  (raised below)
             failure = error
             break
-        for mapped, (rows, own_times) in zip(bodies, made, strict=True):
+        for mapped, (rows, own_times, own_meta) in zip(bodies, made, strict=True):
             if mapped is not None:
                 rows.append(mapped)
                 own_times.append(time)
-    for route, (rows, own_times) in zip(routes, made, strict=True):
+                own_meta.append(meta)
+    for route, (rows, own_times, own_meta) in zip(routes, made, strict=True):
         if rows:
-            yield replace(event, stream=route.stream, rows=rows, extracted_at=own_times)
+            mine = replace(event, stream=route.stream, rows=rows, extracted_at=own_times)
+            yield mine if said is None else replace(mine, meta=own_meta)
     if failure is not None:
         raise failure
 

@@ -69,7 +69,7 @@ class Dispatch:
             design=stream.design,
             hard_delete=stream.hard_delete,
             retires=retires,
-            cursor=stream.described.cursor,
+            cursor=stream.cursor,
         )
         nbytes = 0 if stream.overwrites else sum(batch.nbytes for batch in batches)
         done = partial(self._releases.committed, waits, upto)
@@ -105,10 +105,13 @@ class Dispatch:
         seconds = time.monotonic() - started
         written, quarantined = outcome.written, outcome.quarantined
         self._report.committed(name, written, quarantined, seconds, outcome.effect, nbytes)
+        self._report.nulled(name, outcome.nulled)
         self._report.zoneless(name, outcome.zoneless)
         self._report.received(name, outcome.from_files, 0)
         count(name, written)
         self._tell(work.stream, outcome)
+        if quarantined:
+            self._releases.rejected(work.stream, quarantined)
         done(outcome.carried)
         for batch in work.batches:
             batch.remove()

@@ -61,6 +61,10 @@ class StreamOptions:
     ``partition_by``, ``cluster_by`` and ``sort_by`` how its files are laid out, and
     ``file_bytes`` how large they should be. With ``hard_delete`` rows are removed
     instead of marked.
+
+    ``by_cursor``: of rows with one key the one with the greatest cursor stays, whenever it
+    came; of equal ones the last. Rows of versions below ``least_version`` count for older
+    than any other. ``sync_id`` stands in the meta of Airbyte's rows.
     """
 
     write_mode: WriteMode | None = None
@@ -72,6 +76,9 @@ class StreamOptions:
     sort_by: tuple[str, ...] = ()
     file_bytes: int | None = None
     hard_delete: bool | None = None
+    by_cursor: bool | None = None
+    least_version: int | None = None
+    sync_id: int | None = None
 
     def over(self, general: StreamOptions) -> StreamOptions:
         """Return these options, with the general ones where these say nothing."""
@@ -86,7 +93,9 @@ class StreamOptions:
 class LoadOptions:
     """The settings of one load.
 
-    ``every`` holds for each stream of which ``streams`` says nothing else. Streams in
+    ``every`` holds for each stream of which ``streams`` says nothing else; what a protocol's
+    own catalog asks for a stream stands in ``configured``, and wins. With ``by_status`` a
+    stream is complete when its source says so of it, and by no other sign. Streams in
     ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
     ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
     what tables get after the last commit. With ``delete_files`` those of BATCH messages
@@ -114,6 +123,8 @@ class LoadOptions:
     dry_run: bool = False
     care: Care = field(default_factory=Care)
     delete_files: bool = False
+    configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)
+    by_status: bool = False
 
     @property
     def can_upsert(self) -> bool:
@@ -122,7 +133,12 @@ class LoadOptions:
 
     def of(self, stream: StreamId) -> StreamOptions:
         """Return what is asked of a stream."""
-        return self.streams.get(str(stream), StreamOptions()).over(self.every)
+        return self._own(stream).over(self.every)
+
+    def _own(self, stream: StreamId) -> StreamOptions:
+        """Return what is asked of this very stream."""
+        own = self.streams.get(str(stream), StreamOptions())
+        return self.configured[stream].over(own) if stream in self.configured else own
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
         """Return the names in ``streams`` and ``full_refresh`` that are none of these."""
@@ -157,7 +173,7 @@ class LoadOptions:
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
-        own = self.streams.get(str(stream), StreamOptions()).write_mode
+        own = self._own(stream).write_mode
         wanted = own or self.every.write_mode or WriteMode.UPSERT
         if wanted in {WriteMode.APPEND, WriteMode.OVERWRITE}:
             return wanted

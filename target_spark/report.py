@@ -30,6 +30,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
     "updated": ("updated", "{:,}".format),
     "deleted": ("deleted", "{:,}".format),
     "quarantined": ("quarantined", "{:,}".format),
+    "nulled": ("nulled", "{:,}".format),
     "bytes": ("MB", lambda nbytes: f"{nbytes / 1e6:,.1f}"),
     "files": ("files", "{:,}".format),
     "commits": ("commits", "{:,}".format),
@@ -44,6 +45,7 @@ _ALWAYS: Final = frozenset({"received", "written", "commits"})
 class StreamCounts:
     """One stream's figures: rows, bytes that were spooled, commits, seconds of writing.
 
+    ``nulled`` are written rows with a field that is null because its value does not fit;
     ``inserted`` to ``table_bytes`` are the table's own words on what the commits did;
     ``waiting`` are the bytes that are not committed, ``changes`` the columns that the
     table was given or that grew.
@@ -53,6 +55,7 @@ class StreamCounts:
     received: int = 0
     written: int = 0
     quarantined: int = 0
+    nulled: int = 0
     bytes: int = 0
     commits: int = 0
     seconds: float = 0.0
@@ -132,6 +135,11 @@ class Report:
             counts.files += effect.files
             counts.table_bytes += effect.nbytes
             counts.waiting -= nbytes
+
+    def nulled(self, stream: str, rows: int) -> None:
+        """Count rows with a field that is null because its value does not fit."""
+        with self._lock:
+            self._of(stream).nulled += rows
 
     def changed(
         self, stream: str, column: str, type: str, kind: str, beside: str | None = None

@@ -3,7 +3,8 @@
 Rules of the room:
 
 - A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}``; the record's bytes
-  go in as they came. The ordinal, the place of the message in the input, is what decides
+  go in as they came. Where the source says more of a row, that stands before the record, as
+  ``"m"``. The ordinal, the place of the message in the input, is what decides
   later which of two rows is newer: files and their splits keep no order.
 - A folder belongs to one process, which holds a lock on a file in it for as long as it
   lives. A folder whose lock is free is a dead run's and is removed; another running
@@ -57,15 +58,27 @@ class _Line(msgspec.Struct, gc=False):
     r: msgspec.Raw
 
 
-class _Head(msgspec.Struct, gc=False):
+class _ToldLine(msgspec.Struct, gc=False):
+    """One line of a row of which its source says more."""
+
+    n: int
+    t: str | None
+    v: int | None
+    m: msgspec.Raw
+    r: msgspec.Raw
+
+
+class _Head(msgspec.Struct, gc=False, omit_defaults=True):
     """What stands in a line before the record."""
 
     n: int
     t: str | None
     v: int | None
+    m: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
+_NOTHING: Final = msgspec.Raw(b"null")
 _LONG: Final = 1 << 20
 """Bytes from which on a record is written as it is, without a copy of it."""
 
@@ -259,14 +272,21 @@ def _for_the_owner(path: Path) -> IO[bytes]:
 def _lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """Yield the lines of a chunk, all at once; long records as they are, between their ends."""
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
-    beside = (count(first_ordinal), _times(rows), repeat(rows.version))
+    beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))
     if max(map(len, rows.rows)) < _LONG:
-        yield _encode_lines(list(map(_Line, *beside, map(msgspec.Raw, bodies))))
+        line = _Line if rows.meta is None else _ToldLine
+        yield _encode_lines(list(map(line, *beside, map(msgspec.Raw, bodies))))
         return
     for head, body in zip(map(_Head, *beside), bodies, strict=False):
         yield msgspec.json.encode(head)[:-1] + b',"r":'
         yield body
         yield b"}\n"
+
+
+def _told(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
+    """Yield what the source says of each row, if it says anything of any."""
+    if rows.meta is not None:
+        yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
 
 
 def _deleted(row: bytes, at: str | None) -> bytes:

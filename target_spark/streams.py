@@ -36,7 +36,8 @@ class Stream:
     ``came`` and ``form`` are the `digest` of its description, as it came and in normal form;
     ``packed`` is the schema that its columns are made of. ``held`` are the batches of a
     stream that overwrites, until it is complete; ``remarks`` what could not be as it was
-    asked of all streams. ``looked_at`` says that a record was held against its description.
+    asked of all streams. ``looked_at`` says that a record was held against its description,
+    ``complete`` that its source calls the stream complete; ``received`` counts its rows.
     """
 
     described: Describe
@@ -53,6 +54,8 @@ class Stream:
     versioned: bool = False
     has_rows: bool = False
     looked_at: bool = False
+    complete: bool = False
+    received: int = 0
     held: list[Batch] = field(default_factory=list)
     remarks: tuple[str, ...] = ()
 
@@ -69,6 +72,7 @@ class Stream:
         """Make what is known of a stream when it is first described."""
         layout = _wanted(options, event, schema, versioned=versions.told)
         design, remarks = design_of(options, event.stream, layout)
+        remarks += tuple(_without_cursor(event, layout, options))
         return cls(
             described=replace(event, schema={}),
             came=digest(event),
@@ -106,6 +110,11 @@ class Stream:
         self.packed, self.layout = _packed(schema), layout
 
     @property
+    def cursor(self) -> str | None:
+        """What feeds the column by which the stream's source is read on."""
+        return _cursor_of(self.described, self.layout)
+
+    @property
     def removal(self) -> Hashable:
         """The name under which states wait for the end of the rows of other versions."""
         return ("other versions", self.id)
@@ -131,9 +140,26 @@ class Stream:
         self.layout = self.layout.with_metadata(DELETED_AT)
 
 
+def _cursor_of(event: Describe, layout: Layout) -> str | None:
+    path = event.nested.get(event.cursor) if event.cursor else None
+    found = (column.source for column in layout.columns if column.path == path)
+    return next(found, event.cursor) if path else event.cursor
+
+
+def _without_cursor(event: Describe, layout: Layout, options: LoadOptions) -> Iterator[str]:
+    """Say what becomes of rows that are to be told newer or older by a property that is none."""
+    cursor = _cursor_of(event, layout) if layout.keys and options.of(event.stream).by_cursor else ""
+    if cursor and layout.column_fed_by(cursor) is None:
+        yield (
+            f"has no column for its cursor {cursor}, which its schema does not declare: of rows"
+            " with one key the last that came is the newest"
+        )
+
+
 def digest(event: Describe) -> bytes:
     """Return what tells a description from every other one."""
-    text = json.dumps([event.schema, event.keys, event.cursor], default=repr)
+    told = [event.schema, event.keys, event.cursor, dict(event.nested)]
+    text = json.dumps(told, default=repr)
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -193,6 +219,12 @@ def check_apart(stream: Stream, taken: dict[str, StreamId]) -> None:
 def _wanted(
     options: LoadOptions, event: Describe, schema: JsonSchema, *, versioned: bool
 ) -> Layout:
-    history = options.mode(event.stream, keyed=bool(event.keys)) is WriteMode.SCD2
-    columns = replace(options.columns, table_version=versioned, history=history)
-    return with_filled(options, event.stream, layout_of(schema, event.keys, columns))
+    mode = options.mode(event.stream, keyed=bool(event.keys))
+    columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
+    # Of Airbyte's rows those stay that have no key, where no key tells any apart.
+    keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
+    try:
+        layout = layout_of(schema, keys, columns, event.nested)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"Stream {event.stream}: {error}") from error
+    return with_filled(options, event.stream, layout)

@@ -19,7 +19,7 @@ _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
 """Bytes of a record that is still looked at."""
 
-_OURS: Final = "_sdc_"
+_OURS: Final = ("_sdc_", "_airbyte_")
 """How the names begin that sources and targets give each other."""
 
 

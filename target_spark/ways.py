@@ -11,19 +11,20 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from target_spark.columns import (
+    CDC_DELETED_AT,
     DELETED_AT,
+    GENERATION,
     HISTORY_COLUMNS,
     IS_CURRENT,
     METADATA_COLUMNS,
     ORDINAL,
-    TABLE_VERSION,
     Feed,
     Layout,
 )
 from target_spark.errors import UnsupportedError
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.options import WriteMode
+from target_spark.options import StreamOptions, WriteMode
 from target_spark.tables import Effect, Table
 from target_spark.work import Work
 from target_spark.writers import Keys, Writer, newest_by_key
@@ -37,10 +38,15 @@ __all__ = ["check_history", "has_others", "nothing_of", "retirement_of", "way_of
 
 
 def way_of(
-    writer: Writer, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
+    writer: Writer,
+    spark: SparkSession,
+    work: Work,
+    layout: Layout,
+    df: DataFrame,
+    asked: StreamOptions,
 ) -> Callable[[Marker], Effect]:
-    """Return what commits rows under a marker."""
-    table, keys = work.table, _keys(layout, work)
+    """Return what commits rows under a marker; ``asked`` is what the user wants of the stream."""
+    table, keys = work.table, _keys(layout, work, asked)
     if work.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
     if work.mode is WriteMode.SCD2:
@@ -52,7 +58,7 @@ def way_of(
     return lambda marker: write(spark, table, in_order(df.drop(ORDINAL), keys.sort_by), marker)
 
 
-def _keys(layout: Layout, work: Work) -> Keys:
+def _keys(layout: Layout, work: Work, asked: StreamOptions) -> Keys:
     compared = (
         column.name
         for column in layout.columns
@@ -62,6 +68,8 @@ def _keys(layout: Layout, work: Work) -> Keys:
     )
     order = (layout.column_fed_by(source) for source in work.design.sort_by)
     cursor = layout.column_fed_by(work.cursor) if work.cursor else None
+    is_airbytes = layout.column_fed_by(GENERATION, Feed.METADATA) is not None
+    removed = layout.column_fed_by(CDC_DELETED_AT) if is_airbytes else None
     return Keys(
         columns=layout.keys,
         order=ORDINAL,
@@ -71,7 +79,17 @@ def _keys(layout: Layout, work: Work) -> Keys:
         cursor=None if cursor is None else cursor.name,
         received=work.received_at,
         sort_by=tuple(column.name for column in order if column is not None),
+        by_cursor=bool(asked.by_cursor),
+        outdated=_outdated(asked.least_version) if is_airbytes else None,
+        removed=None if removed is None else removed.name,
     )
+
+
+def _outdated(least_version: int | None) -> str | None:
+    """Return the condition on a row of the table that it is of a version that is to go."""
+    if least_version is None:
+        return None
+    return f"coalesce(t.{quote(GENERATION)}, 0) < {least_version}L"
 
 
 def nothing_of(spark: SparkSession, layout: Layout) -> DataFrame:
@@ -84,24 +102,30 @@ def nothing_of(spark: SparkSession, layout: Layout) -> DataFrame:
     return spark.sql(f"SELECT {columns}, 0L AS {quote(ORDINAL)} WHERE false")
 
 
-def retirement_of(work: Work, layout: Layout, version: int) -> Retirement:
-    """Return how the rows of all other versions end."""
+def retirement_of(work: Work, layout: Layout, version: int, column: str) -> Retirement:
+    """Return how the rows of all other versions end; ``column`` tells them apart."""
     return Retirement(
         version,
         deleted=None if work.hard_delete else DELETED_AT,
         at=datetime.now(timezone.utc),
         history=layout.column_fed_by(IS_CURRENT, Feed.METADATA) is not None,
+        column=column,
     )
 
 
-def has_others(writer: Writer, spark: SparkSession, table: Table, version: int) -> bool:
-    """Tell whether a table has rows that are not of a version and have not ended."""
+def has_others(
+    writer: Writer, spark: SparkSession, table: Table, version: int, column: str
+) -> bool:
+    """Tell whether a table has rows that are not of a version and have not ended.
+
+    ``column`` tells the versions apart.
+    """
     types = writer.table_types(spark, table)
     if types is None:
         return False
     rows = writer.rows(spark, table)
-    if TABLE_VERSION in types:
-        rows = rows.where(f"NOT ({quote(TABLE_VERSION)} <=> {version}L)")
+    if column in types:
+        rows = rows.where(f"NOT ({quote(column)} <=> {version}L)")
     if DELETED_AT in types:
         rows = rows.where(f"{quote(DELETED_AT)} IS NULL")
     if IS_CURRENT in types:

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from tap_core.events import StreamId
 from target_spark.columns import CanWiden, Change, Layout
-from target_spark.ledger import Covered
 from target_spark.options import WriteMode
 from target_spark.spool import Batch
+from target_spark.states import Covered
 from target_spark.tables import Care, Design, Effect, Table
 
 __all__ = ["Commits", "Outcome", "Work"]
@@ -65,7 +65,8 @@ class Outcome:
     ``effect`` is the commit's own word on it.
     ``zoneless`` counts, by column, date-times without a zone, which were read as UTC.
     ``changes`` are what the table needed before it could take the rows; ``remarks`` what
-    else a user should know of it. ``from_files`` of the rows stood in files.
+    else a user should know of it. ``from_files`` of the rows stood in files; ``nulled`` of
+    those written have a field that is null because its value does not fit.
     """
 
     written: int
@@ -76,6 +77,7 @@ class Outcome:
     changes: tuple[Change, ...] = ()
     remarks: tuple[str, ...] = ()
     from_files: int = 0
+    nulled: int = 0
 
 
 class Commits(Protocol):

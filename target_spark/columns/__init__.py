@@ -6,11 +6,17 @@ from target_spark.columns.evolution import CanWiden as CanWiden
 from target_spark.columns.evolution import against_table as against_table
 from target_spark.columns.evolution import can_share_batch as can_share_batch
 from target_spark.columns.evolution import evolve as evolve
+from target_spark.columns.layout import AIRBYTE_COLUMNS as AIRBYTE_COLUMNS
+from target_spark.columns.layout import CDC_DELETED_AT as CDC_DELETED_AT
 from target_spark.columns.layout import DELETED_AT as DELETED_AT
+from target_spark.columns.layout import EXTRACTED_AT as EXTRACTED_AT
+from target_spark.columns.layout import GENERATION as GENERATION
 from target_spark.columns.layout import HISTORY_COLUMNS as HISTORY_COLUMNS
 from target_spark.columns.layout import IS_CURRENT as IS_CURRENT
+from target_spark.columns.layout import META as META
 from target_spark.columns.layout import METADATA_COLUMNS as METADATA_COLUMNS
 from target_spark.columns.layout import ORDINAL as ORDINAL
+from target_spark.columns.layout import RAW_ID as RAW_ID
 from target_spark.columns.layout import TABLE_VERSION as TABLE_VERSION
 from target_spark.columns.layout import VALID_FROM as VALID_FROM
 from target_spark.columns.layout import VALID_TO as VALID_TO

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from target_spark.columns.layout import METADATA_COLUMNS, Change, Layout
+from target_spark.columns.layout import AIRBYTE_COLUMNS, METADATA_COLUMNS, Change, Layout
 from target_spark.columns.numbers import common_decimal, whole_digits
 from target_spark.columns.schemas import layout_of_table
 from target_spark.columns.types import (
@@ -145,7 +145,7 @@ def _settled(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 def _is_stale(column: Column, elsewhere: Collection[str]) -> bool:
     moved = column.source in elsewhere and not isinstance(column.type, Foreign)
-    return moved or column.name in METADATA_COLUMNS
+    return moved or column.name in METADATA_COLUMNS or column.name in AIRBYTE_COLUMNS
 
 
 def _name_of(layout: Layout, source: str) -> str:

@@ -21,16 +21,23 @@ from target_spark.columns.types import (
     Feed,
     Integer,
     Struct,
+    Text,
     Timestamp,
 )
 from target_spark.names import fold, quote
 
 __all__ = [
+    "AIRBYTE_COLUMNS",
+    "CDC_DELETED_AT",
     "DELETED_AT",
+    "EXTRACTED_AT",
+    "GENERATION",
     "HISTORY_COLUMNS",
     "IS_CURRENT",
+    "META",
     "METADATA_COLUMNS",
     "ORDINAL",
+    "RAW_ID",
     "TABLE_VERSION",
     "VALID_FROM",
     "VALID_TO",
@@ -47,6 +54,14 @@ TABLE_VERSION = "_sdc_table_version"
 VALID_FROM = "_sdc_valid_from"
 VALID_TO = "_sdc_valid_to"
 IS_CURRENT = "_sdc_is_current"
+
+RAW_ID = "_airbyte_raw_id"
+EXTRACTED_AT = "_airbyte_extracted_at"
+META = "_airbyte_meta"
+GENERATION = "_airbyte_generation_id"
+
+CDC_DELETED_AT = "_ab_cdc_deleted_at"
+"""The property by which Airbyte's sources say of a row that it was deleted."""
 
 METADATA_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
     {
@@ -66,6 +81,11 @@ HISTORY_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
 )
 """The columns of a table that keeps every version of its rows."""
 
+AIRBYTE_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
+    {RAW_ID: Text(), EXTRACTED_AT: Timestamp(), META: Text(), GENERATION: Integer()}
+)
+"""The columns that Airbyte's destinations add; what is to be known of a row is JSON."""
+
 
 _UNSIZED = Decimal(38, 18)
 
@@ -82,6 +102,10 @@ class ColumnOptions:
     aside. ``metadata`` adds the columns of `METADATA_COLUMNS`, ``table_version`` the one of
     them that tells the versions of a table apart, ``history`` those of `HISTORY_COLUMNS`.
     ``reserved`` are names that no column of a record gets.
+
+    ``airbyte`` adds the columns of `AIRBYTE_COLUMNS`, of which one tells the versions apart,
+    and lets a row stay whose value does not fit: that value is null then, and the row's
+    meta says so. With ``misfits_aside`` such a row is set aside all the same.
     """
 
     plain_numbers: Decimal | None = None
@@ -92,19 +116,35 @@ class ColumnOptions:
     table_version: bool = False
     history: bool = False
     reserved: frozenset[str] = frozenset()
+    airbyte: bool = False
+    misfits_aside: bool = False
+
+    @property
+    def keeps_misfits(self) -> bool:
+        """Whether a row stays whose values do not all fit."""
+        return self.airbyte and not self.misfits_aside
+
+    @property
+    def version_column(self) -> str:
+        """The column that tells the versions of a table apart."""
+        return GENERATION if self.airbyte else TABLE_VERSION
 
     def metadata_columns(self) -> tuple[Column, ...]:
         """Return the columns that the options add to every table."""
         return tuple(
             Column(name, name, type_, feed=Feed.METADATA)
-            for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS}.items()
+            for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
             if self._has(name)
         )
 
     def _has(self, name: str) -> bool:
         if name in HISTORY_COLUMNS:
             return self.history
-        return self.metadata or (self.table_version and name == TABLE_VERSION)
+        if name in AIRBYTE_COLUMNS:
+            return self.airbyte
+        if name == TABLE_VERSION:
+            return (self.metadata or self.table_version) and not self.airbyte
+        return self.metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +152,8 @@ class Layout:
     """The columns of a table in its order, and the names of those that identify a row.
 
     With ``cut_timestamps`` a date-time is cut to microseconds. A text of the properties
-    ``filled`` must not be empty.
+    ``filled`` must not be empty. With ``keeps_misfits`` a value that does not fit is null,
+    and its row stays, unless the row cannot be told apart or its deletion not be seen.
     """
 
     columns: tuple[Column, ...]
@@ -120,6 +161,7 @@ class Layout:
     key_sources: tuple[str, ...] = ()
     cut_timestamps: bool = False
     filled: tuple[str, ...] = ()
+    keeps_misfits: bool = False
 
     @property
     def types(self) -> dict[str, str]:
@@ -139,6 +181,16 @@ class Layout:
     def keeps_whole(self) -> bool:
         """Whether a column takes the whole record, which is then read as text."""
         return any(column.feed is Feed.WHOLE for column in self.columns)
+
+    @property
+    def has_meta(self) -> bool:
+        """Whether a column takes what is to be known of each row."""
+        return self.column_fed_by(META, Feed.METADATA) is not None
+
+    @property
+    def must_fit(self) -> frozenset[str]:
+        """The properties that are never null for not fitting: keys, and what deletes a row."""
+        return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
     def with_metadata(self, name: str) -> Layout:
         """Return this layout with one of `METADATA_COLUMNS`, unless that name is taken."""

@@ -21,10 +21,18 @@ its property is text. Unknown keywords are ignored, as JSON Schema asks for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from target_spark.columns.layout import DELETED_AT, ORDINAL, ColumnOptions, Layout
+from target_spark.columns.layout import (
+    AIRBYTE_COLUMNS,
+    DELETED_AT,
+    ORDINAL,
+    ColumnOptions,
+    Layout,
+)
+from target_spark.columns.nested import nested_columns, nested_sources
 from target_spark.columns.numbers import (
     DECIMAL_FORMATS,
     common_decimal,
@@ -67,33 +75,55 @@ _TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-t
 _Schema = Mapping[str, Any]
 
 
-def layout_of(schema: _Schema, keys: Sequence[str], options: ColumnOptions) -> Layout:
+def layout_of(
+    schema: _Schema,
+    keys: Sequence[str],
+    options: ColumnOptions,
+    nested: Mapping[str, Sequence[str]] = _ANYTHING,
+) -> Layout:
     """Return the columns of a stream's table, as its schema alone wants them.
 
     A key that is no declared property gets a column of text. Where no property is declared
     the whole record has a column, beside those of the keys. ``_sdc_deleted_at`` of a record
-    is always a time, and feeds the metadata column of that name where there is one.
+    is always a time, and feeds the metadata column of that name where there is one; what a
+    record says under the names of Airbyte's columns is left out where these are added.
+    ``nested`` are the paths of what stands inside a property and has a column all the same.
+
+    Raises:
+        UnsupportedError: the schema declares no single value where such a path leads.
     """
     root = _object_schema(schema)
     declared = dict(root.get("properties") or {})
     metadata = options.metadata_columns()
     names = {column.name for column in metadata}
+    for name in names & AIRBYTE_COLUMNS.keys():
+        declared.pop(name, None)
     if DELETED_AT in names:
         declared.pop(DELETED_AT, None)
     elif DELETED_AT in declared:
         declared[DELETED_AT] = _TIME
-    properties = {**dict.fromkeys(keys, _ANYTHING), **declared}
+    inside = nested_sources(nested, declared)
+    own = [key for key in keys if key not in inside]
+    properties = {**dict.fromkeys(own, _ANYTHING), **declared}
     reserved = (*names, ORDINAL, *options.reserved)
     record = _columns(properties, options, reserved=reserved)
+    record += nested_columns(
+        nested,
+        declared,
+        partial(_type_of, options=options, depth=0),
+        (*reserved, *(column.name for column in record)),
+    )
     if not declared:
         whole = clean([RECORD], (*reserved, *(column.name for column in record)))
         record += (Column("", whole[RECORD], Text(), feed=Feed.WHOLE),)
     by_source = {column.source: column.name for column in record}
+    sources = tuple(inside.get(key, key) for key in keys)
     return Layout(
         columns=record + metadata,
-        keys=tuple(by_source[key] for key in keys),
-        key_sources=tuple(keys),
+        keys=tuple(by_source[source] for source in sources),
+        key_sources=sources,
         cut_timestamps=options.cut_timestamps,
+        keeps_misfits=options.keeps_misfits,
     )
 
 

@@ -58,7 +58,8 @@ def json_schema_of(layout: Layout) -> dict[str, Any]:
 
     Columns that the target itself fills are not in it.
     """
-    columns = [c for c in layout.columns if c.feed not in {Feed.METADATA, Feed.WHOLE}]
+    ours = {Feed.METADATA, Feed.WHOLE}
+    columns = [c for c in layout.columns if c.feed not in ours and not c.path]
     return {"type": "object", **_properties(columns)}
 
 

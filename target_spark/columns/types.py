@@ -223,7 +223,8 @@ class Feed(Enum):
 class Column:
     """A column of a table or a field of a struct, and what it is fed with.
 
-    ``source`` is the name in the record, ``name`` the name in the table.
+    ``source`` is the name in the record, ``name`` the name in the table. With a ``path``
+    the value stands inside a property: by this path, and ``source`` is what it is called.
     """
 
     source: str
@@ -231,6 +232,7 @@ class Column:
     type: ColumnType
     comment: str | None = field(default=None, compare=False)
     feed: Feed = Feed.PROPERTY
+    path: tuple[str, ...] = ()
 
     @property
     def is_fed(self) -> bool:

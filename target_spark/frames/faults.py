@@ -6,18 +6,20 @@ for each value in a struct or an array too, by its path in the record. Faults ar
 for by type, as the exact plan's values are made.
 What JSON's reader itself refused is found by reading each structured value once more by
 itself: the reader does not tell which one it was.
+
+In a layout that keeps misfits a value that does not fit is no fault of its line, but a
+change that is told of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 from target_spark.columns import (
     Array,
     Binary,
-    Boolean,
     ColumnType,
     Date,
     Decimal,
@@ -29,8 +31,16 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
-from target_spark.frames.reading import from_json, source_type
-from target_spark.frames.rows import by_type, converted_columns, falsified_keys, in_record
+from target_spark.frames.mending import is_unreadable, structured_columns
+from target_spark.frames.meta import UNCASTABLE, UNREADABLE, changed, changes_in_json
+from target_spark.frames.reading import from_json
+from target_spark.frames.rows import (
+    by_type,
+    converted_columns,
+    falsified_keys,
+    in_record,
+    key_values,
+)
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import literal, quote
 
@@ -45,24 +55,30 @@ _LONGEST_TYPE = 120
 
 _UNREADABLE = "the record is not of the structure that the schema declares"
 
+_NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
+
 
 class Faults(NamedTuple):
     """How to find what is wrong with a line that was read.
 
     ``together`` are expressions to be made first. ``any`` is true for a line that does
     not fit, else false; ``reasons`` tells what is wrong with its values, as texts.
+    ``changes`` is a JSON list of the values that are null for not fitting, in a line that
+    fits all the same; None where there are no such lines.
     """
 
     together: tuple[str, ...]
     any: str
     reasons: str
+    changes: str | None
 
 
 class _Fault(NamedTuple):
-    """A condition in SQL (true or false, never null), and what it says of the record."""
+    """A condition in SQL (true or false, never null), and what it says of which value."""
 
     condition: str
-    reason: str
+    path: str
+    why: str
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
@@ -71,40 +87,55 @@ def faults_of(layout: Layout) -> Faults:
     columns = converted_columns(layout)
     each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
     together, places = by_type(columns, each, "_faults", in_record)
-    found = [f"size({place}) > 0" for place in places.values()]
+    asked = layout.must_fit if layout.keeps_misfits else places
+    found = [f"size({place}) > 0" for source, place in places.items() if source in asked]
     of_values = [
-        f"transform({place}, `f` -> concat({literal(source)}, `f`))"
+        f"transform({place}, `f` -> concat({literal(source)}, `f`.`path`, ': ', `f`.`why`))"
         for source, place in places.items()
     ]
     of_lines = _faults_of_a_line(layout)
-    conditions = ["`_corrupt` IS NOT NULL", *(fault.condition for fault in of_lines), *found]
+    conditions = ["`_corrupt` IS NOT NULL", *of_lines.values(), *found]
     cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
     reasons = f"concat({', '.join((_reasons(of_lines), *of_values))})"
-    return Faults(together, f"(coalesce({cases}) IS NOT NULL)", reasons)
+    changes = _changes(places) if layout.keeps_misfits else None
+    return Faults(together, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
+
+
+def _changes(places: Mapping[str, str]) -> str:
+    of_values = (
+        changed(place, f"concat({literal(source)}, `f`.`path`)", UNCASTABLE)
+        for source, place in places.items()
+    )
+    return changes_in_json([changed("`_nulled`", "`f`", UNREADABLE), *of_values])
 
 
 def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
-    return _reasons(_faults_inside("`i`", type_, "", cut=cut))
+    cases = ", ".join(
+        f"CASE WHEN {fault.condition}"
+        f" THEN named_struct('path', {literal(fault.path)}, 'why', {literal(fault.why)}) END"
+        for fault in _faults_inside("`i`", type_, "", cut=cut)
+    )
+    return f"array_compact(array({cases}))" if cases else _NONE
 
 
-def _reasons(faults: Iterable[_Fault]) -> str:
-    known = (f"CASE WHEN {fault.condition} THEN {literal(fault.reason)} END" for fault in faults)
-    cases = ", ".join(known)
-    return f"array_compact(array({cases}))" if cases else "CAST(array() AS ARRAY<STRING>)"
+def _reasons(faults: Mapping[str, str]) -> str:
+    """Return those texts, as an array, whose conditions hold."""
+    known = (f"CASE WHEN {holds} THEN {literal(reason)} END" for reason, holds in faults.items())
+    return f"array_compact(array({', '.join(known)}))"
 
 
-def _faults_of_a_line(layout: Layout) -> list[_Fault]:
-    faults = [_Fault("(`_corrupt` IS NULL AND `r` IS NULL)", "the record is null")]
+def _faults_of_a_line(layout: Layout) -> dict[str, str]:
+    """Return what can be wrong with a line as a whole, and when it is."""
+    faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
     if layout.keeps_whole:
-        faults.append(_Fault("coalesce(NOT startswith(`whole`, '{'), false)", "no object"))
-    for key in layout.key_sources:
-        missing = f"(`_corrupt` IS NULL AND {quote('r', key)} IS NULL)"
-        faults.append(_Fault(missing, f"{key}: a key must have a value"))
+        faults["no object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
+    for key, value in key_values(layout).items():
+        faults[f"{key}: a key must have a value"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
     for key, falsified in falsified_keys(layout).items():
-        faults.append(_Fault(falsified, f"{key}: half of a letter"))
+        faults[f"{key}: half of a letter"] = falsified
     for source in layout.filled:
         empty = f"coalesce({quote('r', source)} = '', false)"
-        faults.append(_Fault(empty, f"{source}: an empty text, which would divide files as null"))
+        faults[f"{source}: an empty text, which would divide files as null"] = empty
     return faults
 
 
@@ -127,22 +158,20 @@ def unread_of(layout: Layout) -> Unread:
     Each becomes a variant first, because that alone keeps a string apart from what is in
     it, and is then read again by itself.
     """
-    columns = [
-        column
-        for column in layout.columns
-        if column.feed is Feed.PROPERTY and isinstance(column.type, Boolean | Struct | Array)
-    ]
+    columns = structured_columns(layout)
     unknown = f"array({literal(_UNREADABLE)})"
     if not columns:
         return Unread((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
     record = f"if(`unread`, {from_json('`raw`', fields)}, NULL) AS `_variants`"
     together, places = by_type(
-        columns, _is_unreadable, "_unread", lambda source: f"to_json({quote('_variants', source)})"
+        columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )
     found = _reasons(
-        _Fault(places[c.source], f"{c.source}: not of the declared type {_shown(c.type)}")
-        for c in columns
+        {
+            f"{c.source}: not of the declared type {_shown(c.type)}": places[c.source]
+            for c in columns
+        }
     )
     return Unread((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
 
@@ -150,12 +179,6 @@ def unread_of(layout: Layout) -> Unread:
 def _shown(type_: ColumnType) -> str:
     ddl = type_.ddl
     return ddl if len(ddl) <= _LONGEST_TYPE else f"{ddl[:_LONGEST_TYPE]}..."
-
-
-def _is_unreadable(type_: ColumnType) -> str:
-    alone = "concat('{\"c\":', `i`, '}')"
-    read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
-    return f"{read}.`_corrupt` IS NOT NULL"
 
 
 def _faults_inside(
@@ -171,10 +194,10 @@ def _faults_inside(
         item = f"`i{depth}`"
         for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, cut=cut):
             found = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
-            yield _Fault(found, fault.reason)
+            yield _Fault(found, fault.path, fault.why)
     elif is_scalar(type_):
         condition = f"({value} IS NOT NULL AND ({strict(value, type_, cut=cut)}) IS NULL)"
-        yield _Fault(condition, f"{path}: {_what_it_is_not(type_)}")
+        yield _Fault(condition, path, _what_it_is_not(type_))
 
 
 def _what_it_is_not(type_: ColumnType) -> str:

@@ -7,7 +7,9 @@ each line is in exactly one of them. The good half is made in one of two ways:
   (a number in quotes, a whole number ``1.0``), ends the job with `BAD_ROWS` in its error. This is
   the cheap way, for almost every batch;
 - not strict: lines that do not fit are left out, and `Frame.bad` has them with their
-  reasons. It is for a batch whose strict job has failed.
+  reasons. It is for a batch whose strict job has failed. A layout that keeps misfits leaves
+  out only lines without which a row could not be told apart or its deletion not be seen;
+  in the others what does not fit is null, and their meta tells it.
 
 Frames are lazy: the files must stay until the last action on a frame has ended.
 """
@@ -21,8 +23,11 @@ from typing import TYPE_CHECKING
 
 from target_spark.columns import ORDINAL, Layout, Timestamp
 from target_spark.frames.faults import faults_of, unread_of
+from target_spark.frames.inside import inside_of
+from target_spark.frames.mending import mending_of
+from target_spark.frames.meta import constants
 from target_spark.frames.reading import read_lines, record_in_text, record_type
-from target_spark.frames.rows import check_of, exact_plan, usual_plan, zoneless_of
+from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
 
@@ -44,23 +49,27 @@ class Metadata:
     """What the run says of all rows of a batch.
 
     ``received_at`` also stands for the time of extraction where a message has none.
-    ``sync_started_at`` is in milliseconds since 1970, and orders the runs.
+    ``sync_started_at`` is in milliseconds since 1970, and orders the runs. ``sync_id`` is
+    what Airbyte calls the run.
     """
 
     received_at: datetime
     batched_at: datetime
     sync_started_at: int
+    sync_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What one action on the good rows has seen.
 
-    ``zoneless`` counts, by column, the date-times without a zone, which were read as UTC.
+    ``zoneless`` counts, by column, the date-times without a zone, which were read as UTC;
+    ``nulled`` the rows of which some value does not fit and is null.
     """
 
     rows: int
     zoneless: Mapping[str, int]
+    nulled: int = 0
 
 
 def read_spool(
@@ -107,22 +116,25 @@ class Frame:
         if strict:
             plan = usual_plan(self._layout)
             lines = _with(self._lines(usual=True).where(check_of(self._layout)), plan.together)
-        else:
-            plan = exact_plan(self._layout)
-            lines = self._exact().where(f"NOT {faults_of(self._layout).any}")
-        return self._observed(lines).selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
+            return self._observed(lines, plan)
+        plan, faults = exact_plan(self._layout), faults_of(self._layout)
+        lines = self._exact().where(f"NOT {faults.any}")
+        return self._observed(lines, plan, mends=faults.changes is not None)
 
-    def _observed(self, lines: DataFrame) -> DataFrame:
+    def _observed(self, lines: DataFrame, plan: Plan, *, mends: bool = False) -> DataFrame:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
         self._observation = Observation()
         zoneless = enumerate(zoneless_of(self._layout).values())
-        return lines.observe(
+        nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if mends else []
+        observed = lines.observe(
             self._observation,
             F.count(F.lit(1)).alias("rows"),
             *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
+            *nulled,
         )
+        return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
     def counts(self) -> Counts:
         """Return what the last good frame's action has seen; call it after that action."""
@@ -131,7 +143,8 @@ class Frame:
         seen = self._observation.get
         names = enumerate(zoneless_of(self._layout))
         zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
-        return Counts(seen["rows"], {name: count for name, count in zoneless.items() if count})
+        counted = {name: count for name, count in zoneless.items() if count}
+        return Counts(seen["rows"], counted, seen.get("nulled", 0))
 
     def bad(self) -> DataFrame:
         """Return the lines that do not fit.
@@ -170,20 +183,39 @@ class Frame:
         """
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
-        together = exact_plan(self._layout).together + faults_of(self._layout).together
-        lines = _with(self._lines(), together)
+        faults = faults_of(self._layout)
+        lines = _with(self._lines(), exact_plan(self._layout).together + faults.together)
+        if faults.changes is not None:
+            lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
 
     def _lines(self, *, usual: bool = False) -> DataFrame:
-        """Return the lines with what the run says beside them, as constants."""
-        lines = read_lines(self._spark, self._paths, record_type(self._layout, usual=usual))
+        """Return the lines as they were read, and mended where that is asked for.
+
+        Beside them stands what the run says, as constants, and what has a column of its own
+        and stands inside a property.
+        """
+        lines = self._read(usual=usual)
+        if self._layout.keeps_misfits and not usual:
+            steps, replaced = mending_of(self._layout)
+            for step in steps:
+                lines = lines.selectExpr("*", *step)
+            lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
+        return _with(lines, inside_of(self._layout))
+
+    def _read(self, *, usual: bool) -> DataFrame:
+        layout, meta = self._layout, self._layout.has_meta
+        record = record_type(layout, usual=usual)
+        lines = read_lines(self._spark, self._paths, record, meta=meta)
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)
-        if self._layout.keeps_whole:
-            parts = f"{record_in_text(self._layout)} AS `r`"
+        if layout.keeps_whole:
+            parts = f"{record_in_text(layout)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
+        head = constants(self._metadata.sync_id) if meta else ()
         return lines.selectExpr(
             "*",
+            *head,
             f"timestamp_micros({received}L) AS `_received_at`",
             f"timestamp_micros({batched}L) AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",

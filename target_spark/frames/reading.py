@@ -7,7 +7,8 @@ spelled otherwise (in quotes, or ``1.0`` for 1), or an infinity: that is enough 
 spellings of every day, and a third cheaper than text. Its options stand here and nowhere
 else.
 
-A line of the spool is ``{"n":ordinal,"t":time,"v":version,"r":record}``. The record is
+A line of the spool is ``{"n":ordinal,"t":time,"v":version,"r":record}``, with ``"m"``, what
+the source says of the row, before the record where it says anything. The record is
 read inside one struct, so that Spark reads either all of it or nothing, and the column
 for lines that do not fit stands beside it, so that no property can have its name.
 """
@@ -42,6 +43,7 @@ __all__ = [
     "from_json",
     "needs_record",
     "read_lines",
+    "record_fields",
     "record_in_text",
     "record_type",
     "source_type",
@@ -74,13 +76,16 @@ READER_OPTIONS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def read_lines(spark: SparkSession, paths: Sequence[str], record: str) -> DataFrame:
+def read_lines(
+    spark: SparkSession, paths: Sequence[str], record: str, *, meta: bool = False
+) -> DataFrame:
     """Return the spool's lines, their records read as the given type.
 
-    The columns are ``n``, ``t``, ``v``, ``r``, and ``_corrupt``, which holds the line
-    where it could not be read as asked, and else is null.
+    The columns are ``n``, ``t``, ``v``, with ``meta`` ``m``, then ``r``, and ``_corrupt``,
+    which holds the line where it could not be read as asked, and else is null.
     """
-    schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, `_corrupt` STRING, `r` {record}"
+    said = "`m` STRING, " if meta else ""
+    schema = f"`n` BIGINT, `t` STRING, `v` BIGINT, {said}`_corrupt` STRING, `r` {record}"
     return spark.read.schema(schema).options(**READER_OPTIONS).json(list(paths))
 
 
@@ -106,15 +111,20 @@ def from_json(text: str, schema: str) -> str:
     return f"from_json({text}, {literal(schema)}, map({', '.join(options)}))"
 
 
-def _struct_type(layout: Layout, *, usual: bool = False) -> str:
+def record_fields(layout: Layout, *, usual: bool = False) -> dict[str, str]:
+    """Return the properties of a record that are read, and the type that each is read as."""
     fields = {
         column.source: source_type(column.type, usual=usual)
         for column in layout.columns
-        if column.feed is Feed.PROPERTY
+        if column.feed is Feed.PROPERTY and not column.path
     }
     if needs_record(layout.columns):
         fields.setdefault(DELETED_AT, source_type(METADATA_COLUMNS[DELETED_AT], usual=usual))
-    fields = fields or {"": "STRING"}  # a struct has at least one field
+    return fields or {"": "STRING"}  # a struct has at least one field
+
+
+def _struct_type(layout: Layout, *, usual: bool = False) -> str:
+    fields = record_fields(layout, usual=usual)
     return f"STRUCT<{', '.join(f'{quote(name)}: {type_}' for name, type_ in fields.items())}>"
 
 

@@ -9,7 +9,8 @@ through `quote`. There are two plans for the same layout:
   one array per type, because Spark compiles an expression per use and a wide table has
   thousands. So are their faults, as an array of what is wrong with each.
 
-A layout too wide for an expression per column is converted by arrays in both plans.
+A layout too wide for an expression per column is converted by arrays in both plans. What
+stands inside a property was read as text, and is converted from it in both.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from typing import TypeAlias
 
 from target_spark.columns import (
     DELETED_AT,
+    EXTRACTED_AT,
+    GENERATION,
     IS_CURRENT,
+    META,
     METADATA_COLUMNS,
+    RAW_ID,
     VALID_FROM,
     VALID_TO,
     Array,
@@ -34,6 +39,7 @@ from target_spark.columns import (
     Struct,
     Timestamp,
 )
+from target_spark.frames.meta import meta_with, raw_id, time_of_extraction
 from target_spark.frames.reading import needs_record
 from target_spark.frames.strict import is_converted, strict, usual, without_zone
 from target_spark.names import quote
@@ -47,6 +53,7 @@ __all__ = [
     "exact_plan",
     "falsified_keys",
     "in_record",
+    "key_values",
     "usual_plan",
     "zoneless_of",
 ]
@@ -68,7 +75,7 @@ _HALF = r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c
 """The escape of half of a letter without its other half."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
-_Value: TypeAlias = Callable[[str], str]
+_Value: TypeAlias = Callable[[Column], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +94,28 @@ class Plan:
 def usual_plan(layout: Layout) -> Plan:
     """Return the plan that ends the job at a value which does not fit."""
     wide = len(converted_columns(layout)) > _WIDE
-    return _plan(layout, partial(_usual_or_end, cut=layout.cut_timestamps), in_groups=wide)
+    cut = layout.cut_timestamps
+    convert, inside = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
+    return _plan(layout, convert, inside, in_groups=wide)
 
 
 @lru_cache(maxsize=_CACHED_LAYOUTS)
 def exact_plan(layout: Layout) -> Plan:
     """Return the plan that gives null for a value which does not fit."""
-    return _plan(layout, partial(strict, cut=layout.cut_timestamps), in_groups=True)
+    convert = partial(strict, cut=layout.cut_timestamps)
+    changes = "`_changes`" if layout.keeps_misfits else None
+    return _plan(layout, convert, convert, in_groups=True, changes=changes)
 
 
 def _usual_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
-    converted = usual(value, type_, cut=cut)
+    return _or_end(value, usual(value, type_, cut=cut))
+
+
+def _strict_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
+    return _or_end(value, strict(value, type_, cut=cut))
+
+
+def _or_end(value: str, converted: str) -> str:
     if converted == value:
         return value
     return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS}'))"
@@ -106,11 +124,17 @@ def _usual_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
 def check_of(layout: Layout) -> str:
     """Return a condition that is true, or ends the job where a whole line does not fit."""
     fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
-    fits += (f"{quote('r', key)} IS NOT NULL" for key in layout.key_sources)
+    fits += (f"{value} IS NOT NULL" for value in key_values(layout).values())
     fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
     fits += ["startswith(`whole`, '{')"] if layout.keeps_whole else []
     fits += (f"NOT {falsified}" for falsified in falsified_keys(layout).values())
     return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS}'))"
+
+
+def key_values(layout: Layout) -> dict[str, str]:
+    """Return where each key's value is, as it was read."""
+    columns = {column.source: column for column in layout.columns if column.feed is Feed.PROPERTY}
+    return {key: in_record(columns[key]) for key in layout.key_sources}
 
 
 def falsified_keys(layout: Layout) -> dict[str, str]:
@@ -142,58 +166,76 @@ def by_type(
     ``each`` gives the result for a value called `` `i` ``, ``value`` the value of a
     property; ``name`` begins the arrays' names.
     """
-    groups: dict[ColumnType, list[str]] = {}
+    groups: dict[ColumnType, list[Column]] = {}
     for column in columns:
-        groups.setdefault(column.type, []).append(column.source)
+        groups.setdefault(column.type, []).append(column)
     arrays: list[str] = []
     places: dict[str, str] = {}
-    for number, (type_, sources) in enumerate(groups.items()):
-        values = ", ".join(map(value, sources))
+    for number, (type_, members) in enumerate(groups.items()):
+        values = ", ".join(map(value, members))
         arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
-        places |= {source: f"`{name}{number}`[{at}]" for at, source in enumerate(sources)}
+        places |= {each.source: f"`{name}{number}`[{at}]" for at, each in enumerate(members)}
     return tuple(arrays), places
 
 
-def in_record(source: str) -> str:
-    """Return the value of a property of the record, as it was read."""
-    return quote("r", source)
+def in_record(column: Column) -> str:
+    """Return the value of a column's property, as it was read."""
+    return quote("_inside" if column.path else "r", column.source)
 
 
-def _plan(layout: Layout, convert: _Convert, *, in_groups: bool) -> Plan:
+def _plan(
+    layout: Layout,
+    convert: _Convert,
+    inside: _Convert,
+    *,
+    in_groups: bool,
+    changes: str | None = None,
+) -> Plan:
     together: tuple[str, ...] = ()
     converted: dict[str, str] = {}
     if in_groups:
         together, converted = by_type(
-            converted_columns(layout),
+            (column for column in converted_columns(layout) if not column.path),
             lambda type_: _converted("`i`", type_, convert),
             "_values",
             in_record,
         )
+    converted |= {
+        column.source: _converted(in_record(column), column.type, inside)
+        for column in layout.columns
+        if column.path
+    }
     values = tuple(
-        f"{_value_of(column, convert, converted)} AS {quote(column.name)}"
+        f"{_value_of(column, convert, converted, changes)} AS {quote(column.name)}"
         for column in layout.columns
         if column.feed is not Feed.NOTHING
     )
     return Plan(together, values)
 
 
-def _value_of(column: Column, convert: _Convert, converted: Mapping[str, str]) -> str:
+def _value_of(
+    column: Column, convert: _Convert, converted: Mapping[str, str], changes: str | None
+) -> str:
     if column.feed is Feed.WHOLE:
         return quote("whole")
     if column.feed is Feed.EMPTIED:
         return f"CAST(NULL AS {column.type.ddl})"
+    if column.feed is Feed.METADATA and column.source == META:
+        return meta_with(changes)
     if column.feed is Feed.METADATA and column.source != DELETED_AT:
         return _metadata(column.source)
     if column.source in converted:
         return converted[column.source]
-    return _converted(quote("r", column.source), column.type, convert)
+    return _converted(in_record(column), column.type, convert)
 
 
 def _metadata(name: str) -> str:
+    extracted_at = f"if(`t` IS NULL, `_received_at`, {strict('`t`', Timestamp(), cut=True)})"
     return {
-        "_sdc_extracted_at": (
-            f"if(`t` IS NULL, `_received_at`, {strict('`t`', Timestamp(), cut=True)})"
-        ),
+        RAW_ID: raw_id(),
+        EXTRACTED_AT: time_of_extraction(),
+        GENERATION: "`v`",
+        "_sdc_extracted_at": extracted_at,
         "_sdc_received_at": "`_received_at`",
         "_sdc_batched_at": "`_batched_at`",
         "_sdc_sequence": f"`_started_at` * {_SEQUENCE_STEP}L + `n`",
@@ -231,7 +273,7 @@ def zoneless_of(layout: Layout) -> Mapping[str, str]:
     counted = {}
     for column in layout.columns:
         if column.feed is Feed.PROPERTY:
-            found = list(_zoneless(quote("r", column.source), column.type))
+            found = list(_zoneless(in_record(column), column.type))
             if found:
                 counted[column.name] = " + ".join(found)
     return counted

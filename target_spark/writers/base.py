@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 from pyspark.sql import types as T  # noqa: N812
 
-from target_spark.columns import Change, Layout
+from target_spark.columns import TABLE_VERSION, Change, Layout
 from target_spark.errors import CommitLostError, TableError
 from target_spark.ledger import Marker
 from target_spark.names import quote
@@ -55,6 +55,12 @@ class Keys:
     a column that grows from version to version, and for when the records that have no time
     of their own were ``received``. Where nothing is met, the rows of each file are in the
     order of ``sort_by``.
+
+    With ``by_cursor`` the row with the highest ``cursor`` is the newest, null being the
+    lowest, and only of those with the same one the last; rows of the table are met in the
+    same way, but for those that are ``outdated``, a condition on a row of the table called
+    ``t``: these every row replaces. ``removed`` names a column that in the newest row takes
+    the row away where it is not null.
     """
 
     columns: tuple[str, ...]
@@ -65,6 +71,9 @@ class Keys:
     cursor: str | None = None
     received: datetime | None = None
     sort_by: tuple[str, ...] = ()
+    by_cursor: bool = False
+    outdated: str | None = None
+    removed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +82,14 @@ class Retirement:
 
     They are removed; or, where ``deleted`` names a column, get the time ``at`` in it if
     they have none. In a table that keeps its ``history`` none is removed: those that are
-    current end.
+    current end. ``column`` tells the versions apart.
     """
 
     version: int
     deleted: str | None
     at: datetime
     history: bool = False
+    column: str = TABLE_VERSION
 
 
 class Writer(Protocol):
@@ -245,14 +255,16 @@ def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
     Where the newest is a delete record, the newest full row of the batch is kept with
     the deletion's time set. With ``keys.deleted`` the column `ONLY_DELETE` is added.
     """
-    order = F.col(quote(keys.order))
+    order = _order(keys)
+    newest_first = [each.desc() for each in order]  # null is lower than anything
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
-        ranked = df.withColumn(_RANK, F.row_number().over(window.orderBy(order.desc())))
+        ranked = df.withColumn(_RANK, F.row_number().over(window.orderBy(*newest_first)))
         return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
     deleted = F.col(quote(keys.deleted))
-    full_rows_first = window.orderBy(deleted.isNotNull(), order.desc())
-    last_word = F.max_by(F.struct(deleted.alias("at")), order).over(window)["at"]
+    full_rows_first = window.orderBy(deleted.isNotNull(), *newest_first)
+    weight = order[0] if len(order) == 1 else F.struct(*order)
+    last_word = F.max_by(F.struct(deleted.alias("at")), weight).over(window)["at"]
     ranked = df.withColumns(
         {
             _RANK: F.row_number().over(full_rows_first),
@@ -261,6 +273,12 @@ def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
+
+
+def _order(keys: Keys) -> list[Column]:
+    """Return what grows from an older row to a newer one, the weightiest first."""
+    by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
+    return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
 def in_order(df: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import TABLE_VERSION, Change, Layout
+from target_spark.columns import Change, Layout
 from target_spark.ledger import Marker
 from target_spark.names import quote
 from target_spark.tables import Care, Design, Effect, Table
@@ -117,7 +117,7 @@ class DryWriter:
         if table.key in self._new:
             return Effect()
         rows = self.rows(spark, table)
-        if TABLE_VERSION not in rows.columns:
+        if retirement.column not in rows.columns:
             return Effect(deleted=rows.count())
         if retirement.deleted is not None and retirement.deleted not in rows.columns:
             rows = rows.withColumn(retirement.deleted, F.lit(None).cast("timestamp"))

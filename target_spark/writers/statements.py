@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO, Change, Layout
+from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, Change, Layout
 from target_spark.errors import TableError
 from target_spark.names import literal, quote
 from target_spark.writers.base import ONLY_DELETE, Keys, Retirement, in_order
@@ -73,6 +73,8 @@ def as_first_rows(newest: DataFrame, keys: Keys) -> DataFrame:
     """Return what is left of a batch in a table where it meets nothing."""
     if keys.deleted is not None and keys.hard_delete:
         newest = newest.where(F.col(quote(keys.deleted)).isNull())
+    if keys.removed is not None:
+        newest = newest.where(F.col(quote(keys.removed)).isNull())
     return in_order(newest.drop(ONLY_DELETE), keys.sort_by)
 
 
@@ -82,27 +84,40 @@ def merge(target: str, columns: Sequence[str], keys: Keys) -> str:
     put = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns)
     names = ", ".join(quote(name) for name in columns)
     values = ", ".join(f"s.{quote(name)}" for name in columns)
-    on_delete, unless = _delete_clauses(keys)
+    newer = _newer(keys)
+    on_delete, unless = _delete_clauses(keys, newer)
     return (  # every name in it is quoted
         f"MERGE INTO {target} AS t USING {BATCH} AS s ON {same_key}"  # noqa: S608
-        f"{on_delete} WHEN MATCHED THEN UPDATE SET {put}"
+        f"{on_delete} WHEN MATCHED{newer} THEN UPDATE SET {put}"
         f" WHEN NOT MATCHED{unless} THEN INSERT ({names}) VALUES ({values})"
     )
 
 
-def _delete_clauses(keys: Keys) -> tuple[str, str]:
-    if keys.deleted is None:
-        return "", ""
-    deleted = f"s.{quote(keys.deleted)}"
-    if keys.hard_delete:
-        return f" WHEN MATCHED AND {deleted} IS NOT NULL THEN DELETE", f" AND {deleted} IS NULL"
-    put = f"t.{quote(keys.deleted)} = {deleted}"
-    return f" WHEN MATCHED AND s.{ONLY_DELETE} THEN UPDATE SET {put}", ""
+def _newer(keys: Keys) -> str:
+    """Return the condition that a row may replace the one that it meets."""
+    if not keys.by_cursor or keys.cursor is None:
+        return ""
+    old, new = (f"{row}.{quote(keys.cursor)}" for row in "ts")
+    conditions = [f"{old} IS NULL", f"{old} <= {new}"]
+    conditions += [] if keys.outdated is None else [keys.outdated]
+    return f" AND ({' OR '.join(conditions)})"
+
+
+def _delete_clauses(keys: Keys, newer: str) -> tuple[str, str]:
+    """Return what becomes of rows that are deleted, and which are not inserted."""
+    gone = [keys.removed] if keys.removed is not None else []
+    gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
+    clauses = [f" WHEN MATCHED{newer} AND s.{quote(name)} IS NOT NULL THEN DELETE" for name in gone]
+    if keys.deleted is not None and not keys.hard_delete:
+        put = f"t.{quote(keys.deleted)} = s.{quote(keys.deleted)}"
+        clauses.append(f" WHEN MATCHED{newer} AND s.{ONLY_DELETE} THEN UPDATE SET {put}")
+    unless = (f" AND s.{quote(name)} IS NULL" for name in gone)
+    return "".join(clauses), "".join(unless)
 
 
 def to_retire(retirement: Retirement) -> str:
     """Return the condition that holds for the rows of other versions that have not ended."""
-    others = f"NOT ({quote(TABLE_VERSION)} <=> {retirement.version}L)"
+    others = f"NOT ({quote(retirement.column)} <=> {retirement.version}L)"
     if retirement.history:
         return f"{quote(IS_CURRENT)} AND {others}"
     return (

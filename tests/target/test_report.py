@@ -62,6 +62,7 @@ def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
         "received": 1234,
         "written": 1230,
         "quarantined": 4,
+        "nulled": 0,
         "bytes": 5_000_001,
         "commits": 1,
         "seconds": 1.5,

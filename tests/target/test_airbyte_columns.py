@@ -1,0 +1,233 @@
+"""Airbyte's columns, and keys and cursors inside a property: as layouts, lines and SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.events import Describe, Rows, StreamId
+from target_spark.columns import (
+    AIRBYTE_COLUMNS,
+    CDC_DELETED_AT,
+    DELETED_AT,
+    META,
+    TABLE_VERSION,
+    Boolean,
+    Column,
+    ColumnOptions,
+    Feed,
+    Integer,
+    Layout,
+    Text,
+    Timestamp,
+    against_table,
+    json_schema_of,
+    layout_of,
+)
+from target_spark.errors import UnsupportedError
+from target_spark.frames.meta import head_of
+from target_spark.spool import Spool, SpoolFolder
+from target_spark.streams import digest
+from target_spark.writers.base import Keys
+from target_spark.writers.statements import merge
+
+AIRBYTE = ColumnOptions(airbyte=True)
+INT: dict[str, Any] = {"type": ["null", "integer"]}
+TEXT: dict[str, Any] = {"type": ["null", "string"]}
+TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
+
+
+def struct(**properties: Any) -> dict[str, Any]:
+    return {"type": ["null", "object"], "properties": properties}
+
+
+def layout(
+    properties: dict[str, Any],
+    *keys: str,
+    options: ColumnOptions = AIRBYTE,
+    **nested: tuple[str, ...],
+) -> Layout:
+    paths = {name.replace("__", "."): path for name, path in nested.items()}
+    return layout_of({"type": "object", "properties": properties}, keys, options, paths)
+
+
+def by_name(found: Layout) -> dict[str, Column]:
+    return {column.name: column for column in found.columns}
+
+
+def test_airbytes_columns_come_after_those_of_the_record():
+    """Airbyte's documents on metadata fields: id, time, meta and generation of each row."""
+    found = layout({"id": INT})
+    assert found.types == {
+        "id": "bigint",
+        "_airbyte_raw_id": "string",
+        "_airbyte_extracted_at": "timestamp",
+        "_airbyte_meta": "string",
+        "_airbyte_generation_id": "bigint",
+    }
+    assert found.keeps_misfits
+    assert found.has_meta
+
+
+def test_rows_may_be_set_aside_all_the_same():
+    found = layout({"id": INT}, options=ColumnOptions(airbyte=True, misfits_aside=True))
+    assert found.has_meta
+    assert not found.keeps_misfits
+
+
+def test_the_generation_is_the_version():
+    told = ColumnOptions(airbyte=True, table_version=True, metadata=True)
+    assert (told.version_column, ColumnOptions().version_column) == (
+        "_airbyte_generation_id",
+        TABLE_VERSION,
+    )
+    names = layout({"id": INT}, options=told).types
+    assert TABLE_VERSION not in names
+    assert "_sdc_received_at" in names
+
+
+def test_what_a_record_says_under_these_names_is_left_out():
+    """PyAirbyte sends what its cache holds, and these columns with it."""
+    sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
+    found = layout({"id": INT, **sent})
+    assert [c.name for c in found.columns if c.feed is Feed.PROPERTY] == ["id"]
+    assert {c.name for c in found.columns if c.feed is Feed.METADATA} == {*AIRBYTE_COLUMNS}
+    plain = layout({"id": INT, META: TEXT}, options=ColumnOptions())
+    assert by_name(plain)[META].feed is Feed.PROPERTY
+
+
+def test_a_singer_run_leaves_none_of_them_as_it_was():
+    """They would tell of a row that is another one by now."""
+    table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
+    fitted, changes = against_table(layout({"id": INT}, options=ColumnOptions()), table)
+    assert changes == ()
+    assert {column.feed for column in fitted.columns[1:]} == {Feed.EMPTIED}
+    again, changes = against_table(layout({"id": INT}), table)
+    assert changes == ()
+    assert {column.feed for column in again.columns[1:]} == {Feed.METADATA}
+
+
+def test_what_must_fit_is_what_a_row_is_known_and_ended_by():
+    assert layout({"id": INT}, "id").must_fit == {"id", DELETED_AT, CDC_DELETED_AT}
+
+
+# ----------------------------------------------------------------- inside a property
+
+
+def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
+    meta = struct(id=INT, at=TIME)
+    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at"))
+    columns = by_name(found)
+    assert (found.keys, found.key_sources) == (("meta_id",), ("meta.id",))
+    assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
+    assert columns["meta_at"].type == Timestamp()
+    assert columns["meta"].type.ddl == "struct<`id`: bigint, `at`: timestamp>"
+    assert "meta.id" not in json_schema_of(found)["properties"]
+
+
+def test_a_name_that_a_property_has_gets_a_number():
+    meta = struct(id=INT)
+    found = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert found.keys == ("meta_id_2",)
+    assert by_name(found)["meta.id"].type == Text()
+    assert by_name(found)["meta_id_2"].type == Integer()
+    case = layout({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert by_name(case)["Meta_ID"].path == ()
+    assert case.keys == ("meta_id_2",)
+    both = layout(
+        {"a": struct(b_c=INT), "a_b": struct(c=INT)}, a__b_c=("a", "b_c"), a_b__c=("a_b", "c")
+    )
+    assert {"a_b_c", "a_b_c_2"} <= by_name(both).keys()
+
+
+def test_a_table_knows_the_column_again():
+    meta = struct(id=INT)
+    wanted = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    fitted, changes = against_table(wanted, wanted.types, sources=wanted.sources)
+    assert (fitted.columns, changes) == (wanted.columns, ())
+
+
+def test_an_object_that_may_have_more_is_kept_as_text_and_still_has_the_key():
+    meta = {**struct(id=INT), "additionalProperties": True}
+    found = layout({"meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert by_name(found)["meta"].type == Text()
+    assert by_name(found)["meta_id"].type == Integer()
+
+
+def test_a_path_of_one_part_is_the_property():
+    found = layout({"id": INT}, "id", id=("id",))
+    assert (found.keys, by_name(found)["id"].path) == (("id",), ())
+
+
+def test_a_nested_flag_is_text():
+    found = layout({"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok"))
+    assert by_name(found)["meta_ok"].type == Text()
+    assert Boolean() in {c.type for c in by_name(found)["meta"].type.fields}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "why"),
+    [
+        ({"type": "array", "items": struct(id=INT)}, ("meta", "id"), "meta is no object"),
+        ({"type": "string"}, ("meta", "id"), "meta is no object"),
+        ({"type": "object"}, ("meta", "id"), "meta is free-form"),
+        ({}, ("meta", "id"), "meta is free-form"),
+        (struct(at=TIME), ("meta", "id"), "declares no meta.id"),
+        (struct(id=struct(x=INT)), ("meta", "id"), "no single value"),
+        (struct(id={"type": "array", "items": INT}), ("meta", "id"), "no single value"),
+        (struct(id=INT), ("mata", "id"), "declares no mata"),
+    ],
+)
+def test_a_path_to_no_single_declared_value_is_refused(
+    schema: dict[str, Any], path: tuple[str, ...], why: str
+):
+    """Configured catalogs name keys and cursors as paths of any depth."""
+    with pytest.raises(UnsupportedError, match=f"cannot be a key or a cursor.*{why}"):
+        layout({"meta": schema}, "k", k=path)
+
+
+def test_another_path_is_another_description():
+    one, other = (Describe(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
+    assert digest(one) != digest(other)
+
+
+# --------------------------------------------------------------------- lines and SQL
+
+
+def test_a_line_holds_what_the_source_says_of_its_row(tmp_path: Path):
+    folder = SpoolFolder(tmp_path)
+    try:
+        spool = Spool(folder, StreamId("a"))
+        changes = b'{"changes":[]}'
+        spool.add(Rows(StreamId("a"), [b'{"x":1}', b"{}"], meta=[changes, None], version=2), 5)
+        long = b'{"x":"' + b"x" * (1 << 20) + b'"}'
+        spool.add(Rows(StreamId("a"), [long], meta=[changes]), 7)
+        spool.add(Rows(StreamId("a"), [long]), 8)
+        first, *rest = Path(spool.cut().paths[0]).read_bytes().splitlines()
+    finally:
+        folder.close()
+    assert first == b'{"n":5,"t":null,"v":2,"m":{"changes":[]},"r":{"x":1}}'
+    told = [json.loads(line) for line in rest]
+    assert [line.get("m", "none") for line in told] == [None, {"changes": []}, "none"]
+    assert [line["n"] for line in told] == [6, 7, 8]
+
+
+def test_the_meta_of_every_row_begins_alike():
+    assert (head_of(None), head_of(7)) == ('{"changes":', '{"sync_id":7,"changes":')
+
+
+def test_only_a_row_that_is_no_older_replaces_another():
+    """Append and dedup: the newest row is that of the greatest cursor."""
+    keys = Keys(("id",), "n", cursor="at", by_cursor=True, removed="gone")
+    newer = "(t.`at` IS NULL OR t.`at` <= s.`at`)"
+    assert merge("x", ["id", "at", "gone"], keys) == (
+        "MERGE INTO x AS t USING target_spark_batch AS s ON t.`id` = s.`id`"  # noqa: S608
+        f" WHEN MATCHED AND {newer} AND s.`gone` IS NOT NULL THEN DELETE"
+        f" WHEN MATCHED AND {newer}"
+        " THEN UPDATE SET t.`id` = s.`id`, t.`at` = s.`at`, t.`gone` = s.`gone`"
+        " WHEN NOT MATCHED AND s.`gone` IS NULL"
+        " THEN INSERT (`id`, `at`, `gone`) VALUES (s.`id`, s.`at`, s.`gone`)"
+    )
