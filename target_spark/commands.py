@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from target_spark.ledger import Marker
     from target_spark.recovery import Witness
 
-__all__ = ["HELP", "WORDS", "Target", "WordCommand"]
+__all__ = ["AIRBYTE_WORDS", "HELP", "WORDS", "Target", "WordCommand"]
 
 WORDS: Final = {
     "doctor": "Say whether a run with these settings would work, and what to do where not.",
@@ -35,8 +35,16 @@ WORDS: Final = {
 }
 """The words, and what each does."""
 
+AIRBYTE_WORDS: Final = {
+    "spec": "Say, by the Airbyte protocol, which settings there are.",
+    "check": "Say, by the Airbyte protocol, whether these settings work.",
+    "write": "Load the messages of an Airbyte source.",
+}
+"""The words of the Airbyte protocol."""
+
 HELP: Final = "Commands: " + " ".join(
-    f"'target-spark {word}': {does[0].lower()}{does[1:]}" for word, does in WORDS.items()
+    f"'target-spark {word}': {does[0].lower()}{does[1:]}"
+    for word, does in {**WORDS, **AIRBYTE_WORDS}.items()
 )
 """What the help of target-spark says of them."""
 

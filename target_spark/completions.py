@@ -1,9 +1,11 @@
 """What happens to a table when its stream is complete, and what when that is not known.
 
 Rules of the room: an overwrite is swapped in, and rows of other versions end, only when
-the stream is known to be complete. Until then the states that may speak of it wait: behind
-the first SCHEMA of an overwritten stream, behind the announcement of a version. A table
-that has no rows of other versions is owed nothing.
+the stream is known to be complete: by the end of the input, or by its source's own word.
+Until then the states that may speak of it wait: behind the first SCHEMA of an overwritten
+stream, behind the announcement of a version. Where states are of single streams, an
+overwritten one holds back its own and those behind its rows. A table that has no rows of
+other versions is owed nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +24,21 @@ _VERSIONS_STAY: Final = (
     "ACTIVATE_VERSION removes nothing: this table format cannot. The rows of all versions stay,"
     " told apart by _sdc_table_version. Set format to delta, or write_mode to overwrite"
 )
+_GENERATIONS_STAY: Final = (
+    "rows of older generations stay: this table format cannot remove rows. Set format to delta,"
+    " or let the connection overwrite the stream"
+)
 _VERSIONS_MIXED: Final = (
     "ACTIVATE_VERSION removes nothing: rows of this run are not of the version that it names"
+)
+
+_SIGNS_OF_STATES: Final = (
+    "(a STATE at the very end without progress markers, or an ACTIVATE_VERSION after the rows)."
+    " For taps that send no STATE, set overwrite_on_eof to always."
+)
+_SIGNS_OF_STATUS: Final = (
+    "(a STREAM_STATUS of COMPLETE; or, from a source that sends none at all, an end without an"
+    " ERROR and without a torn line). Mend the source and sync again."
 )
 
 
@@ -31,7 +46,8 @@ class Completions:
     """Lets the tables of complete streams be what their streams want.
 
     ``begin`` starts Spark, ``cut`` closes a stream's open batch. ``can_retire`` is False
-    where the table format cannot remove rows.
+    where the table format cannot remove rows. With ``by_status`` a stream is complete by
+    the word of its source alone.
     """
 
     def __init__(
@@ -42,39 +58,50 @@ class Completions:
         cut: Callable[[Stream], None],
         *,
         can_retire: bool,
+        by_status: bool = False,
     ) -> None:
         self._dispatch = dispatch
         self._releases = releases
         self._begin = begin
         self._cut = cut
         self._can_retire = can_retire
+        self._by_status = by_status
         self._kept: list[str] = []
         self._owing: list[Stream] = []
 
     def awaited(self, stream: Stream, ordinal: int) -> None:
         """Hold the states from here on for what a stream's completion will do."""
         if stream.overwrites:
-            self._releases.opened(stream.id, ordinal)
+            if not self._by_status:
+                self._releases.opened(stream.id, ordinal)
         elif stream.versions.owed and self._can_retire:
             self._releases.opened(stream.removal, ordinal)
         elif stream.versions.owed:
-            self._dispatch.note(stream.id, _VERSIONS_STAY)
+            text = _GENERATIONS_STAY if self._by_status else _VERSIONS_STAY
+            self._dispatch.note(stream.id, text)
+
+    def stated(self, streams: Iterable[Stream], ordinal: int) -> None:
+        """Hold a state of these streams for what the completion of each will do."""
+        for stream in streams if self._by_status else ():
+            if stream.overwrites:
+                self._releases.opened(stream.id, ordinal)
 
     def announced(self, stream: Stream, ordinal: int) -> None:
         """Take the announcement of a version: it may be the sign that the stream is complete."""
         if stream.overwrites or not stream.versions.owed:
             return
         self.awaited(stream, ordinal)
-        if self._can_retire and stream.versions.may_retire(final=False):
+        if self._can_retire and stream.versions.may_retire(final=stream.complete):
             self._retire(stream, ordinal)
 
     def end(self, streams: Iterable[Stream], ordinal: int, *, final: bool) -> None:
         """Let everything go in that may; ``final`` says that the input came to its end."""
         for stream in streams:
+            complete = final or stream.complete
             if stream.overwrites:
-                self._swap(stream, ordinal, final=final)
+                self._swap(stream, ordinal, final=complete)
             elif stream.versions.owed and self._can_retire:
-                self._settle(stream, ordinal, final=final)
+                self._settle(stream, ordinal, final=complete)
 
     def fault(self) -> IncompleteError | None:
         """Return which tables are not as their streams want them, after the last commit."""
@@ -87,15 +114,16 @@ class Completions:
             faults.append(f"The tables of {owing} have the rows of other versions still")
         if not faults:
             return None
+        signs = _SIGNS_OF_STATUS if self._by_status else _SIGNS_OF_STATES
         return IncompleteError(
             f"{'. '.join(faults)}: the input ended without a sign that these streams are complete"
-            " (a STATE at the very end without progress markers, or an ACTIVATE_VERSION after"
-            " the rows). For taps that send no STATE, set overwrite_on_eof to always."
+            f" {signs}"
         )
 
     def _swap(self, stream: Stream, ordinal: int, *, final: bool) -> None:
         if final or stream.versions.closed:
             self._begin()
+            self._releases.opened(stream.id, ordinal)
             self._releases.cut(stream.id)
             self._dispatch.submit(stream, stream.valid_batches(), ordinal)
         else:

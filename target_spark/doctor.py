@@ -41,7 +41,7 @@ from target_spark.tables import Design, Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "checks", "examine"]
 
 _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
@@ -76,16 +76,24 @@ def examine(
 
     ``check`` returns the settings of what was given, or raises `ConfigurationError`.
     """
-    config, faults = _configuration(check, given)
-    hide, found = hider(config), []
-    for made in _checks(config, faults):
-        told = replace(made, text=hide(made.text))
+    found = []
+    for told in checks(check, given):
         found.append(told)
         if not as_json:
             print(told.line(), flush=True)  # noqa: T201  (this is what was asked for)
     if as_json:
         print(json.dumps({"checks": [asdict(each) for each in found]}, indent=2))  # noqa: T201
     return int(any(each.verdict == "failed" for each in found))
+
+
+def checks(
+    check: Callable[[ConfigInput], Mapping[str, Any]], given: Sequence[str]
+) -> Iterator[Check]:
+    """Make every check and yield each, without secrets; ``check`` as in `examine`."""
+    config, faults = _configuration(check, given)
+    hide = hider(config)
+    for made in _checks(config, faults):
+        yield replace(made, text=hide(made.text))
 
 
 def _configuration(

@@ -4,7 +4,7 @@ Rules of the room: pure bookkeeping, without clock, file or thread (the caller h
 lock). Every message has an ordinal; a state at ordinal *n* covers every row with a
 smaller one. A batch is known by its first ordinal, and the frontier is the first
 ordinal of the oldest batch that is not committed, over all streams. A state is
-released only when it lies before the frontier.
+released only when it lies before the frontier, also where it is of one stream alone.
 
 A commit carries a `Marker` in the table's own metadata. Two things are in it: which
 batch this is (`job`, `run`, `batch`), and the newest state that the commit covers with
@@ -18,8 +18,11 @@ import json
 from collections import deque
 from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 
-__all__ = ["Covered", "Ledger", "Marker", "newest", "txn_app_id"]
+from target_spark.states import Covered, WaitingStates, joined
+
+__all__ = ["Ledger", "Marker", "newest", "txn_app_id"]
 
 _FIELD = "target_spark"
 """The one key of a marker's JSON: what tells our metadata from everybody else's."""
@@ -66,8 +69,10 @@ class Marker:
         if before is None:
             return self
         kept = replace(self, replay=self.replay or before.replay)
-        if self.state is not None or before.state is None:
+        if before.state is None:
             return kept
+        if self.state is not None:
+            return replace(kept, state=joined(before.state, self.state))
         return replace(
             kept,
             run_started=before.run_started,
@@ -77,12 +82,18 @@ class Marker:
 
 
 def newest(markers: Iterable[Marker | None]) -> Marker | None:
-    """Return the marker to recover from: the last position, a state before none."""
-    return max(
-        (marker for marker in markers if marker is not None),
-        key=lambda marker: (marker.state is not None, marker.run_started, marker.ordinal),
-        default=None,
+    """Return the marker to recover from: the last position, a state before none.
+
+    States of single streams that other markers hold stand in it too.
+    """
+    found = [marker for marker in markers if marker is not None]
+    in_order = sorted(
+        found, key=lambda each: (each.state is not None, each.run_started, each.ordinal)
     )
+    states = [marker.state for marker in in_order if marker.state is not None]
+    if not states:
+        return in_order[-1] if in_order else None
+    return replace(in_order[-1], state=reduce(joined, states))
 
 
 def txn_app_id(job: str, stream: str, run: str) -> str:
@@ -92,14 +103,6 @@ def txn_app_id(job: str, stream: str, run: str) -> str:
     and after a restart the batches have other boundaries.
     """
     return f"target-spark:{job}:{stream}:{run}"
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
-    """A state, as it came in, and the ordinal at which it stood in the input."""
-
-    ordinal: int
-    state: bytes
 
 
 @dataclass(slots=True)
@@ -123,26 +126,20 @@ class Ledger:
     def __init__(self) -> None:
         """Open an empty book."""
         self._lanes: dict[Hashable, _Lane] = {}
-        self._states: list[Covered] = []
-        self._released: Covered | None = None
-        self._last = -1
+        self._states = WaitingStates()
+        self._last = self._last_first = -1
 
-    def state_arrived(self, ordinal: int, state: bytes) -> None:
-        """Note a state at its place in the input.
-
-        Between two first ordinals of batches only the newest state is kept: no frontier
-        can ever lie between them.
-        """
-        self._advance(ordinal)
-        self._states.append(Covered(ordinal, state))
-        self._thin()
+    def state_arrived(self, state: Covered) -> None:
+        """Note a state at its place in the input."""
+        self._advance(state.ordinal)
+        self._states.arrived(state, self._last_first)
 
     def opened(self, stream: Hashable, ordinal: int) -> None:
         """Note rows of a stream, from this ordinal on; the first ones open a batch."""
         self._advance(ordinal)
         lane = self._lanes.setdefault(stream, _Lane(deque()))
         if lane.open is None:
-            lane.open = ordinal
+            lane.open = self._last_first = ordinal
 
     def cut(self, stream: Hashable) -> None:
         """Close the stream's open batch; later rows open the next one."""
@@ -172,21 +169,20 @@ class Ledger:
             lane.open = None
         self._thin()
 
-    def releasable(self) -> Covered | None:
-        """Return the newest state whose rows are all committed, once; then None."""
-        found = self._newest_before(self._frontier())
-        if found is None:
-            return None
-        self._released = found
-        self._states = [held for held in self._states if held.ordinal > found.ordinal]
-        return found
+    def releasable(self) -> list[Covered]:
+        """Return the newest state of each scope whose rows are all committed, once, in order."""
+        return self._states.leave(self._frontier())
 
-    def state_for_commit(self, stream: Hashable, upto: int) -> Covered | None:
-        """Return the newest state that is covered once this batch is committed too.
+    def state_for_commit(self, stream: Hashable, upto: int) -> list[Covered]:
+        """Return the states that count and are covered once this batch is committed too.
 
-        That is what its commit may carry; it may be one that was released before.
+        That is what its commit may carry; they may have been released before.
         """
-        return self._newest_before(self._frontier(stream, upto)) or self._released
+        return self._states.covered(self._frontier(stream, upto))
+
+    def released(self) -> list[Covered]:
+        """Return the states that count of those that left, in order."""
+        return self._states.covered(-1)
 
     def held(self) -> int:
         """Return how many states wait for rows."""
@@ -210,27 +206,10 @@ class Ledger:
         )
         return min((first for first in firsts if first is not None), default=None)
 
-    def _newest_before(self, frontier: int | None) -> Covered | None:
-        for held in reversed(self._states):
-            if frontier is None or held.ordinal < frontier:
-                return held
-        return None
-
     def _thin(self) -> None:
-        """Keep, of the states between two first ordinals, only the newest."""
-        if len(self._states) < 2:  # noqa: PLR2004
-            return
         firsts = sorted(self._firsts())
-        kept: list[Covered] = []
-        at = len(firsts)
-        for held in reversed(self._states):
-            below = at
-            while below and firsts[below - 1] > held.ordinal:
-                below -= 1
-            if below < at or not kept:
-                kept.append(held)
-            at = below
-        self._states = kept[::-1]
+        self._last_first = firsts[-1] if firsts else -1
+        self._states.thin(firsts)
 
     def _firsts(self) -> Iterable[int]:
         for lane in self._lanes.values():

@@ -26,7 +26,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.events import (
+    Checkpoint,
+    Describe,
+    Event,
+    Files,
+    Progress,
+    Rows,
+    Status,
+    StreamId,
+    Truncate,
+)
 from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.types import JsonSchema
 from target_spark.columns import can_share_batch, evolve
@@ -40,6 +50,7 @@ from target_spark.options import LoadOptions, WriteMode
 from target_spark.releases import Releases
 from target_spark.report import Report
 from target_spark.spool import Spool, SpoolFolder
+from target_spark.states import Covered, StateForm
 from target_spark.streams import Stream, check_apart, digest, form_of, schema_of
 from target_spark.undeclared import left_out
 from target_spark.versions import Versions
@@ -65,8 +76,8 @@ _AGES_EVERY: Final = 0.5
 class Loader:
     """Loads one input.
 
-    ``commits`` makes what writes, when it is first needed; ``emit`` puts a state out;
-    ``stopping`` says that a signal came.
+    ``commits`` makes what writes, when it is first needed; ``emit`` puts a state out, in
+    its ``form``; ``stopping`` says that a signal came.
 
     Call `fold` for each event, `beat` now and then, and at the end `finish` or, after
     a signal, `stop`; then `close`.
@@ -81,6 +92,7 @@ class Loader:
         report: Report,
         emit: Callable[[bytes], None],
         stopping: Callable[[], bool] = bool,
+        form: StateForm | None = None,
     ) -> None:
         self._options = options
         self._engine = engine
@@ -88,7 +100,7 @@ class Loader:
         self._report = report
         self._stopping = stopping
         self._lanes = Lanes(options.writers)
-        self._releases = Releases(emit, report)
+        self._releases = Releases(emit, report, form)
         self._dispatch = Dispatch(self._lanes, self._releases, report, commits)
         self._completions = Completions(
             self._dispatch,
@@ -96,11 +108,13 @@ class Loader:
             self._begin,
             self._cut,
             can_retire=options.can_upsert,
+            by_status=options.by_status,
         )
         self._streams: dict[StreamId, Stream] = {}
         self._taken: dict[str, StreamId] = {}
         self._versions: dict[StreamId, Versions] = defaultdict(Versions)
         self._ordinal = 0
+        self._received = 0
         self._open_bytes = 0
         self._ages_due = 0.0
         self._full: dict[StreamId, Stream] = {}
@@ -112,6 +126,7 @@ class Loader:
             Checkpoint: self._checkpoint,
             Truncate: self._truncate,
             Files: self._files,
+            Status: self._status,
         }
 
     # While the input comes
@@ -193,6 +208,8 @@ class Loader:
         if not stream.looked_at:
             self._look_at(stream, event.rows[0])
         nbytes = stream.spool.add(event, self._ordinal)
+        stream.received += len(event.rows)
+        self._received += len(event.rows)
         self._report.received(str(stream.id), len(event.rows), nbytes)
         if not stream.overwrites:
             self._open_bytes += nbytes
@@ -240,12 +257,29 @@ class Loader:
         return stream
 
     def _checkpoint(self, event: Checkpoint) -> None:
-        if not is_empty(event.state) and not self._options.dry_run:
-            self._releases.state_arrived(self._ordinal, event.state)
+        if (self._options.by_status or not is_empty(event.state)) and not self._options.dry_run:
+            self._releases.state_arrived(self._covered(event))
             self._has_states = True
             for stream in tuple(self._full.values()):
-                self._cut(stream)
+                if event.scope in {None, stream.id}:
+                    self._cut(stream)
         self._last_state = event.state
+
+    def _covered(self, event: Checkpoint) -> Covered:
+        """Return a state with how many rows it covers; hold it back for an overwrite to come."""
+        if event.scope is None:
+            self._completions.stated(self._streams.values(), self._ordinal)
+            return Covered(self._ordinal, event.state, rows=self._received)
+        stream = self._streams.get(event.scope)
+        if stream is None:
+            return Covered(self._ordinal, event.state, event.scope)
+        self._completions.stated([stream], self._ordinal)
+        return Covered(self._ordinal, event.state, event.scope, stream.received)
+
+    def _status(self, event: Status) -> None:
+        stream = self._streams.get(event.stream)
+        if stream is not None and event.progress is Progress.COMPLETE:
+            stream.complete = True
 
     def _truncate(self, event: Truncate) -> None:
         self._versions[event.stream].activate(event.version)
@@ -360,6 +394,8 @@ class Loader:
         self._lanes.close()
 
     def _is_final(self) -> bool:
+        if self._options.by_status:
+            return False
         if self._options.always_overwrite:
             return True
         return self._last_state is not None and is_final(self._last_state)

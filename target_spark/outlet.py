@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from target_spark.errors import OutletError
 
-__all__ = ["StateOutlet"]
+__all__ = ["StateOutlet", "reader_gone"]
 
 _OUTPUT = 1
 _ERRORS = 2
@@ -62,10 +62,7 @@ class StateOutlet:
             while rest:
                 rest = rest[self._write(rest) :]
         except OSError as error:
-            raise OutletError(
-                f"The states' reader is gone ({error.strerror}). What was committed until"
-                " now is in the tables; its state could not be handed on."
-            ) from error
+            raise reader_gone(error) from error
 
     def _write(self, data: memoryview) -> int:
         try:
@@ -75,6 +72,14 @@ class StateOutlet:
             poll.register(self._descriptor, select.POLLOUT)
             poll.poll()
             return 0
+
+
+def reader_gone(error: OSError) -> OutletError:
+    """Return the error for a write that nobody reads."""
+    return OutletError(
+        f"The states' reader is gone ({error.strerror}). What was committed until now is in the"
+        " tables; its state could not be handed on."
+    )
 
 
 def _redirect(descriptor: int) -> None:

@@ -9,29 +9,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 
-from target_spark.ledger import Covered, Ledger
+from target_spark.ledger import Ledger
 from target_spark.report import Report
+from target_spark.states import Covered, StateForm, WholeStates
 
 __all__ = ["Releases"]
 
 
 class Releases:
-    """The watermark book of one run, safe for threads. ``emit`` puts a state out."""
+    """The watermark book of one run, safe for threads.
 
-    def __init__(self, emit: Callable[[bytes], None], report: Report) -> None:
+    ``emit`` puts a line out; ``form`` is how states leave and how commits keep them.
+    """
+
+    def __init__(
+        self, emit: Callable[[bytes], None], report: Report, form: StateForm | None = None
+    ) -> None:
         self._emit = emit
         self._report = report
+        self._form = form or WholeStates()
         self._lock = threading.Lock()
         self._ledger = Ledger()
-        self._newest: Covered | None = None
+        self._newest = -1
         self._carried = -1
         self._last = -1
 
-    def state_arrived(self, ordinal: int, state: bytes) -> None:
+    def state_arrived(self, state: Covered) -> None:
         """Note a state at its place in the input; it leaves by `release`."""
         with self._lock:
-            self._ledger.state_arrived(ordinal, state)
-            self._last = ordinal
+            self._ledger.state_arrived(state)
+            self._last = state.ordinal
             self._report.state_received()
 
     def opened(self, stream: Hashable, ordinal: int) -> None:
@@ -45,9 +52,9 @@ class Releases:
             self._ledger.cut(stream)
 
     def covered_by(self, stream: Hashable, upto: int) -> Covered | None:
-        """Return the newest state that is covered once these batches are committed too."""
+        """Return what is covered, as one state, once these batches are committed too."""
         with self._lock:
-            return self._ledger.state_for_commit(stream, upto)
+            return self._kept(self._ledger.state_for_commit(stream, upto))
 
     def committed(self, stream: Hashable, upto: int, carried: Covered | None) -> None:
         """Note a commit and the state it carried, and put out what it allows."""
@@ -56,6 +63,11 @@ class Releases:
             self._carry(carried)
             self._put_out()
 
+    def rejected(self, stream: Hashable, rows: int) -> None:
+        """Note that rows of a stream were committed to its quarantine."""
+        with self._lock:
+            self._form.rejected(stream, rows)
+
     def waived(self, stream: Hashable) -> None:
         """Note that what states wait for here does not come, and need not."""
         with self._lock:
@@ -63,7 +75,7 @@ class Releases:
             self._put_out()
 
     def release(self) -> None:
-        """Put out the newest state that nothing uncommitted stands before."""
+        """Put out the newest states that nothing uncommitted stands before."""
         with self._lock:
             self._put_out()
 
@@ -73,19 +85,21 @@ class Releases:
             self._carry(covered)
 
     def leftover(self) -> Covered | None:
-        """Return the newest state that left and that no commit carries."""
+        """Return what left, as one state, where no commit carries all of it."""
         with self._lock:
-            if self._newest is None or self._newest.ordinal <= self._carried:
+            if self._newest <= self._carried:
                 return None
-            return self._newest
+            return self._kept(self._ledger.released())
+
+    def _kept(self, states: list[Covered]) -> Covered | None:
+        return Covered(states[-1].ordinal, self._form.kept(states)) if states else None
 
     def _carry(self, covered: Covered | None) -> None:
         if covered is not None:
             self._carried = max(self._carried, covered.ordinal)
 
     def _put_out(self) -> None:
-        found = self._ledger.releasable()
-        if found is not None:
-            self._emit(found.state)
-            self._newest = found
+        for found in self._ledger.releasable():
+            self._emit(self._form.leaving(found))
+            self._newest = found.ordinal
             self._report.released(last=found.ordinal == self._last)

@@ -236,6 +236,20 @@ SCHEMA: Final[JsonSchema] = {
             enum=["complete", "always", None],
             default="complete",
         ),
+        "unknown_streams": _setting(
+            "string",
+            "What becomes of records of streams that an Airbyte catalog does not have: ignore"
+            " (they are counted), or fail.",
+            enum=["ignore", "fail", None],
+            default="ignore",
+        ),
+        "misfits": _setting(
+            "string",
+            "What becomes of records of an Airbyte source that have a value which does not fit"
+            " its column: keep (that value is null, and _airbyte_meta says why), or quarantine.",
+            enum=["keep", "quarantine", None],
+            default="keep",
+        ),
         "numbers_as_decimal": _setting(
             "string",
             "Store numbers without multipleOf as decimals of 'digits,places' (38,10 for"

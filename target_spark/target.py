@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
-from tap_core.events import Event
+from tap_core.events import Event, StreamId
 from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
 from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
@@ -30,14 +30,14 @@ from tap_core.protocols.singer.decode import Decoder
 from tap_core.secrets import hider
 from tap_core.types import JsonSchema
 from target_spark import settings
-from target_spark.commands import HELP, WORDS, WordCommand
+from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
+from target_spark.conversation import Conversation, Emits
 from target_spark.engine import SparkEngine
 from target_spark.errors import FilesError, TableError, TargetSparkError, UnsupportedError
 from target_spark.lease import started_after_the_last
 from target_spark.loader import Loader
 from target_spark.meters import job_timer
 from target_spark.options import LoadOptions, Run
-from target_spark.outlet import StateOutlet
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, STOPPED, Report
 from target_spark.session import load_libraries
@@ -105,7 +105,11 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> Command:
-        """Choose by the first word; without one of ours, messages are loaded."""
+        """Choose by the first word; without one that is known, Singer messages are loaded."""
+        if args and args[0] in AIRBYTE_WORDS:
+            from target_spark.airbyte.door import DestinationCommand
+
+            return DestinationCommand(cls, args[0])
         if args and args[0] in WORDS:
             return WordCommand(cls, args[0])
         return cls.get_singer_command()
@@ -119,7 +123,12 @@ class TargetSpark(PluginBase):
         return [*super()._faults_beyond_schema(), *settings.faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
-        """Load everything that comes from ``source``; return the exit code."""
+        """Load Singer messages until ``source`` ends; return the exit code."""
+        conversation = Conversation(Decoder(), settings.load_options(self.config))
+        return 1 if self.load(source, conversation) else 0
+
+    def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:
+        """Load everything that comes from ``source``; return what went wrong."""
         report = Report()
         faults: list[BaseException] = []
         with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
@@ -127,25 +136,30 @@ class TargetSpark(PluginBase):
             try:
                 with (
                     shown(report, self.logger),
-                    StateOutlet.open() as outlet,
-                    self._opened(outlet, report) as loader,
+                    conversation.outlet() as outlet,
+                    self._opened(conversation, outlet, report) as loader,
                 ):
-                    faults += self._load(source, wake_up, loader)
+                    faults += self._load(source, wake_up, conversation, loader)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)
             self._wake_up = None
+        for remark in conversation.decoder.remarks():
+            self.logger.warning("%s", remark)
+            report.remark(remark)
         self._say(report, faults)
-        return 1 if faults else 0
+        return faults
 
     # The run
 
     @contextlib.contextmanager
-    def _opened(self, outlet: StateOutlet, report: Report) -> Iterator[Loader]:
+    def _opened(
+        self, conversation: Conversation, outlet: Emits, report: Report
+    ) -> Iterator[Loader]:
         """Give a loader, and close what it used in the order in which it can be closed."""
         job, home = settings.job_of(self.config), settings.place_of(self.config)
         started = started_after_the_last(home, job, self.initialized_at)
         run = Run(job, uuid.uuid4().hex, started)
-        options = settings.load_options(self.config)
+        options = conversation.options
         report.about(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
             report.about(dry_run=True)
@@ -158,7 +172,14 @@ class TargetSpark(PluginBase):
             stack.callback(_tell_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._is_stopping)
             loader = Loader(
-                options, engine, folder, commits, report, outlet.emit, self._is_stopping
+                options,
+                engine,
+                folder,
+                commits,
+                report,
+                outlet.emit,
+                self._is_stopping,
+                conversation.form,
             )
             yield stack.enter_context(contextlib.closing(loader))
         self._engine = None
@@ -173,11 +194,13 @@ class TargetSpark(PluginBase):
                 " folder that can."
             ) from error
 
-    def _load(self, source: BinaryIO, wake_up: WakeUp, loader: Loader) -> list[BaseException]:
+    def _load(
+        self, source: BinaryIO, wake_up: WakeUp, conversation: Conversation, loader: Loader
+    ) -> list[BaseException]:
         """Fold the input and finish; return what was wrong with the input and its end."""
         faults: list[BaseException] = []
         try:
-            self._fold_all(source, wake_up, loader)
+            self._fold_all(source, wake_up, conversation, loader)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._is_stopping():
@@ -191,8 +214,10 @@ class TargetSpark(PluginBase):
                 faults.append(error)
         return faults
 
-    def _fold_all(self, source: BinaryIO, wake_up: WakeUp, loader: Loader) -> None:
-        decoder, mapped = Decoder(), self.mapped()
+    def _fold_all(
+        self, source: BinaryIO, wake_up: WakeUp, conversation: Conversation, loader: Loader
+    ) -> None:
+        decoder, mapped = conversation.decoder, self.mapped(conversation.renamed)
         for block in blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.fold(event)
@@ -203,13 +228,15 @@ class TargetSpark(PluginBase):
         for event in mapped(decoder.close()):
             loader.fold(event)
 
-    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
+    def mapped(
+        self, renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None
+    ) -> Callable[[Iterable[Event]], Iterator[Event]]:
         """Return what stream maps and flattening do to events: nothing where none are set."""
         if self._mapper is None:
             return iter
         from target_spark.decoded import ValueLane
 
-        return ValueLane(self.mapper).mapped
+        return ValueLane(self.mapper, renamed).mapped
 
     # Signals
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
 from target_spark.columns import CanWiden, Layout
 from target_spark.errors import IncompleteError, TargetSparkError
-from target_spark.ledger import Covered
 from target_spark.loader import Loader
 from target_spark.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.report import Report
 from target_spark.spool import SpoolFolder
+from target_spark.states import Covered
 from target_spark.tables import Design, Table
 from target_spark.versions import Versions
 from target_spark.work import Outcome, Work

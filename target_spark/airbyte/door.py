@@ -1,0 +1,244 @@
+"""The Airbyte commands of the target: spec, check and write.
+
+Rules of the room: the target is handed in and never imported, and a command imports what it
+uses when it runs: only check and write start Spark. Standard output has messages of the
+protocol and nothing else: the log too, line by line beside the states. Whatever goes wrong is
+an ERROR trace and an exit code that is not 0; a failed check is an answer, and its exit code
+is 0. Source: the Airbyte protocol, sections "Common Interface" and "Destination".
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn, Protocol
+
+from tap_core.config import ConfigInput
+from tap_core.exceptions import CatalogFileError, ConfigurationError
+from tap_core.intake import binary
+from tap_core.protocols.airbyte.log import MessageHandler, logging_by
+from tap_core.protocols.airbyte.messages import line, trace_line
+from tap_core.protocols.airbyte.wire import Wire
+from tap_core.secrets import hider
+from tap_core.types import JsonSchema
+from target_spark.airbyte.faults import fault_body
+from target_spark.commands import AIRBYTE_WORDS
+from target_spark.conversation import Conversation
+from target_spark.outlet import reader_gone
+from target_spark.settings import with_defaults
+
+__all__ = ["Destination", "DestinationCommand"]
+
+_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "spec": {},
+    "check": {"config": "the settings"},
+    "write": {"config": "the settings", "catalog": "the configured catalog"},
+}
+"""The files that each command needs, by their flags."""
+
+
+class Destination(Protocol):
+    """The target, as far as its Airbyte commands use it."""
+
+    name: str
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema:
+        """Return the schema of its settings."""
+
+    @classmethod
+    def get_documentation_url(cls) -> str | None:
+        """Return where to read about it."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+    def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:
+        """Load messages; return what went wrong."""
+
+
+class DestinationCommand:
+    """One command of the target; run by ``main(args=…)``, as commands of click are."""
+
+    def __init__(self, plugin: type[Destination], word: str) -> None:
+        self.name: str = plugin.name
+        self._plugin = plugin
+        self._word = word
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> int:
+        """Run the command; exit with its code where that is asked for."""
+        words = list(sys.argv[1:] if args is None else args)[1:]
+        parser = _parser(self._word, prog_name or self.name)
+        if {"--help", "-h"}.intersection(words):
+            parser.print_help()
+            code = 0
+        else:
+            code = self._run(parser, words)
+        if extra.get("standalone_mode", True):
+            sys.exit(code)
+        return code
+
+    def _run(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
+        with Wire.open() as wire:
+            job = _Job(self._plugin, wire)
+            with logging_by(MessageHandler(wire.write, job.hide)):
+                try:
+                    faults = _COMMANDS[self._word](job, parser.parse_args(words))
+                except Exception as error:  # noqa: BLE001  the protocol has a word for it
+                    faults = [error]
+                for fault in faults:
+                    job.say_fault(fault)
+        return 1 if faults else 0
+
+
+class _Job:
+    """One command that is being run: what it was given, and what it says."""
+
+    def __init__(self, plugin: type[Destination], wire: Wire) -> None:
+        self.plugin = plugin
+        self._wire = wire
+        self._hide: Callable[[str], str] = str
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets of the settings."""
+        return self._hide(text)
+
+    def read_settings(self, path: str) -> ConfigInput:
+        """Read the settings, and hide their secrets from now on.
+
+        Raises:
+            ConfigFileError: the file cannot be read.
+        """
+        found = ConfigInput.from_cli_args(path)
+        self._hide = hider(found.config)
+        return found
+
+    def target(self, found: ConfigInput) -> Destination:
+        """Make the target with its settings.
+
+        Raises:
+            ConfigValidationError: for every fault at once.
+        """
+        made = self.plugin(config=found.config, parse_env_config=found.parse_env)
+        self._hide = hider(made.config)
+        return made
+
+    def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
+        """Write one message."""
+        self._wire.write(line(kind, field, body))
+
+    def say_fault(self, fault: BaseException) -> None:
+        """Write an ERROR trace, if anybody still reads."""
+        try:
+            self._wire.write(trace_line("ERROR", fault_body(fault, self.hide)))
+        except OSError:
+            sys.stderr.write(f"{self.hide(str(fault))}\n")
+
+    def emit(self, state: bytes) -> None:
+        """Write a state.
+
+        Raises:
+            OutletError: nobody reads any more.
+        """
+        try:
+            self._wire.write(state + b"\n")
+        except OSError as error:
+            raise reader_gone(error) from error
+
+
+# The commands
+
+
+def _spec(job: _Job, _: argparse.Namespace) -> list[BaseException]:
+    from tap_core.protocols.airbyte.spec import specification
+    from target_spark.airbyte.asked import MODES
+
+    schema = job.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+    documentation = job.plugin.get_documentation_url()
+    modes = list(MODES)
+    body = specification(schema, documentation=documentation, destination_sync_modes=modes)
+    job.say("SPEC", "spec", body)
+    return []
+
+
+def _check(job: _Job, given: argparse.Namespace) -> list[BaseException]:
+    from target_spark.doctor import checks
+
+    def settings_of(found: ConfigInput) -> Mapping[str, Any]:
+        quiet = {**found.config, "report": None}  # the report of the last run stays
+        return job.target(ConfigInput(quiet, found.parse_env)).config
+
+    failed = [
+        f"{check.name}: {check.text}"
+        for check in checks(settings_of, [given.config])
+        if check.verdict == "failed"
+    ]
+    answer = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
+    job.say("CONNECTION_STATUS", "connectionStatus", answer or {"status": "SUCCEEDED"})
+    return []
+
+
+def _write(job: _Job, given: argparse.Namespace) -> list[BaseException]:
+    from tap_core.protocols.airbyte.catalog import parse_configured
+    from tap_core.protocols.airbyte.decode import Decoder
+    from target_spark.airbyte.asked import asked_of, options_of
+    from target_spark.airbyte.states import StreamStates
+
+    target = job.target(job.read_settings(given.config))
+    catalog = parse_configured(_text(given.catalog), given.catalog)
+    asked = asked_of(catalog, with_defaults(target.config)["format"])
+    stranger = target.config.get("unknown_streams") == "fail"
+    conversation = Conversation(
+        Decoder(asked.expected, fails_on_strangers=stranger),
+        options_of(target.config, asked),
+        outlet=lambda: nullcontext(job),
+        form=StreamStates(),
+        renamed=asked.renamed,
+    )
+    return target.load(binary(None), conversation)
+
+
+def _text(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise CatalogFileError(f"Catalog file '{path}' cannot be read: {error.strerror}") from None
+
+
+_COMMANDS: Final[Mapping[str, Callable[[_Job, argparse.Namespace], list[BaseException]]]] = {
+    "spec": _spec,
+    "check": _check,
+    "write": _write,
+}
+
+
+# What is given
+
+
+class _UsageError(ConfigurationError):
+    """A command line that is not as the protocol has it."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises what is wrong instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _UsageError(f"{message}. {self.format_usage().strip()}")
+
+
+def _parser(word: str, program: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"{program} {word}", description=AIRBYTE_WORDS[word])
+    for flag, what in _FLAGS[word].items():
+        parser.add_argument(f"--{flag}", metavar="FILE", required=True, help=f"the file of {what}")
+    return parser

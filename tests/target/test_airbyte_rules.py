@@ -1,0 +1,288 @@
+"""The numbered rules of docs/airbyte.md that a destination keeps, in two syncs of many streams.
+
+Rules of the room: the program itself, twice, for all tests together: the first sync fills tables,
+the second comes with another catalog. A test's docstring begins with the numbers of its rules.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.airbyte.models import model_faults, needs_models
+from tests.airbyte.rules import write_faults
+from tests.airbyte.running import Run, airbyte
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TARGET = (sys.executable, "-m", "target_spark")
+NOW = 1_700_000_000_000
+JUNK = b'not a message\n{"a": 1}\n[]\n\n{"type": "NEWER", "newer": {}}\n'
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
+
+TEXT, INTEGER = {"type": ["null", "string"]}, {"type": ["null", "integer"]}
+ROW = {"id": INTEGER, "name": TEXT}
+
+
+class Syncs(NamedTuple):
+    """Two syncs: what each was fed and answered, and where the tables are."""
+
+    folder: Path
+    fed: tuple[bytes, bytes]
+    runs: tuple[Run, Run]
+
+
+def stream(name: str, mode: str, properties: Any = None, **more: Any) -> dict[str, Any]:
+    """Return a configured stream."""
+    schema = {"type": "object", "properties": properties or ROW}
+    described: dict[str, Any] = {"name": name, "json_schema": schema}
+    described["supported_sync_modes"] = ["full_refresh", "incremental"]
+    if "namespace" in more:
+        described["namespace"] = more.pop("namespace")
+    return {
+        "stream": described,
+        "sync_mode": "incremental",
+        "destination_sync_mode": mode,
+        **more,
+    }
+
+
+def record(name: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    body = {"stream": name, "data": data, "emitted_at": NOW, **more}
+    return {"type": "RECORD", "record": body}
+
+
+def state(name: str, at: int, **more: Any) -> dict[str, Any]:
+    named = {"stream_descriptor": {"name": name, **more}, "stream_state": {"at": at, "é": [1.0]}}
+    body = {"type": "STREAM", "stream": named, "sourceStats": {"recordCount": 1.0}, "newer": 1}
+    return {"type": "STATE", "state": body}
+
+
+def complete(name: str, **more: Any) -> list[dict[str, Any]]:
+    said = []
+    for status in ("STARTED", "COMPLETE"):
+        told = {"stream_descriptor": {"name": name, **more}, "status": status}
+        trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": told}
+        said.append({"type": "TRACE", "trace": trace})
+    return said
+
+
+def lines(messages: Iterable[Any]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+NESTED = {"id": INTEGER, "key": {"type": "object", "properties": {"part": TEXT}}, "name": TEXT}
+FIRST_CATALOG = [
+    stream("added", "append"),
+    stream("replaced", "overwrite"),
+    stream("emptied", "overwrite"),
+    stream("merged", "append_dedup", primary_key=[["id"], ["name"]], cursor_field=["at"])
+    | {"stream": stream("merged", "append", {**ROW, "at": INTEGER})["stream"]},
+    stream("deep", "append_dedup", NESTED, primary_key=[["key", "part"]]),
+    stream("twin", "append", namespace="one"),
+    stream("twin", "append", namespace="two"),
+    stream("", "append"),
+    stream("Grün / ☃; DROP", "append", {"id": INTEGER, "a.b ": TEXT, "": TEXT}),
+]
+STREAMS = [
+    (one["stream"]["name"], {"namespace": space} if space else {})
+    for one in FIRST_CATALOG
+    for space in [one["stream"].get("namespace")]
+]
+STATES = [state(name, at, **more) for at in (1, 2) for name, more in STREAMS]
+ENDS = [one for name, more in STREAMS for one in complete(name, **more)]
+
+
+def first_feed() -> bytes:
+    return b"".join(
+        [
+            JUNK,
+            lines(
+                [
+                    {"type": "LOG", "log": {"level": "INFO", "message": "hello"}},
+                    record("added", {"id": 1, "name": "a"}),
+                    record("added", {"id": 1, "name": "a"}),
+                    record("added", {"id": 2, "surprise": True}),
+                    record("added", {"id": "many", "name": "does not fit"}),
+                    record("stranger", {"id": 1}),
+                    record("replaced", {"id": 1}),
+                    record("emptied", {"id": 1}),
+                    record("merged", {"id": 1, "name": "a", "at": 5}),
+                    record("merged", {"id": 1, "name": "b", "at": 5}),
+                    record("merged", {"id": 1, "name": "a", "at": 4}),
+                    record("deep", {"id": 1, "key": {"part": "x"}, "name": "old"}),
+                    record("deep", {"id": 2, "key": {"part": "x"}, "name": "new"}),
+                ]
+            ),
+            JUNK,
+            lines(STATES[: len(STREAMS)]),
+            lines(
+                [
+                    record("twin", {"id": 1}, namespace="one"),
+                    record("twin", {"id": 2}, namespace="two"),
+                    record("", {"id": 3}),
+                    record("Grün / ☃; DROP", {"id": 4, "a.b ": "dots", "": "empty"}),
+                ]
+            ),
+            lines([*STATES[len(STREAMS) :], *ENDS]),
+        ]
+    )
+
+
+def second_feed() -> bytes:
+    return lines(
+        [
+            record("added", {"id": 3, "more": "new field"}),
+            record("replaced", {"id": 2}),
+            record("merged", {"id": 1, "name": "a", "at": 1}),
+            record("merged", {"id": 1, "name": "b", "at": 6}),
+            *(state(name, 3, **more) for name, more in STREAMS),
+            *ENDS,
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def syncs(tmp_path_factory: pytest.TempPathFactory) -> Syncs:
+    folder = tmp_path_factory.mktemp("syncs")
+    config = {"path": str(folder / "warehouse")}
+    changed = [stream("added", "append", {"id": INTEGER, "more": TEXT}), *FIRST_CATALOG[1:]]
+    fed = (first_feed(), second_feed())
+    runs = [
+        airbyte(TARGET, "write", folder, feed=feed, config=config, catalog={"streams": catalog})
+        for feed, catalog in zip(fed, (FIRST_CATALOG, changed), strict=True)
+    ]
+    for run in runs:
+        assert run.code == 0, run.output.decode()[-3000:] + run.log
+    return Syncs(folder, fed, (runs[0], runs[1]))
+
+
+def table(spark: SparkSession, syncs: Syncs, name: str, version: int | None = None) -> DataFrame:
+    reader = spark.read.format("delta")
+    reader = reader if version is None else reader.option("versionAsOf", version)
+    return reader.load(str(syncs.folder / "warehouse" / name))
+
+
+def values(frame: DataFrame, *columns: str) -> list[Any]:
+    found = frame.select(*(f"`{column}`" for column in columns)).collect()
+    return sorted((tuple(row) for row in found), key=repr)
+
+
+@needs_models
+def test_what_it_answers_are_messages_by_the_published_models(syncs: Syncs) -> None:
+    """E2, E3, E4, D4: and of states none that did not come in, or not in this turn."""
+    for fed, run in zip(syncs.fed, syncs.runs, strict=True):
+        assert [one for one in model_faults(run.output) if "newer: no such" not in one] == []
+        assert write_faults(fed, run.output, run.code) == []
+
+
+def test_states_come_out_as_they_came_in(syncs: Syncs) -> None:
+    """ST9, D4, D5: unknown properties and numbers as they were, the last of each stream."""
+    for run, at in zip(syncs.runs, (2, 3), strict=True):
+        last = {json.dumps(one["stream"]["stream_descriptor"]): one for one in run.states}
+        assert len(last) == len(STREAMS)
+        assert {one["stream"]["stream_state"]["at"] for one in last.values()} == {at}
+        assert all(one["newer"] == 1 for one in last.values())
+        assert run.output.count(b"1.0") >= len(STREAMS)
+
+
+def test_append_adds_what_comes_twice_too(spark: SparkSession, syncs: Syncs) -> None:
+    """D1, D6: a missing field is null, one that no catalog has is nowhere; a misfit stays."""
+    frame = table(spark, syncs, "added")
+    assert values(frame, "id", "name") == [
+        (1, "a"),
+        (1, "a"),
+        (2, None),
+        (3, None),
+        (None, "does not fit"),
+    ]
+    assert "surprise" not in frame.columns
+    [meta] = [row["_airbyte_meta"] for row in frame.filter("id IS NULL").collect()]
+    [change] = json.loads(meta)["changes"]
+    assert (change["field"], change["change"]) == ("id", "NULLED")
+
+
+def test_fields_come_and_go_between_syncs(spark: SparkSession, syncs: Syncs) -> None:
+    """D13: a new field is a new column; one that is gone is null in new rows."""
+    frame = table(spark, syncs, "added")
+    assert values(frame.filter("id = 3"), "id", "name", "more") == [(3, None, "new field")]
+
+
+def test_overwrite_replaces_also_with_nothing(spark: SparkSession, syncs: Syncs) -> None:
+    """D2: the rows of the sync, and no others."""
+    assert values(table(spark, syncs, "replaced"), "id") == [(2,)]
+    assert values(table(spark, syncs, "emptied"), "id") == []
+
+
+def test_the_newest_row_of_each_key_stays(spark: SparkSession, syncs: Syncs) -> None:
+    """D3: newest by cursor, in one sync and over two; a key has parts, or is nested."""
+    assert values(table(spark, syncs, "merged"), "id", "name", "at") == [(1, "a", 5), (1, "b", 6)]
+    assert values(table(spark, syncs, "deep"), "id", "name") == [(2, "new")]
+
+
+def test_what_is_none_of_its_business_is_left_alone(syncs: Syncs) -> None:
+    """E6, D6, D7: junk, logs, unknown types and streams end nothing and are not handed on."""
+    for run in syncs.runs:
+        assert b"not a message" not in run.output.split(b'"type":"STATE"')[-1]
+        assert {message["type"] for message in run.messages} <= {"STATE", "LOG", "TRACE"}
+    assert not (syncs.folder / "warehouse" / "stranger").exists()
+
+
+def test_namespaces_keep_streams_of_one_name_apart(spark: SparkSession, syncs: Syncs) -> None:
+    """D8, ST13: two tables, and states of their own."""
+    assert values(table(spark, syncs, "one__twin"), "id") == [(1,)]
+    assert values(table(spark, syncs, "two__twin"), "id") == [(2,)]
+
+
+def test_any_text_is_a_name(spark: SparkSession, syncs: Syncs) -> None:
+    """E13, D9: of a stream and of a field, the empty one too."""
+    known = {"added", "replaced", "emptied", "merged", "deep", "one__twin", "two__twin"}
+    logs = (syncs.folder / "warehouse").glob("*/_delta_log")
+    others = sorted({log.parent.name for log in logs} - known)
+    rows = sorted(row for name in others for row in values(table(spark, syncs, name), "id"))
+    assert rows == [(3,), (4,)], others
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"destination_sync_mode": "append_dedup"},
+        {"destination_sync_mode": "soft_delete"},
+        {"destination_sync_mode": "sideways"},
+    ],
+)
+def test_a_mode_that_cannot_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    """D14, D16: deduplication without a key, and modes that are none; no state comes out."""
+    catalog = {"streams": [{**stream("t", "append"), **wrong}]}
+    config = {"path": str(tmp_path / "warehouse")}
+    feed = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])
+    run = airbyte(TARGET, "write", tmp_path, feed=feed, config=config, catalog=catalog)
+    assert run.code != 0
+    assert run.states == []
+    assert run.traces("ERROR")[-1]["failure_type"] == "config_error"
+    assert write_faults(feed, run.output, run.code) == []
+
+
+def test_a_source_that_died_leaves_an_overwritten_table_as_it_was(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """D2, D16: the stream is not complete; the old table stays, the exit is not 0."""
+    config = {"path": str(tmp_path / "warehouse")}
+    catalog = {"streams": [stream("t", "overwrite")]}
+    whole = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])
+    first = airbyte(TARGET, "write", tmp_path, feed=whole, config=config, catalog=catalog)
+    assert first.code == 0, first.output
+    torn = lines([complete("t")[0], record("t", {"id": 2}), state("t", 2)])
+    run = airbyte(TARGET, "write", tmp_path, feed=torn, config=config, catalog=catalog)
+    assert run.code != 0
+    assert run.states == []
+    assert write_faults(torn, run.output, run.code) == []
+    kept = spark.read.format("delta").load(str(tmp_path / "warehouse" / "t"))
+    assert values(kept, "id") == [(1,)]
