@@ -23,7 +23,9 @@ PYTEST_ARGS ?=
 SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
 
 # Which peers the tests and the benchmarks compare with: tests/peers.py makes them.
-TEST_PEERS  := singer_sdk meltano
+TEST_PEERS  := singer_sdk meltano airbyte_models
+# A client of 780 MB whose installation takes longer than the tests that need it.
+LONG_PEERS  := pyairbyte
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres
 
 .PHONY: help demo test thorough check lint types walls coverage bench peers lock setup clean
@@ -62,6 +64,7 @@ check: lint types test thorough
 
 # What `make test` leaves out because it takes long; it needs what that sets up.
 thorough: setup
+	$(PY) -m tests.peers $(LONG_PEERS)
 	$(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 
 lint: setup

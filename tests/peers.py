@@ -22,6 +22,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     "singer_sdk": ("singer-sdk[msgspec]==0.54.9", "pyarrow>=20,<26"),
     # A source framework of another protocol, for the benchmarks.
     "airbyte_cdk": ("airbyte-cdk==7.39.1",),
+    # The messages of that protocol as classes: tests hold every line of ours against them.
+    "airbyte_models": ("airbyte-protocol-models-pdv2==0.18.0",),
+    # The client of that protocol that needs no container: it runs our commands as programs.
+    "pyairbyte": ("airbyte==0.71.3",),
     # A loader, for the benchmarks: to Parquet and to Delta Lake.
     "dlt": ("dlt[deltalake,parquet]==1.31.0", "deltalake==1.6.6"),
     # A tap of the same database as the sample's, with its fast writer, for the benchmarks.

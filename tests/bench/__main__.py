@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import deltas, postgres, rest, taps, targets
+from tests.bench import airbyte, deltas, latency, postgres, rest, taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -48,6 +48,11 @@ BENCHMARKS = {
     "target-streams": Benchmark(deltas.streams, 100_000, 1),
     "target-upsert": Benchmark(deltas.upsert, 100_000, 3),
     "target-overlap": Benchmark(deltas.overlap, 2_000_000, 1),
+    "target-states": Benchmark(latency.states, 3_000, 1),
+    "airbyte-spec": Benchmark(airbyte.spec, 0, 3),
+    "airbyte-read": Benchmark(airbyte.read, 200_000, 3),
+    "airbyte-state": Benchmark(airbyte.state, 30_000, 1),
+    "airbyte-write": Benchmark(airbyte.write, 300_000, 3),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})

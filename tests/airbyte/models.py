@@ -1,0 +1,40 @@
+"""Lines held against the protocol's published models, by the interpreter that has them.
+
+Rules of the room: one process for any number of lines. A test that cannot have the peer says so
+and is skipped; our own rules (`rules.py`) need no peer.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from tests.airbyte.running import PROGRAMS
+from tests.peers import missing_reason, peer_python
+
+__all__ = ["model_faults", "needs_models"]
+
+MODELS = peer_python("airbyte_models")
+
+needs_models = pytest.mark.skipif(MODELS is None, reason=missing_reason("airbyte_models"))
+"""The mark of a test that holds lines against the models."""
+
+
+def model_faults(output: bytes) -> list[str]:
+    """Return what the models find wrong, each with its line."""
+    if not output:
+        return []
+    done = subprocess.run(
+        [str(MODELS), str(PROGRAMS / "validate.py")],
+        input=output,
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    lines = output.split(b"\n")
+    return [
+        f"{', '.join(told['faults'])}: {lines[told['line']][:300]!r}"
+        for told in map(json.loads, done.stdout.splitlines())
+    ]

@@ -1,0 +1,98 @@
+"""PyAirbyte as people use it: a source into its cache, and a source into a destination.
+
+Rules of the room: run by the interpreter of the peer `pyairbyte`, offline. All is done twice, the
+second time with a source that has grown; what is written, once more through a cache. Takes a
+JSON document as its argument and writes one as its last line: what the client counted and what
+its cache holds.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import airbyte
+from airbyte.caches import DuckDBCache
+
+
+def main(asked):
+    """Do what is asked for: `read`, `write` or both."""
+    source = airbyte.get_source(
+        asked.get("name", "tap-shop"),
+        config=asked["configs"][0],
+        local_executable=Path(asked["source"]),
+    )
+    source.check()
+    told = {"streams": source.get_available_streams(), "secrets": secrets(source)}
+    if "destination" in asked:
+        told["write"] = write(source, asked)
+    else:
+        told["read"] = read(source, asked)
+    print()
+    print(json.dumps(told, default=str))
+
+
+def secrets(source):
+    """Return the settings that the specification says are secret."""
+    properties = source.config_spec["properties"]
+    return [name for name, one in properties.items() if one.get("airbyte_secret")]
+
+
+def read(source, asked):
+    """Read all streams into a cache, with each of the settings in turn."""
+    cache = DuckDBCache(db_path=asked["cache"])
+    rounds = []
+    for config in asked["configs"]:
+        source.set_config(config)
+        source.select_all_streams()
+        result = source.read(cache=cache)
+        rows = {name: [dict(row) for row in dataset] for name, dataset in result.streams.items()}
+        counted = dict(result._progress_tracker.stream_read_counts)
+        rounds.append({"counted": counted, "rows": rows, "states": states(cache, source)})
+    return rounds
+
+
+def write(source, asked):
+    """Write the chosen streams into a destination, with each of the settings in turn."""
+    destination = airbyte.get_destination(
+        "target-spark",
+        config=asked["destination_config"],
+        local_executable=Path(asked["destination"]),
+    )
+    destination.check()
+    cache = DuckDBCache(db_path=asked["cache"])
+    rounds = []
+    for config in asked["configs"]:
+        source.set_config(config)
+        source.select_streams(asked.get("streams", "*"))
+        result = destination.write(source, cache=False, state_cache=cache)
+        rounds.append(
+            {
+                "counted": result.processed_records,
+                "states": states(cache, source, destination),
+            }
+        )
+    # As it is by default: everything goes through a cache, and comes out of it as from a source.
+    kept = source.read(cache=DuckDBCache(db_path=f"{asked['cache']}.2"))
+    result = destination.write(kept)
+    rounds.append({"counted": result.processed_records})
+    return rounds
+
+
+def states(cache, source, destination=None):
+    """Return the states that are kept: of each stream its name and its state."""
+    provider = cache.get_state_provider(
+        source_name=source.name,
+        destination_name=destination.name if destination else None,
+    )
+    kept = [json.loads(one.model_dump_json()) for one in provider.state_message_artifacts]
+    return {
+        one["stream"]["stream_descriptor"]["name"]: one["stream"]["stream_state"] for one in kept
+    }
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

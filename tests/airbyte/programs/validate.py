@@ -1,0 +1,51 @@
+"""Which lines of standard input are no messages of Airbyte's, by its own published models.
+
+Rules of the room: run by the interpreter of the peer `airbyte_models`, which has the models and
+not this project. Reads one message per line, writes one JSON object per line that is invalid:
+its number, from 0, and what is wrong. The models tolerate any property that they do not know,
+as the protocol asks of readers; a writer has no reason for one, so those are told too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from airbyte_protocol.models import AirbyteMessage, AirbyteStateBlob
+from pydantic import BaseModel, ValidationError
+
+
+def faults(line: bytes) -> Iterator[str]:
+    """Say what is wrong with one line."""
+    try:
+        # Strict: no text is taken for a number. Its floats may be written without a point.
+        message = AirbyteMessage.model_validate_json(line, strict=True)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            yield f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
+    else:
+        yield from unknown(message, "")
+
+
+def unknown(model: BaseModel, place: str) -> Iterator[str]:
+    """Yield the properties that no model has; a state's own content is nobody's business."""
+    for name in model.model_extra or ():
+        yield f"{place}{name}: no such property"
+    for name, value in model:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, BaseModel) and not isinstance(one, AirbyteStateBlob):
+                yield from unknown(one, f"{place}{name}.")
+
+
+def main() -> None:
+    """Read standard input to its end."""
+    for number, line in enumerate(sys.stdin.buffer):
+        told: list[Any] = list(faults(line))
+        if told:
+            print(json.dumps({"line": number, "faults": told}))
+
+
+if __name__ == "__main__":
+    main()

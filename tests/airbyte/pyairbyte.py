@@ -1,0 +1,54 @@
+"""PyAirbyte, asked to run our commands: offline, in its own environment.
+
+Rules of the room: a connector is one executable without further arguments, as PyAirbyte calls it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airbyte.running import PROGRAMS, environment
+from tests.peers import missing_reason, peer_python
+
+__all__ = ["ask_pyairbyte", "executable", "needs_pyairbyte"]
+
+PYAIRBYTE = peer_python("pyairbyte")
+
+needs_pyairbyte = pytest.mark.skipif(PYAIRBYTE is None, reason=missing_reason("pyairbyte"))
+"""The mark of a test that lets PyAirbyte run something."""
+
+
+def executable(path: Path, program: Sequence[str]) -> str:
+    """Write a command as one executable, as installing a package does."""
+    words = " ".join(f"'{word}'" for word in program)
+    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def ask_pyairbyte(folder: Path, **asked: Any) -> dict[str, Any]:
+    """Let PyAirbyte work with what is asked; return what it tells."""
+    done = subprocess.run(
+        [str(PYAIRBYTE), str(PROGRAMS / "pyairbyte_client.py"), json.dumps(asked)],
+        cwd=folder,
+        env=environment(
+            AIRBYTE_OFFLINE_MODE="1",
+            AIRBYTE_LOGGING_ROOT=str(folder / "logs"),
+            AIRBYTE_TEMP_DIR=str(folder),
+            DO_NOT_TRACK="1",
+            PYTHONPATH="",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told

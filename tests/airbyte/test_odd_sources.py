@@ -1,0 +1,173 @@
+"""The numbered rules of docs/airbyte.md about what few sources have.
+
+Rules of the room: as in test_source_rules.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import jsonschema
+import pytest
+
+from tests.airbyte.models import model_faults, needs_models
+from tests.airbyte.rules import read_faults
+from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured
+from tests.http.server import Asked, Reply, page, serving
+
+TAP = str(PROGRAMS / "tap_odd.py")
+ODD, LOG, TOKENS = ((sys.executable, TAP, kind) for kind in ("odd", "log", "tokens"))
+
+
+def catalog_of(program: tuple[str, ...], folder: Path, **config: Any) -> dict[str, Any]:
+    [found] = airbyte(program, "discover", folder, config=config).of_type("CATALOG")
+    return found
+
+
+def read(program: tuple[str, ...], folder: Path, catalog: Any, **more: Any) -> Run:
+    run = airbyte(program, "read", folder, config={}, catalog=catalog, **more)
+    assert read_faults(run.output, catalog, run.code) == []
+    return run
+
+
+@needs_models
+@pytest.mark.peer
+def test_names_are_any_text_and_namespaces_tell_streams_apart(tmp_path: Path) -> None:
+    """E13, RD3, RD4, DI3, DI8, DI9: in the catalog, in records, states and statuses."""
+    catalog = catalog_of(ODD, tmp_path)
+    names = {(one.get("namespace"), one["name"]) for one in catalog["streams"]}
+    odd = 'Grün / ☃ "quoted"\\'
+    twins = {("space 1", "twin"), ("space 2", "twin")}
+    assert names == {("schéma a", odd), (None, "free"), *twins}
+    run = read(ODD, tmp_path, configured(catalog, mode="full_refresh"))
+    assert (run.code, model_faults(run.output)) == (0, [])
+    assert run.records(odd) == [{"": "ünïcode\u2028", "a.b ": 1}]
+    spoken = {(one.get("namespace"), one["stream"]) for one in run.of_type("RECORD")}
+    assert spoken == names
+    chosen = configured(catalog)
+    chosen["streams"] = [
+        one for one in chosen["streams"] if one["stream"].get("namespace") == "space 2"
+    ]
+    assert read(ODD, tmp_path, chosen).records("twin") == [{"id": 2}]
+
+
+def by(catalog: dict[str, Any], cursor: list[str], **more: Any) -> dict[str, Any]:
+    """Return a configured catalog of the stream whose cursor the user chooses."""
+    chosen = json.loads(json.dumps(configured(catalog, ["free"])))
+    chosen["streams"][0].update(cursor_field=cursor)
+    chosen["streams"][0]["stream"].update(more)
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("chosen", "default", "known"),
+    [
+        (["day"], None, {"replication_key": "day", "value": "2024-01-09"}),
+        (["id"], ["day"], {"replication_key": "id", "value": 3}),
+        ([], ["id"], {"replication_key": "id", "value": 3}),
+    ],
+)
+def test_the_user_chooses_the_cursor_or_the_default_counts(
+    tmp_path: Path, chosen: list[str], default: Any, known: dict[str, Any]
+) -> None:
+    """CF1, CU2, CU3: what is configured, else the stream's default; the next read goes on by it."""
+    catalog = by(catalog_of(ODD, tmp_path), chosen, default_cursor_field=default)
+    first = read(ODD, tmp_path, catalog)
+    assert (first.code, len(first.records("free"))) == (0, 3)
+    state = first.state_of["free"]
+    assert state["replication_key"] == known["replication_key"]
+    assert state["replication_key_value"] == known["value"]
+    second = read(ODD, tmp_path, catalog, state=first.states)
+    assert len(second.records("free")) == 1
+
+
+def test_without_any_cursor_a_configuration_is_illegal(tmp_path: Path) -> None:
+    """CF1, CU4, RD9: an error of the configuration that names the stream; nothing is read."""
+    run = read(ODD, tmp_path, by(catalog_of(ODD, tmp_path), [], default_cursor_field=None))
+    assert run.code != 0
+    told = run.traces("ERROR")[-1]
+    assert told["failure_type"] == "config_error"
+    assert "free" in told["message"]
+    assert run.of_type("RECORD") == []
+
+
+def test_a_cursor_of_the_source_is_not_overridden(tmp_path: Path) -> None:
+    """CU1: what is configured in its place changes nothing."""
+    config = {"token": TOKEN}
+    [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config=config).of_type("CATALOG")
+    chosen = configured(catalog, ["orders"], cursor_field=["total"])
+    run = airbyte(TAP_SHOP, "read", tmp_path, config=config, catalog=chosen)
+    assert run.code == 0
+    assert run.state_of["orders"]["replication_key"] == "updated_at"
+
+
+def test_a_source_may_tell_how_much_there_is(tmp_path: Path) -> None:
+    """TR3: before the first record of the stream, in whole numbers."""
+    run = read(ODD, tmp_path, by(catalog_of(ODD, tmp_path), ["id"]))
+    [told] = run.traces("ESTIMATE")
+    assert (told["name"], told["type"]) == ("free", "STREAM")
+    assert (told["row_estimate"], told["byte_estimate"]) == (3, 90)
+    kinds = [
+        message["trace"]["type"] if message["type"] == "TRACE" else message["type"]
+        for message in run.messages
+    ]
+    assert kinds.index("ESTIMATE") < kinds.index("RECORD")
+
+
+def test_streams_that_share_a_position_have_one_state(tmp_path: Path) -> None:
+    """ST4, ST1: GLOBAL, with what is shared and each stream; the next read goes on from both."""
+    chosen = configured(catalog_of(LOG, tmp_path))
+    first = read(LOG, tmp_path, chosen)
+    assert {state["type"] for state in first.states} == {"GLOBAL"}
+    last = first.states[-1]["global"]
+    assert last["shared_state"] == {"log_position": 3}
+    names = {one["stream_descriptor"]["name"] for one in last["stream_states"]}
+    assert names == {"left", "right"}
+    assert len(first.of_type("RECORD")) == 6
+    for given in (first.states, [first.states[-1]], first.states[-1]):
+        assert read(LOG, tmp_path, chosen, state=given).of_type("RECORD") == []
+    renamed = json.loads(json.dumps(first.states[-1]).replace('"global":', '"global_":'))
+    assert read(LOG, tmp_path, chosen, state=[renamed]).of_type("RECORD") == []
+
+
+def tokens(good: list[str]) -> Any:
+    """Return what answers: each refresh token is good for once."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path != "/token":
+            return page({"id": 1})
+        (used,) = parse_qs(asked.body.decode())["refresh_token"]
+        if used != good[-1]:
+            return Reply({"error": "invalid_grant"}, 400)
+        good.append(f"refresh-{len(good)}")
+        token = {"access_token": "access-1", "expires_in": 3600}
+        return Reply({**token, "refresh_token": good[-1]})
+
+    return answer
+
+
+@needs_models
+@pytest.mark.peer
+def test_a_token_that_was_replaced_is_handed_to_the_client(tmp_path: Path) -> None:
+    """CT1, CT2: CONTROL with settings that satisfy the specification, the new token in them."""
+    with serving() as server:
+        good = ["refresh-0"]
+        server.answers_by(tokens(good))
+        config = {"url": server.url, "refresh_token": "refresh-0"}
+        [spec] = airbyte(TOKENS, "spec", tmp_path).of_type("SPEC")
+        catalog = configured(catalog_of(TOKENS, tmp_path, **config))
+        for _ in range(2):
+            run = airbyte(TOKENS, "read", tmp_path, config=config, catalog=catalog)
+            assert (run.code, run.records("things")) == (0, [{"id": 1}])
+            assert model_faults(run.output) == []
+            control = run.of_type("CONTROL")[-1]
+            assert control["type"] == "CONNECTOR_CONFIG"
+            config = {**config, **control["connectorConfig"]["config"]}
+            jsonschema.validate(config, spec["connectionSpecification"])
+            assert config["refresh_token"] == good[-1]
+            spoken = [line for line in run.output.splitlines() if b'"CONTROL"' not in line]
+            assert b"refresh-" not in b"".join(spoken)

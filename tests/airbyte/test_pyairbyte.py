@@ -1,0 +1,35 @@
+"""PyAirbyte reads a tap of ours into its cache, twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.airbyte.pyairbyte import ask_pyairbyte, executable, needs_pyairbyte
+from tests.airbyte.running import TAP_SHOP, TOKEN
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.thorough, needs_pyairbyte]
+
+FULL = {"colours": 3, "shops": 2}
+
+
+def test_pyairbyte_reads_a_tap_into_its_cache_and_then_only_what_is_new(tmp_path: Path) -> None:
+    """Checked, discovered, read; the second read is given the state of the first (RD7, ST9)."""
+    told = ask_pyairbyte(
+        tmp_path,
+        source=executable(tmp_path / "tap-shop", TAP_SHOP),
+        cache=str(tmp_path / "cache.duckdb"),
+        configs=[{"token": TOKEN, "days": 5}, {"token": TOKEN, "days": 7}],
+    )
+    assert told["streams"] == ["colours", "orders", "readings", "shops", "visits"]
+    assert told["secrets"] == ["token"]
+    first, second = told["read"]
+    assert first["counted"] == {**FULL, "orders": 5, "readings": 15, "visits": 10}
+    # A cursor is inclusive: the newest row of each bookmark comes once more.
+    assert second["counted"] == {**FULL, "orders": 3, "readings": 9, "visits": 6}
+    held = {name: len(rows) for name, rows in second["rows"].items()}
+    assert held == {**FULL, "orders": 7, "readings": 21, "visits": 14}
+    assert {row["total"] for row in second["rows"]["orders"]} >= {"1.500000000", "10.500000000"}
+    assert set(second["states"]) >= {"orders", "readings", "visits"}
+    assert first["states"]["orders"] != second["states"]["orders"]

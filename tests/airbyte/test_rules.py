@@ -1,0 +1,162 @@
+"""The judge is judged: lines that break a rule are told, lines that do not are not."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tests.airbyte.models import model_faults, needs_models
+from tests.airbyte.rules import envelope_faults, read_faults, single_faults, write_faults
+
+NOW = 1_700_000_000_000
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+CATALOG = {
+    "streams": [
+        {"stream": {"name": "a", "namespace": "n", "json_schema": SCHEMA}},
+        {"stream": {"name": "b", "json_schema": SCHEMA}},
+    ]
+}
+
+
+def status(name: str, said: str, namespace: str | None = None) -> dict[str, Any]:
+    told = {"stream_descriptor": {"name": name, "namespace": namespace}, "status": said}
+    trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": told}
+    return {"type": "TRACE", "trace": trace}
+
+
+def record(name: str, namespace: str | None = None, **data: Any) -> dict[str, Any]:
+    body = {"stream": name, "namespace": namespace, "data": data, "emitted_at": NOW}
+    return {"type": "RECORD", "record": body}
+
+
+def state(name: str, count: float, namespace: str | None = None, **blob: Any) -> dict[str, Any]:
+    stream = {
+        "stream_descriptor": {"name": name, "namespace": namespace},
+        "stream_state": blob,
+    }
+    body = {"type": "STREAM", "stream": stream, "sourceStats": {"recordCount": count}}
+    return {"type": "STATE", "state": body}
+
+
+def error() -> dict[str, Any]:
+    told = {"message": "it broke", "failure_type": "system_error"}
+    return {"type": "TRACE", "trace": {"type": "ERROR", "emitted_at": NOW, "error": told}}
+
+
+def whole() -> list[dict[str, Any]]:
+    """What a faultless source says of two streams."""
+    return [
+        status("a", "STARTED", "n"),
+        record("a", "n", id=1),
+        status("a", "RUNNING", "n"),
+        record("a", "n", id=2),
+        state("a", 2.0, "n", at=2),
+        status("a", "COMPLETE", "n"),
+        status("b", "STARTED"),
+        state("b", 0.0),
+        status("b", "COMPLETE"),
+    ]
+
+
+def written(messages: list[Any]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+@needs_models
+def test_what_keeps_all_rules_has_no_fault() -> None:
+    output = written(whole())
+    assert read_faults(output, CATALOG) == []
+    assert model_faults(output) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("RD4", lambda said: said.insert(1, record("c", id=1))),
+        ("TR4", lambda said: said.insert(0, record("a", "n", id=1))),
+        ("TR4", lambda said: said.append(record("a", "n", id=1))),
+        ("TR4", lambda said: said.append(status("b", "RUNNING"))),
+        ("TR4", lambda said: said.pop(2)),
+        ("TR4", lambda said: said.pop()),
+        ("RD4", lambda said: said[1]["record"].pop("namespace")),
+        ("RD3", lambda said: said[1]["record"].update(emitted_at=1_700_000_000)),
+        ("RD3", lambda said: said[1]["record"].update(emitted_at=NOW + 0.5)),
+        ("RD3", lambda said: said[1]["record"].update(data=[])),
+        ("SM4", lambda said: said[1]["record"]["data"].update(more=1)),
+        ("ST11", lambda said: said[4]["state"]["sourceStats"].update(recordCount=3.0)),
+        ("ST11", lambda said: said[4]["state"].pop("sourceStats")),
+        ("ST1", lambda said: said[4]["state"].update(data={})),
+        ("ST7", lambda said: said.insert(5, record("a", "n", id=3))),
+        ("ST6", lambda said: said.pop(7)),
+        ("E4", lambda said: said[1].update(log={"level": "INFO", "message": "x"})),
+        ("E14", lambda said: said.append({"type": "CATALOG", "catalog": {"streams": []}})),
+        ("E2", lambda said: said.append({"stream": "a"})),
+        ("E9", lambda said: said.append(error())),
+        ("E9", lambda said: said.__setitem__(-1, status("b", "INCOMPLETE"))),
+    ],
+)
+def test_what_breaks_a_rule_of_read_is_told(rule: str, change: Any) -> None:
+    said = deepcopy(whole())
+    change(said)
+    assert any(fault.startswith(rule) for fault in read_faults(written(said), CATALOG))
+
+
+def test_a_failure_needs_an_error_trace() -> None:
+    said = [status("b", "STARTED"), status("b", "INCOMPLETE")]
+    assert read_faults(written(said), CATALOG, 1) == ["RD10 it failed and wrote no ERROR trace"]
+    assert read_faults(written([*said, error()]), CATALOG, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("E3", b'{"type": "LOG", "log": {"level": "INFO", "message": "a"}} {}\n'),
+        ("E3", b"INFO hello\n"),
+        ("E3", b"\n"),
+        ("E3", b'{"type": "LOG", "log": {"level": "INFO", "message": "\xff"}}\n'),
+        ("E2", b"[]\n"),
+        ("E4", b'{"type": "LOG", "spec": {}}\n'),
+    ],
+)
+def test_a_line_that_is_no_message_is_told(rule: str, line: bytes) -> None:
+    [fault] = envelope_faults(line, {"SPEC"})
+    assert fault.startswith(rule)
+
+
+def test_one_answer_is_one_message() -> None:
+    spec = written([{"type": "SPEC", "spec": {"connectionSpecification": {}}}])
+    assert single_faults(spec, "SPEC") == []
+    assert single_faults(spec * 2, "SPEC") == ["E14 2 messages of the type SPEC"]
+    assert single_faults(b"", "SPEC") == ["E14 0 messages of the type SPEC"]
+
+
+def test_a_destination_may_leave_states_out_but_not_change_or_shuffle_them() -> None:
+    fed = [state("a", 1.0, at=1), state("b", 0.0), state("a", 1.0, at=2), state("a", 0.0, at=3)]
+    answered = deepcopy([fed[0], fed[3], fed[1]])
+    for one in answered:
+        one["state"]["destinationStats"] = {"recordCount": 1.0}
+    given = b"junk\n" + written([*fed, {"type": "NEWER"}])
+    assert write_faults(given, written(answered)) == []
+    shuffled = write_faults(given, written([fed[2], fed[0], fed[3], fed[1]]))
+    assert [fault[:2] for fault in shuffled] == ["D4"]
+    lost = write_faults(given, written(fed[:3]))
+    assert [fault[:2] for fault in lost] == ["D4"]
+    assert write_faults(given, written(fed[:3]), 1) == ["D16 it failed and wrote no ERROR trace"]
+    assert write_faults(given, written([*fed[:3], error()]), 1) == []
+
+
+@needs_models
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"RECORD","record":{"stream":"a","data":{},"emitted_at":"1"}}\n',
+        b'{"type":"STATE","state":{"state_type":"STREAM","stream":{"stream_descriptor":{}}}}\n',
+        b'{"type":"STATE","state":{"type":"STREAM","recordCount":1}}\n',
+        b'{"type":"TRACE","trace":{"type":"ERROR","emitted_at":1,"error":{}}}\n',
+    ],
+)
+def test_a_line_that_the_models_refuse_is_told(line: bytes) -> None:
+    assert len(model_faults(line)) == 1

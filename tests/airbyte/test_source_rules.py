@@ -1,0 +1,429 @@
+"""The numbered rules of docs/airbyte.md that a source keeps, each on the streams it is about.
+
+Rules of the room: real processes alone. A test's docstring begins with the numbers of its rules;
+tests/airbyte/test_rules_document.py holds that against the document.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.airbyte.rules import read_faults
+from tests.airbyte.running import TAP_SHOP, TOKEN, Run, airbyte, configured, environment
+
+CONFIG = {"token": TOKEN}
+STATELESS, IN_ORDER, PARTITIONED, PARENT, CHILD = "colours", "orders", "readings", "shops", "visits"
+STREAMS = [STATELESS, IN_ORDER, PARTITIONED, PARENT, CHILD]
+INCREMENTAL = [IN_ORDER, PARTITIONED, CHILD]
+COUNTS = {STATELESS: 3, IN_ORDER: 9, PARTITIONED: 27, PARENT: 2, CHILD: 18}
+NEWEST = {IN_ORDER: 1, PARTITIONED: 3, CHILD: 2}
+"""How many rows stand at the bookmarks themselves: those come again."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("source")
+
+
+@pytest.fixture(scope="module")
+def catalog(folder: Path) -> dict[str, Any]:
+    [found] = airbyte(TAP_SHOP, "discover", folder, config=CONFIG).of_type("CATALOG")
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path, catalog: dict[str, Any]) -> Run:
+    """A read of all streams, incremental where they can be."""
+    return airbyte(TAP_SHOP, "read", folder, config=CONFIG, catalog=configured(catalog))
+
+
+def read(folder: Path, catalog: Any, **more: Any) -> Run:
+    return airbyte(TAP_SHOP, "read", folder, config=CONFIG, catalog=catalog, **more)
+
+
+def failure(run: Run) -> dict[str, Any]:
+    """Return the last ERROR trace of a run that failed."""
+    assert run.code != 0
+    told: dict[str, Any] = run.traces("ERROR")[-1]
+    return told
+
+
+def counts(run: Run) -> dict[str, int]:
+    return {name: len(run.records(name)) for name in STREAMS}
+
+
+# The command line
+
+
+def test_arguments_may_come_in_any_order_and_form(folder: Path, catalog: dict[str, Any]) -> None:
+    """E1: the command is the first word; what follows names files of JSON."""
+    (folder / "c.json").write_text(json.dumps(CONFIG))
+    (folder / "cat.txt").write_text(json.dumps(configured(catalog, [STATELESS])))
+    for words in (
+        ["read", "--config", "c.json", "--catalog", "cat.txt"],
+        ["read", "--catalog=cat.txt", "--config=c.json"],
+    ):
+        done = subprocess.run(
+            [*TAP_SHOP, *words], cwd=folder, env=environment(), capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.count(b'"RECORD"') == 3
+
+
+def test_a_source_reads_no_standard_input(folder: Path, catalog: dict[str, Any]) -> None:
+    """E11: whatever stands there is not looked at."""
+    fed = read(folder, configured(catalog, [STATELESS]), feed=b"not a message\n")
+    assert (fed.code, counts(fed)[STATELESS]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "words", [["reed"], ["check"], ["discover"], ["read"], ["read", "--config", "c.json"]]
+)
+def test_a_command_that_lacks_something_fails(folder: Path, words: list[str]) -> None:
+    """E10: an unknown command, or one without what it needs, ends with an error."""
+    (folder / "c.json").write_text(json.dumps(CONFIG))
+    done = subprocess.run(
+        [*TAP_SHOP, *words], cwd=folder, env=environment(), capture_output=True, check=False
+    )
+    assert done.returncode != 0
+    assert b"RECORD" not in done.stdout
+
+
+def test_properties_that_nobody_knows_are_tolerated(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """E5, SM1, ST10: in the catalog, in a state, and states of streams that are gone."""
+    given = configured(catalog, INCREMENTAL, is_resumable=None, newer={"a": 1})
+    given["newer"] = True
+    gone = {"stream_descriptor": {"name": "gone", "namespace": "n"}, "stream_state": {"x": 1}}
+    states = [*whole.states, {"type": "STREAM", "stream": gone, "newer": 1}]
+    run = read(folder, given, state=states)
+    assert run.code == 0, run.output
+    assert {name: counts(run)[name] for name in INCREMENTAL} == NEWEST
+
+
+# spec and check
+
+
+def test_the_specification_is_a_schema_of_the_settings(folder: Path) -> None:
+    """SP1, SP2, SP3, SP4, SP5, SP11: valid, secrets marked, a version; settings that fit pass."""
+    [spec] = airbyte(TAP_SHOP, "spec", folder).of_type("SPEC")
+    schema = spec["connectionSpecification"]
+    jsonschema.Draft7Validator.check_schema(schema)
+    jsonschema.validate(CONFIG, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"days": "many"}, schema)
+    assert spec["protocol_version"].count(".") == 2
+    assert schema["properties"]["token"]["airbyte_secret"] is True
+    assert "airbyte_secret" not in schema["properties"]["days"]
+    assert schema["required"] == ["token"]
+
+
+def test_what_every_source_has_is_said_or_absent(folder: Path) -> None:
+    """SP6, SP7, SP8, SP9: a source names no modes of a destination and nothing outdated."""
+    [spec] = airbyte(TAP_SHOP, "spec", folder).of_type("SPEC")
+    assert not spec.get("supported_destination_sync_modes")
+    assert not spec.get("supportsNormalization")
+    assert not spec.get("supportsDBT")
+
+
+def test_wrong_credentials_are_a_failed_status_and_a_message(folder: Path) -> None:
+    """CK1, CK2, CK3, CK4, CK5: one status, a reason to act on, no secret, and the exit is 0."""
+    run = airbyte(TAP_SHOP, "check", folder, config={"token": "t-wrong-9"})
+    [status] = run.of_type("CONNECTION_STATUS")
+    assert (run.code, status["status"]) == (0, "FAILED")
+    assert "401 the token was refused" in status["message"]
+    assert b"t-wrong-9" not in run.output
+
+
+def test_right_credentials_succeed(folder: Path) -> None:
+    """CK1, CK7: one status; the reads of the other tests are what was promised."""
+    run = airbyte(TAP_SHOP, "check", folder, config=CONFIG)
+    [status] = run.of_type("CONNECTION_STATUS")
+    assert (run.code, status["status"]) == (0, "SUCCEEDED")
+
+
+def test_settings_that_do_not_fit_the_specification_are_refused(folder: Path) -> None:
+    """CK6: a failed status, or a trace that says that the settings are wrong."""
+    run = airbyte(TAP_SHOP, "check", folder, config={"days": "many"})
+    statuses = [status["status"] for status in run.of_type("CONNECTION_STATUS")]
+    types = [told["failure_type"] for told in run.traces("ERROR")]
+    assert statuses == ["FAILED"] or "config_error" in types
+
+
+# discover
+
+
+def test_the_catalog_says_what_each_stream_is(catalog: dict[str, Any]) -> None:
+    """DI3, DI4, DI5, DI6, DI7, DI13: name, schema, modes, cursor and key, the last two paths."""
+    streams = {one["name"]: one for one in catalog["streams"]}
+    assert list(streams) == STREAMS
+    for name, stream in streams.items():
+        jsonschema.Draft7Validator.check_schema(stream["json_schema"])
+        is_incremental = name in INCREMENTAL
+        modes = ["full_refresh", *(["incremental"] if is_incremental else [])]
+        assert stream["supported_sync_modes"] == modes
+        assert bool(stream.get("source_defined_cursor")) is is_incremental
+        assert bool(stream.get("default_cursor_field")) is is_incremental
+    assert streams[IN_ORDER]["default_cursor_field"] == ["updated_at"]
+    assert streams[PARTITIONED]["source_defined_primary_key"] == [["meter"], ["day"]]
+    moment = streams[IN_ORDER]["json_schema"]["properties"]["updated_at"]
+    assert (moment["format"], moment["airbyte_type"]) == ("date-time", "timestamp_with_timezone")
+
+
+def test_discovery_is_the_same_each_time(folder: Path, catalog: dict[str, Any]) -> None:
+    """DI1, DI2, DI8, DI9, DI10: one catalog; a stream without a namespace has none."""
+    [again] = airbyte(TAP_SHOP, "discover", folder, config=CONFIG).of_type("CATALOG")
+    assert json.dumps(again) == json.dumps(catalog)
+    assert not any(stream.get("namespace") for stream in again["streams"])
+
+
+# read
+
+
+def test_a_read_without_a_state_begins_at_the_beginning(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """RD1, RD2, RD8, E9: no state, an empty list, an empty object, null and nothing are one."""
+    assert (whole.code, counts(whole)) == (0, COUNTS)
+    for text in ("[]", "{}", "null", ""):
+        run = read(folder, configured(catalog), text={"state": text})
+        assert (run.code, counts(run)) == (0, COUNTS), text
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_record_says_whose_it_is_and_when_it_was_read(whole: Run, stream: str) -> None:
+    """RD3, DI8: stream, an object of data, whole milliseconds; no namespace where there is none."""
+    found = [record for record in whole.of_type("RECORD") if record["stream"] == stream]
+    assert len(found) == COUNTS[stream]
+    for record in found:
+        assert isinstance(record["data"], dict)
+        assert isinstance(record["emitted_at"], int)
+        assert record.get("namespace") is None
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_only_what_is_configured_is_read(
+    folder: Path, catalog: dict[str, Any], stream: str
+) -> None:
+    """RD4, SM2: of other streams nothing is said, nor of a parent that is read for its child."""
+    given = configured(catalog, [stream])
+    run = read(folder, given)
+    assert counts(run) == {name: COUNTS[name] if name == stream else 0 for name in STREAMS}
+    assert read_faults(run.output, given, run.code) == []
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_full_refresh_ignores_a_state(
+    folder: Path, catalog: dict[str, Any], whole: Run, stream: str
+) -> None:
+    """RD6: everything comes again, whatever the state says."""
+    given = configured(catalog, [stream], "full_refresh")
+    run = read(folder, given, state=whole.states)
+    assert (run.code, counts(run)[stream]) == (0, COUNTS[stream])
+
+
+@pytest.mark.parametrize("stream", INCREMENTAL)
+def test_incremental_reads_what_is_new(
+    folder: Path, catalog: dict[str, Any], whole: Run, stream: str
+) -> None:
+    """RD7, ST9: after the newest state only the rows at its bookmarks come."""
+    run = read(folder, configured(catalog, [stream]), state=whole.states)
+    assert (run.code, counts(run)[stream]) == (0, NEWEST[stream])
+
+
+def test_a_mode_that_is_none_is_refused(folder: Path, catalog: dict[str, Any]) -> None:
+    """RD9, RD10, TR2: an error of the configuration that names the stream; nothing is read."""
+    given = configured(catalog, [IN_ORDER])
+    given["streams"][0]["sync_mode"] = "INVALID"
+    run = read(folder, given)
+    told = failure(run)
+    assert told["failure_type"] == "config_error"
+    assert IN_ORDER in told["message"]
+    assert run.of_type("RECORD") == []
+
+
+def test_incremental_for_a_stream_that_cannot_be_is_a_full_refresh(
+    folder: Path, catalog: dict[str, Any]
+) -> None:
+    """RD9: with a warning, because PyAirbyte asks it of every stream."""
+    given = configured(catalog, [STATELESS])
+    given["streams"][0]["sync_mode"] = "incremental"
+    run = read(folder, given)
+    assert (run.code, counts(run)[STATELESS]) == (0, 3)
+    warned = [log["message"] for log in run.of_type("LOG") if log["level"] == "WARN"]
+    assert any(STATELESS in message for message in warned)
+
+
+@pytest.mark.parametrize("text", ["", "nope", "[]", '{"streams": {}}', '{"streams": [{}]}'])
+def test_a_catalog_that_is_none_is_refused(folder: Path, text: str) -> None:
+    """RD9, RD10: with an error of the configuration."""
+    run = airbyte(TAP_SHOP, "read", folder, config=CONFIG, text={"catalog": text})
+    assert failure(run)["failure_type"] == "config_error"
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_source_that_breaks_down_says_so(
+    folder: Path, catalog: dict[str, Any], stream: str
+) -> None:
+    """RD10, TR2, TR4, E9: an ERROR trace without secrets, INCOMPLETE, and an exit that is not 0."""
+    given = configured(catalog)
+    broken = {**CONFIG, "breaks": stream}
+    run = airbyte(TAP_SHOP, "read", folder, config=broken, catalog=given)
+    if COUNTS[stream] <= 3:
+        assert run.code == 0, "it ends before its fourth row"
+        return
+    told = failure(run)
+    assert told["failure_type"] == "system_error"
+    assert "the source broke down" in told["message"] + told["internal_message"]
+    assert "Traceback" in told["stack_trace"]
+    assert TOKEN.encode() not in run.output
+    said = {one["stream_descriptor"]["name"]: one["status"] for one in run.traces("STREAM_STATUS")}
+    assert said[stream] == "INCOMPLETE"
+    assert read_faults(run.output, given, run.code) == []
+
+
+# Catalogs that are out of date
+
+
+def test_a_stream_that_is_gone_does_not_hinder_the_others(
+    folder: Path, catalog: dict[str, Any]
+) -> None:
+    """SM1: it is warned of; all others are read."""
+    given = configured(catalog, [STATELESS])
+    given["streams"].append(json.loads(json.dumps(given["streams"][0]).replace("colours", "old")))
+    run = read(folder, given)
+    assert (run.code, counts(run)[STATELESS]) == (0, 3)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_fields_that_came_or_went_are_no_failure(
+    folder: Path, catalog: dict[str, Any], stream: str
+) -> None:
+    """SM3, SM4: a field that is gone is absent, one that is not configured is not sent."""
+    given = json.loads(json.dumps(configured(catalog, [stream])))
+    [one] = given["streams"]
+    properties = one["stream"]["json_schema"]["properties"]
+    needed = {*one["cursor_field"], *(name for path in one["primary_key"] for name in path)}
+    dropped = next((name for name in properties if name not in needed), None)
+    properties.pop(dropped, None)
+    properties["gone"] = {"type": ["null", "string"]}
+    run = read(folder, given)
+    assert (run.code, counts(run)[stream]) == (0, COUNTS[stream])
+    for row in run.records(stream):
+        assert dropped not in row
+        assert row.get("gone") is None
+    assert read_faults(run.output, given) == []
+
+
+# State
+
+
+def _speaks_of(message: dict[str, Any]) -> str | None:
+    """Return the stream of a record or a state."""
+    if message["type"] == "STATE":
+        return str(message["state"]["stream"]["stream_descriptor"]["name"])
+    return str(message["record"]["stream"]) if message["type"] == "RECORD" else None
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_each_stream_has_a_state_of_its_own(whole: Run, stream: str) -> None:
+    """ST1, ST2, ST6, ST7, ST13: a STREAM state with its name, after the last of its records."""
+    last = [message for message in whole.messages if _speaks_of(message) == stream][-1]
+    assert last["type"] == "STATE"
+    assert last["state"]["type"] == "STREAM"
+    others = [name for name in STREAMS if name != stream]
+    text = json.dumps(last["state"]["stream"]["stream_state"])
+    assert not any(f'"{name}"' in text for name in others)
+
+
+@pytest.mark.parametrize("stream", INCREMENTAL)
+def test_from_any_state_nothing_is_lost(
+    folder: Path, catalog: dict[str, Any], whole: Run, stream: str
+) -> None:
+    """ST8: whatever state a run stopped at, the rows before it and those after it are all rows."""
+    given = configured(catalog, [stream])
+    seen: list[dict[str, Any]] = []
+    for message in read(folder, given).messages:
+        if message["type"] == "RECORD":
+            seen.append(message["record"]["data"])
+        elif message["type"] == "STATE":
+            rest = read(folder, given, state=[message["state"]]).records(stream)
+            assert all(row in [*seen, *rest] for row in whole.records(stream))
+    assert len(seen) == COUNTS[stream]
+
+
+def test_null_resets_one_stream_alone(folder: Path, catalog: dict[str, Any], whole: Run) -> None:
+    """ST3, ST13: in a STREAM state and inside a GLOBAL one."""
+    states = [json.loads(json.dumps(state)) for state in whole.states]
+    for state in states:
+        if state["stream"]["stream_descriptor"]["name"] == PARTITIONED:
+            state["stream"]["stream_state"] = None
+    wanted = {**COUNTS, **NEWEST, PARTITIONED: COUNTS[PARTITIONED]}
+    assert counts(read(folder, configured(catalog), state=states)) == wanted
+    stream_states = [state["stream"] for state in states]
+    whole_state = {"type": "GLOBAL", "global": {"shared_state": {}, "stream_states": stream_states}}
+    assert counts(read(folder, configured(catalog), state=[whole_state])) == wanted
+
+
+def test_a_document_of_singer_is_a_legacy_state(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """ST1, ST5: bare or as `data`, with the type or without; null resets everything."""
+    document = {"bookmarks": whole.state_of}
+    wanted = {**COUNTS, **NEWEST}
+    legacy = [{"type": "LEGACY", "data": document}]
+    for state in (document, legacy, [{"data": document}]):
+        assert counts(read(folder, configured(catalog), state=state)) == wanted, state
+    reset = [{"type": "LEGACY", "data": None}]
+    assert counts(read(folder, configured(catalog), state=reset)) == COUNTS
+
+
+def test_what_a_destination_printed_is_a_state_file(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """ST12: lines of messages, one after another; the last of each stream counts."""
+    lines = "".join(
+        json.dumps({"type": "STATE", "state": {**state, "destinationStats": {"recordCount": 1.0}}})
+        + "\n"
+        for state in whole.states
+    )
+    run = read(folder, configured(catalog), text={"state": lines})
+    assert counts(run) == {**COUNTS, **NEWEST}
+
+
+def test_what_pyairbyte_writes_is_a_state_file(
+    folder: Path, catalog: dict[str, Any], whole: Run
+) -> None:
+    """ST10: every field as null, one of them twice, and the old name of the type."""
+    kept = whole.state_of
+    dumps = [
+        f'{{"{key}":"STREAM","stream":{{"stream_descriptor":{{"name":"{name}","namespace":null}},'
+        f'"stream_state":{json.dumps(kept[name])}}},"global_":null,"data":null,"sourceStats":'
+        f'{{"recordCount":5.0,"rejectedRecordCount":null}},"destinationStats":null,"global_":null}}'
+        for name, key in zip(INCREMENTAL, ("type", "type", "state_type"), strict=True)
+    ]
+    run = read(folder, configured(catalog), text={"state": f"[{','.join(dumps)}]"})
+    assert (run.code, counts(run)) == (0, {**COUNTS, **NEWEST})
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_stream_tells_how_far_it_is(whole: Run, stream: str) -> None:
+    """TR1, TR4: it begins, it runs, it is complete; and each trace has its time."""
+    told = whole.traces("STREAM_STATUS")
+    said = [one["status"] for one in told if one["stream_descriptor"]["name"] == stream]
+    assert (said[0], said[1], said[-1]) == ("STARTED", "RUNNING", "COMPLETE")
+    assert all(trace["emitted_at"] > 1e12 for trace in whole.of_type("TRACE"))
+
+
+def test_logs_are_messages_with_a_level(whole: Run) -> None:
+    """E8: LOG may stand anywhere, with one of the levels of the protocol."""
+    levels = {log["level"] for log in whole.of_type("LOG")}
+    assert levels
+    assert levels <= {"FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}

@@ -1,0 +1,137 @@
+"""The container files for Airbyte: what they start is started here, as the documents call it.
+
+Rules of the room: no image is built. The entry point is taken from the file and run with the
+project's commands on the PATH, with the arguments that a platform gives a container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.airbyte.models import model_faults, needs_models
+from tests.airbyte.rules import read_faults, single_faults
+from tests.airbyte.running import ROOT, configured, environment
+
+FOLDER = ROOT / "samples" / "airbyte"
+SOURCE, DESTINATION = "source-flights", "destination-spark"
+
+
+def entry_point(image: str) -> list[str]:
+    """Return the words that a container of this image is started with."""
+    [words] = re.findall(r"^ENTRYPOINT (\[.*\])$", text(image), re.MULTILINE)
+    found: list[str] = json.loads(words)
+    return found
+
+
+def text(image: str) -> str:
+    return (FOLDER / image / "Dockerfile").read_text("utf-8")
+
+
+def metadata(image: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / image / "metadata.yaml").read_text("utf-8"))
+    return found
+
+
+def called(image: str, line: str, folder: Path, feed: bytes = b"") -> bytes:
+    """Call an image's entry point with a line of the document; return its output."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*entry_point(image), *line.split()],
+        cwd=folder,
+        env=environment(PATH=path),
+        input=feed,
+        capture_output=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("image", [SOURCE, DESTINATION])
+def test_the_files_of_an_image_agree(image: str) -> None:
+    told, data = text(image), metadata(image)["data"]
+    [variable] = re.findall(r'^ENV AIRBYTE_ENTRYPOINT="(.*)"$', told, re.MULTILINE)
+    assert variable.split() == entry_point(image)
+    labels = dict(re.findall(r'^LABEL (\S+)="(.*)"$', told, re.MULTILINE))
+    assert labels["io.airbyte.name"] == data["dockerRepository"] == f"example/{image}"
+    assert labels["io.airbyte.version"] == data["dockerImageTag"]
+    assert data["connectorType"] == image.partition("-")[0]
+    assert str(uuid.UUID(data["definitionId"])) == data["definitionId"]
+    for copied in re.findall(r"/build/([\w./]+)", told):
+        assert (ROOT / copied).exists(), copied
+
+
+@needs_models
+@pytest.mark.peer
+def test_the_source_answers_the_lines_of_the_document(tmp_path: Path) -> None:
+    """E1, RD1: `spec`, `check`, `discover` and `read` with config, catalog and state."""
+    (tmp_path / "config.json").write_text('{"until": "2013-01-01T08:00:00Z"}')
+    assert single_faults(called(SOURCE, "spec", tmp_path), "SPEC") == []
+    status = called(SOURCE, "check --config config.json", tmp_path)
+    assert single_faults(status, "CONNECTION_STATUS") == []
+    assert b"SUCCEEDED" in status
+    discovered = called(SOURCE, "discover --config config.json", tmp_path)
+    [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
+    chosen = configured(catalog["catalog"], ["airlines", "weather"])
+    (tmp_path / "catalog.json").write_text(json.dumps(chosen))
+    (tmp_path / "state.json").write_text("[]")
+    line = "read --config config.json --catalog catalog.json"
+    output = called(SOURCE, line, tmp_path)
+    assert read_faults(output, chosen) == []
+    again = called(SOURCE, f"{line} --state state.json", tmp_path)
+    assert again.count(b'"RECORD"') == output.count(b'"RECORD"') > 16
+    assert model_faults(status + discovered + again) == []
+
+
+@needs_models
+@pytest.mark.peer
+def test_the_destination_says_what_it_is(tmp_path: Path) -> None:
+    """SP1, SP6: `spec`, with the modes that it supports."""
+    output = called(DESTINATION, "spec", tmp_path)
+    assert single_faults(output, "SPEC") == []
+    assert model_faults(output) == []
+    [spec] = [json.loads(line)["spec"] for line in output.splitlines() if b'"SPEC"' in line]
+    assert sorted(spec["supported_destination_sync_modes"]) == [
+        "append",
+        "append_dedup",
+        "overwrite",
+    ]
+
+
+@needs_models
+@pytest.mark.peer
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_the_destination_answers_the_lines_of_the_document(tmp_path: Path) -> None:
+    """CK1, D1: `check` and `write` with config and catalog, messages on standard input."""
+    (tmp_path / "config.json").write_text(json.dumps({"path": str(tmp_path / "warehouse")}))
+    status = called(DESTINATION, "check --config config.json", tmp_path)
+    assert single_faults(status, "CONNECTION_STATUS") == []
+    assert b"SUCCEEDED" in status
+    stream = {"name": "t", "json_schema": {"properties": {"id": {"type": "integer"}}}}
+    one = {"stream": stream, "sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [one]}))
+    record = {"stream": "t", "data": {"id": 1}, "emitted_at": 1_700_000_000_000}
+    blob = {"stream_descriptor": {"name": "t"}, "stream_state": {"at": 1}}
+    fed = [
+        {"type": "RECORD", "record": record},
+        {"type": "STATE", "state": {"type": "STREAM", "stream": blob}},
+    ]
+    feed = b"".join(json.dumps(message).encode() + b"\n" for message in fed)
+    output = called(
+        DESTINATION, "write --config config.json --catalog catalog.json", tmp_path, feed
+    )
+    assert b'"stream_state":{"at":1}' in output.replace(b" ", b"")
+    assert model_faults(status + output) == []
