@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import sys
 from collections.abc import Iterator
 
+from tap_core.protocols.wire import Wire
 from target_spark.errors import OutletError
 
 __all__ = ["StateOutlet", "reader_gone"]
 
 _OUTPUT = 1
-_ERRORS = 2
 
 
 class StateOutlet:
     """The real standard output, for states; made by `open`."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
 
     @classmethod
     @contextlib.contextmanager
@@ -35,21 +33,15 @@ class StateOutlet:
         Raises:
             OutletError: there is no standard output.
         """
-        with contextlib.suppress(OSError, ValueError):  # closed: nothing waits in it
-            sys.stdout.flush()
         try:
-            descriptor = os.dup(_OUTPUT)
+            os.fstat(_OUTPUT)
         except OSError as error:
             raise OutletError(
                 "The standard output is closed, so no state could leave. Give it a reader,"
                 " or a file: target-spark ... >> state.json"
             ) from error
-        _redirect(_OUTPUT)
-        try:
-            yield cls(descriptor)
-        finally:
-            os.dup2(descriptor, _OUTPUT)
-            os.close(descriptor)
+        with Wire.open(_OUTPUT) as wire:
+            yield cls(wire)
 
     def emit(self, state: bytes) -> None:
         """Write one state, waiting as long as its reader needs.
@@ -57,36 +49,15 @@ class StateOutlet:
         Raises:
             OutletError: nobody reads any more.
         """
-        rest = memoryview(state + b"\n")
         try:
-            while rest:
-                rest = rest[self._write(rest) :]
+            self._wire.write(state + b"\n")
         except OSError as error:
             raise reader_gone(error) from error
-
-    def _write(self, data: memoryview) -> int:
-        try:
-            return os.write(self._descriptor, data)
-        except BlockingIOError:  # somebody made the pipe non-blocking, and it is full
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLOUT)
-            poll.poll()
-            return 0
 
 
 def reader_gone(error: OSError) -> OutletError:
     """Return the error for a write that nobody reads."""
     return OutletError(
-        f"The states' reader is gone ({error.strerror}). What was committed until now is in the"
+        f"The states' reader is gone ({error.strerror or error}). What was committed until now is in the"
         " tables; its state could not be handed on."
     )
-
-
-def _redirect(descriptor: int) -> None:
-    """Let a descriptor mean standard error, or nothing where that is closed."""
-    try:
-        os.dup2(_ERRORS, descriptor)
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)

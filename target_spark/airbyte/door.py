@@ -9,19 +9,18 @@ is 0. Source: the Airbyte protocol, sections "Common Interface" and "Destination
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from tap_core.config import ConfigInput
-from tap_core.exceptions import CatalogFileError, ConfigurationError
+from tap_core.exceptions import CatalogFileError
 from tap_core.intake import binary
+from tap_core.protocols.airbyte.arguments import Flags, text_of
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import line, trace_line
-from tap_core.protocols.airbyte.wire import Wire
+from tap_core.protocols.wire import Wire
 from tap_core.secrets import hider
 from tap_core.types import JsonSchema
 from target_spark.airbyte.faults import fault_body
@@ -32,12 +31,11 @@ from target_spark.settings import with_defaults
 
 __all__ = ["Destination", "DestinationCommand"]
 
-_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
-    "spec": {},
-    "check": {"config": "the settings"},
-    "write": {"config": "the settings", "catalog": "the configured catalog"},
+_FLAGS: Final[Mapping[str, Flags]] = {
+    "spec": Flags("spec"),
+    "check": Flags("check", ("config",)),
+    "write": Flags("write", ("config", "catalog")),
 }
-"""The files that each command needs, by their flags."""
 
 
 class Destination(Protocol):
@@ -79,22 +77,22 @@ class DestinationCommand:
     ) -> int:
         """Run the command; exit with its code where that is asked for."""
         words = list(sys.argv[1:] if args is None else args)[1:]
-        parser = _parser(self._word, prog_name or self.name)
         if {"--help", "-h"}.intersection(words):
-            parser.print_help()
+            usage = _FLAGS[self._word].usage(prog_name or self.name)
+            sys.stdout.write(f"{usage}\n\n{AIRBYTE_WORDS[self._word]}\n")
             code = 0
         else:
-            code = self._run(parser, words)
+            code = self._run(words)
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
 
-    def _run(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
+    def _run(self, words: Sequence[str]) -> int:
         with Wire.open() as wire:
             job = _Job(self._plugin, wire)
             with logging_by(MessageHandler(wire.write, job.hide)):
                 try:
-                    faults = _COMMANDS[self._word](job, parser.parse_args(words))
+                    faults = _COMMANDS[self._word](job, _FLAGS[self._word].files(words))
                 except Exception as error:  # noqa: BLE001  the protocol has a word for it
                     faults = [error]
                 for fault in faults:
@@ -160,7 +158,7 @@ class _Job:
 # The commands
 
 
-def _spec(job: _Job, _: argparse.Namespace) -> list[BaseException]:
+def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.spec import specification
     from target_spark.airbyte.asked import MODES
 
@@ -172,7 +170,7 @@ def _spec(job: _Job, _: argparse.Namespace) -> list[BaseException]:
     return []
 
 
-def _check(job: _Job, given: argparse.Namespace) -> list[BaseException]:
+def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     from target_spark.doctor import checks
 
     def settings_of(found: ConfigInput) -> Mapping[str, Any]:
@@ -181,7 +179,7 @@ def _check(job: _Job, given: argparse.Namespace) -> list[BaseException]:
 
     failed = [
         f"{check.name}: {check.text}"
-        for check in checks(settings_of, [given.config])
+        for check in checks(settings_of, [given["config"]])
         if check.verdict == "failed"
     ]
     answer = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
@@ -189,14 +187,15 @@ def _check(job: _Job, given: argparse.Namespace) -> list[BaseException]:
     return []
 
 
-def _write(job: _Job, given: argparse.Namespace) -> list[BaseException]:
+def _write(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.catalog import parse_configured
     from tap_core.protocols.airbyte.decode import Decoder
     from target_spark.airbyte.asked import asked_of, options_of
     from target_spark.airbyte.states import StreamStates
 
-    target = job.target(job.read_settings(given.config))
-    catalog = parse_configured(_text(given.catalog), given.catalog)
+    target = job.target(job.read_settings(given["config"]))
+    path = given["catalog"]
+    catalog = parse_configured(text_of(path, CatalogFileError, "Catalog"), path)
     asked = asked_of(catalog, with_defaults(target.config)["format"])
     stranger = target.config.get("unknown_streams") == "fail"
     conversation = Conversation(
@@ -209,36 +208,8 @@ def _write(job: _Job, given: argparse.Namespace) -> list[BaseException]:
     return target.load(binary(None), conversation)
 
 
-def _text(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise CatalogFileError(f"Catalog file '{path}' cannot be read: {error.strerror}") from None
-
-
-_COMMANDS: Final[Mapping[str, Callable[[_Job, argparse.Namespace], list[BaseException]]]] = {
+_COMMANDS: Final[Mapping[str, Callable[[_Job, Mapping[str, str]], list[BaseException]]]] = {
     "spec": _spec,
     "check": _check,
     "write": _write,
 }
-
-
-# What is given
-
-
-class _UsageError(ConfigurationError):
-    """A command line that is not as the protocol has it."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises what is wrong instead of ending the program."""
-
-    def error(self, message: str) -> NoReturn:
-        raise _UsageError(f"{message}. {self.format_usage().strip()}")
-
-
-def _parser(word: str, program: str) -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"{program} {word}", description=AIRBYTE_WORDS[word])
-    for flag, what in _FLAGS[word].items():
-        parser.add_argument(f"--{flag}", metavar="FILE", required=True, help=f"the file of {what}")
-    return parser

@@ -106,8 +106,8 @@ def run_words(*words: str, cwd: Path) -> Run:
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["check"], "'check' needs --config FILE"),
-        (["read", "--config", "c.json"], "'read' needs --catalog FILE"),
+        (["check"], "'check' needs --config. Usage"),
+        (["read", "--config", "c.json"], "'read' needs --catalog. Usage"),
         (["spec", "--config", "c.json"], "'spec' does not know '--config'"),
         (["discover", "--config", "c.json", "--state", "s"], "'discover' does not know '--state'"),
         (["check", "--config"], "--config needs the path of a file"),

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from tap_core.metrics import Metric, Point, log
-from tap_core.protocols.airbyte import wire as wire_room
+from tap_core.protocols import wire as wire_room
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import encode_json, log_line
-from tap_core.protocols.airbyte.wire import Wire
+from tap_core.protocols.wire import Wire
 
 
 def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:

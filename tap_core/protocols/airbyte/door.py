@@ -14,28 +14,28 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from tap_core.config import read_config_files
-from tap_core.exceptions import CatalogFileError, ConfigurationError, StateFileError
+from tap_core.exceptions import CatalogFileError, StateFileError
+from tap_core.protocols.airbyte.arguments import Flags, text_of
 from tap_core.protocols.airbyte.contract import SourceTap
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import control_line, line, trace_line
 from tap_core.protocols.airbyte.traces import error_body, sentence
-from tap_core.protocols.airbyte.wire import Wire
+from tap_core.protocols.wire import Wire
 from tap_core.secrets import hider
 
 __all__ = ["SourceCommand", "source_command"]
 
-_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "spec": (),
-    "check": ("config",),
-    "discover": ("config",),
-    "read": ("config", "catalog", "state"),
+_FLAGS: Final[Mapping[str, Flags]] = {
+    "spec": Flags("spec"),
+    "check": Flags("check", ("config",)),
+    "discover": Flags("discover", ("config",)),
+    "read": Flags("read", ("config", "catalog", "state"), optional=("state",)),
 }
-_OPTIONAL: Final = ("state",)
 
 
 class SourceCommand:
@@ -59,7 +59,7 @@ class SourceCommand:
         """
         argv = list(sys.argv[1:] if args is None else args)
         if {"--help", "-h"}.intersection(argv):
-            sys.stdout.write(_usage(prog_name or self.name, self._word))
+            sys.stdout.write(f"{_FLAGS[self._word].usage(prog_name or self.name)}\n")
             code = 0
         else:
             code = self._run(argv[1:])
@@ -97,7 +97,7 @@ class _Job:
     def run(self, args: Sequence[str]) -> int:
         """Run the command; return its exit code, of a signal its number below zero."""
         try:
-            self.files = _files(self._word, args)
+            self.files = _FLAGS[self._word].files(args)
             _COMMANDS[self._word](self)
         except (SystemExit, KeyboardInterrupt) as leave:
             return self._left(leave)
@@ -208,8 +208,8 @@ def _read(job: _Job) -> None:
 
     catalog, state = job.files["catalog"], job.files.get("state")
     request = Request.of(
-        _text(catalog, CatalogFileError, "Catalog"),
-        _text(state, StateFileError, "State") if state else b"",
+        text_of(catalog, CatalogFileError, "Catalog"),
+        text_of(state, StateFileError, "State") if state else b"",
         sources=(catalog, state or "--state"),
     )
     read(job.tap(), request, job.wire.write)
@@ -223,53 +223,7 @@ _COMMANDS: Final[Mapping[str, Callable[[_Job], None]]] = {
 }
 
 
-# What is given
-
-
-class _UsageError(ConfigurationError):
-    """A command line that is not as the protocol has it."""
-
-
-def _files(word: str, args: Sequence[str]) -> dict[str, str]:
-    """Read the flags of a command: files by name.
-
-    Raises:
-        _UsageError: one is missing, or unknown.
-    """
-    known, found = _FLAGS[word], dict(_pairs(word, args))
-    for name in known:
-        if name not in found and name not in _OPTIONAL:
-            raise _UsageError(f"'{word}' needs --{name} FILE. {_usage('', word).strip()}")
-    return found
-
-
-def _pairs(word: str, args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    rest = iter(args)
-    for arg in rest:
-        name, is_joined, value = arg.partition("=")
-        flag = name.removeprefix("--")
-        if name == "--debug":
-            logging.getLogger().setLevel(logging.DEBUG)
-        elif flag == name or flag not in _FLAGS[word]:
-            raise _UsageError(f"'{word}' does not know '{name}'. {_usage('', word).strip()}")
-        else:
-            path = value if is_joined else next(rest, "")
-            if not path:
-                raise _UsageError(f"--{flag} needs the path of a file.")
-            yield flag, path
-
-
-def _usage(program: str, word: str) -> str:
-    flags = (f"--{flag} FILE" for flag in _FLAGS[word])
-    shown = [f"[{flag}]" if flag[2:].split()[0] in _OPTIONAL else flag for flag in flags]
-    return " ".join(["Usage:", *filter(None, [program]), word, *shown]) + "\n"
-
-
-def _text(path: str, error: type[ConfigurationError], what: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as reason:
-        raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
+# How it ends
 
 
 def _complain(text: str) -> None:

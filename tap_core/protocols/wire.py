@@ -55,11 +55,14 @@ class Wire:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls) -> Iterator[Wire]:
-        """Keep the standard output, and let whatever prints meanwhile use standard error."""
+    def open(cls, number: int | None = None) -> Iterator[Wire]:
+        """Keep the standard output, and let whatever prints meanwhile use standard error.
+
+        ``number`` is that of its descriptor; without one it is that of ``sys.stdout``.
+        """
         output = sys.stdout
         _flush(output)
-        number = _number(output)
+        number = _number(output) if number is None else number
         if number is None:  # a runner of tests has put something else in its place
             with contextlib.redirect_stdout(sys.stderr):
                 yield cls(partial(_put_text, output))
