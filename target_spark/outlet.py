@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from tap_core.protocols.wire import Wire
 from target_spark.errors import OutletError
 
-__all__ = ["StateOutlet", "reader_gone"]
+__all__ = ["StateOutlet"]
 
 _OUTPUT = 1
 
 
 class StateOutlet:
-    """The real standard output, for states; made by `open`."""
+    """Where states leave: the real standard output, whoever holds it; made by `open`."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -52,12 +52,7 @@ class StateOutlet:
         try:
             self._wire.write(state + b"\n")
         except OSError as error:
-            raise reader_gone(error) from error
-
-
-def reader_gone(error: OSError) -> OutletError:
-    """Return the error for a write that nobody reads."""
-    return OutletError(
-        f"The states' reader is gone ({error.strerror or error}). What was committed until now is in the"
-        " tables; its state could not be handed on."
-    )
+            raise OutletError(
+                f"The states' reader is gone ({error.strerror or error}). What was committed until"
+                " now is in the tables; its state could not be handed on."
+            ) from error

@@ -236,10 +236,10 @@ SCHEMA: Final[JsonSchema] = {
             enum=["complete", "always", None],
             default="complete",
         ),
-        "unknown_streams": _setting(
+        "outside_catalog": _setting(
             "string",
-            "What becomes of records of streams that an Airbyte catalog does not have: ignore"
-            " (they are counted), or fail.",
+            "What becomes of records of streams that an Airbyte catalog does not have, and of"
+            " fields that it does not have: ignore (such records are counted), or fail.",
             enum=["ignore", "fail", None],
             default="ignore",
         ),

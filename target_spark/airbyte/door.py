@@ -26,7 +26,7 @@ from tap_core.types import JsonSchema
 from target_spark.airbyte.faults import fault_body
 from target_spark.commands import AIRBYTE_WORDS
 from target_spark.conversation import Conversation
-from target_spark.outlet import reader_gone
+from target_spark.outlet import StateOutlet
 from target_spark.settings import with_defaults
 
 __all__ = ["Destination", "DestinationCommand"]
@@ -106,6 +106,7 @@ class _Job:
     def __init__(self, plugin: type[Destination], wire: Wire) -> None:
         self.plugin = plugin
         self._wire = wire
+        self.states = StateOutlet(wire)
         self._hide: Callable[[str], str] = str
 
     def hide(self, text: str) -> str:
@@ -142,17 +143,6 @@ class _Job:
             self._wire.write(trace_line("ERROR", fault_body(fault, self.hide)))
         except OSError:
             sys.stderr.write(f"{self.hide(str(fault))}\n")
-
-    def emit(self, state: bytes) -> None:
-        """Write a state.
-
-        Raises:
-            OutletError: nobody reads any more.
-        """
-        try:
-            self._wire.write(state + b"\n")
-        except OSError as error:
-            raise reader_gone(error) from error
 
 
 # The commands
@@ -197,11 +187,11 @@ def _write(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     path = given["catalog"]
     catalog = parse_configured(text_of(path, CatalogFileError, "Catalog"), path)
     asked = asked_of(catalog, with_defaults(target.config)["format"])
-    stranger = target.config.get("unknown_streams") == "fail"
+    stranger = target.config.get("outside_catalog") == "fail"
     conversation = Conversation(
         Decoder(asked.expected, fails_on_strangers=stranger),
         options_of(target.config, asked),
-        outlet=lambda: nullcontext(job),
+        outlet=lambda: nullcontext(job.states),
         form=StreamStates(),
         renamed=asked.renamed,
     )

@@ -152,7 +152,20 @@ def test_records_of_other_streams_can_be_an_error() -> None:
     decoder = Decoder(EXPECTED, fails_on_strangers=True)
     found = decoder.feed(lines(record("a"), record("x")))
     assert [type(next(found)) for _ in range(4)] == [Describe, Describe, Describe, Rows]
-    with pytest.raises(RecordsWithoutSchemaException, match=r"Line 2 .* of stream x"):
+    with pytest.raises(RecordsWithoutSchemaException, match=r"Line 2 .* of stream x and is none"):
+        next(found)
+
+
+def test_fields_outside_the_catalog_can_be_an_error() -> None:
+    """Those that PyAirbyte's cache adds are not the source's doing."""
+    described = Describe(StreamId("a"), {"properties": {"id": {}}})
+    decoder = Decoder([Expected(described)], fails_on_strangers=True)
+    fine, odd = record("a"), record("a")
+    fine["record"]["data"] = {"id": 1, "_airbyte_raw_id": "x"}
+    odd["record"]["data"] = {"id": 2, "eyes": "blue"}
+    found = decoder.feed(lines(fine, odd))
+    assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
+    with pytest.raises(RecordsWithoutSchemaException, match=r"Line 2 .* has the fields eyes beside"):
         next(found)
 
 

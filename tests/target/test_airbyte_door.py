@@ -150,10 +150,10 @@ def test_states_without_rows_come_back_and_all_else_is_left_alone(tmp_path: Path
     assert "Records of stream nobody, which the catalog does not have: 1" in said
 
 
-def test_unknown_streams_fail_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_what_is_outside_the_catalog_fails_where_that_is_asked_for(tmp_path: Path) -> None:
     """As the older document says; what came before is safe and its state is out."""
     feed = lines(state("s", 1), record("nobody"), state("s", 2))
-    run = write(tmp_path, feed, unknown_streams="fail")
+    run = write(tmp_path, feed, outside_catalog="fail")
     assert "record of stream nobody" in failure(run)["message"]
     assert values(run) == [1]
 

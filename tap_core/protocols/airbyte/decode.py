@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final, TypeAlias
@@ -183,7 +183,8 @@ class Decoder:
 
     Call `feed` with each block of bytes and `close` at the end of the input, and take
     every event from both; then `remarks` says what was left out. With ``fails_on_strangers``
-    a record of a stream that the catalog does not have raises `RecordsWithoutSchemaException`.
+    a record of a stream that the catalog does not have, or with a field that it does not have,
+    raises `RecordsWithoutSchemaException`.
     Raises `TornInputLine` where the input ends within a message.
     """
 
@@ -246,6 +247,9 @@ class Decoder:
                 chunk = self._chunk(body)
                 if chunk.expected is None:
                     continue
+            if self._fails_on_strangers and (names := _undeclared(body.data, chunk.expected)):
+                yield from chunk.finished()
+                raise self._stranger(f"has the fields {', '.join(names)} beside those", body)
             self._take(body, chunk)
         message = body = None  # else they would hold a line that may be long
         yield from chunk.finished()
@@ -254,14 +258,17 @@ class Decoder:
         """Begin a chunk with a record's stream, which may be none that is expected."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
-            name = str(StreamId(body.stream, body.namespace))
             if self._fails_on_strangers:
-                raise RecordsWithoutSchemaException(
-                    f"Line {self._lines_read} is a record of stream {name}, which the catalog does"
-                    " not have. Add it there, or set unknown_streams to ignore."
-                )
-            self._strangers[name] += 1
+                raise self._stranger("is none of those", body)
+            self._strangers[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
+
+    def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
+        """Return the error for a record that is not as the catalog says."""
+        return RecordsWithoutSchemaException(
+            f"Line {self._lines_read} is a record of stream {StreamId(body.stream, body.namespace)}"
+            f" and {what} that the catalog has. Add it there, or set outside_catalog to ignore."
+        )
 
     def _take(self, body: _Body, chunk: _Chunk) -> None:
         """Add a row to its chunk."""
@@ -423,6 +430,21 @@ class _Times:
                 return None
             self._second, self._until_second = second, instant.isoformat()[:19]
         return f"{self._until_second}.{millisecond:03d}Z"
+
+
+def _undeclared(data: msgspec.Raw, expected: Expected | None) -> list[str]:
+    """Return the fields of a record that its schema does not declare, if it declares any.
+
+    Those that Airbyte's own tables have come back from PyAirbyte's cache.
+    """
+    declared = expected.describe.schema.get("properties") if expected else None
+    if not isinstance(declared, Mapping) or not declared:
+        return []
+    try:
+        names = _decode_fields(data)
+    except msgspec.MsgspecError:
+        return []
+    return [name for name in names if name not in declared and not name.startswith("_airbyte_")]
 
 
 def _by_name(expected: Iterable[StreamId]) -> dict[str, StreamId]:
