@@ -165,7 +165,7 @@ def test_fields_outside_the_catalog_can_be_an_error() -> None:
     odd["record"]["data"] = {"id": 2, "eyes": "blue"}
     found = decoder.feed(lines(fine, odd))
     assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
-    with pytest.raises(RecordsWithoutSchemaException, match=r"Line 2 .* has the fields eyes beside"):
+    with pytest.raises(RecordsWithoutSchemaException, match="has the fields eyes beside"):
         next(found)
 
 
