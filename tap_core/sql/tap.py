@@ -14,7 +14,6 @@ from tap_core.config import merge_missing_config_jsonschema
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
-    from tap_core.catalog import Catalog
     from tap_core.sql.connector import SQLConnector
     from tap_core.sql.stream import SQLStream
     from tap_core.streams.core import Stream
@@ -67,12 +66,6 @@ class SQLTap(Tap):
                 )
             }
         return self._catalog_dict
-
-    def use_catalog(self, catalog: Catalog) -> None:
-        """Take a catalog: the streams are made of its entries, as of one given at the start."""
-        self._catalog_dict = catalog.to_dict()
-        self._streams = None
-        super().use_catalog(catalog)
 
     def discover_streams(self) -> Sequence[Stream]:
         """Return a stream for each entry of the catalog."""
