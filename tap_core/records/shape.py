@@ -47,7 +47,7 @@ _are_text = frozenset((str,)).issuperset
 _LAYOUTS = 64
 _SIGNATURES = 4096
 _WORTH_COMPILING = 16
-"""Records in a row of one layout after which its check is compiled."""
+"""Records of one layout after which its check is compiled."""
 
 _Check: TypeAlias = Callable[[Any], bool]
 """True when a value needs no conforming."""
@@ -71,6 +71,8 @@ class _Layout(NamedTuple):
     """Signatures that were found to need no conforming, apart from nested values."""
     fits: list[Callable[[Record], bool]]
     """The compiled check of a whole record, once it is worth its making."""
+    seen: list[None]
+    """One for each record that was looked at until then."""
 
 
 class Shape:
@@ -80,7 +82,7 @@ class Shape:
     ``shape.encode`` takes as it is. Each call of the shape may bring another ``fits``.
     """
 
-    __slots__ = ("_careful", "_find", "_known", "_layout", "_seen", "encode", "fits")
+    __slots__ = ("_careful", "_find", "_known", "_layout", "encode", "fits")
 
     def __init__(
         self,
@@ -94,16 +96,19 @@ class Shape:
         self.encode: BodyEncoder = encode
         self._known: list[str] = []
         self._layout = find(self._known)
-        self._seen = 0
         self.fits: Callable[[Record], bool] = nothing_fits
 
     def __call__(self, record: Record) -> Any:
         """Prune, conform and encode one record."""
         keys = list(record)
-        if keys != self._known:
+        turns = keys != self._known
+        if turns:
             self._turn_to(keys)
         layout = self._layout
-        if layout is None or not self._is_good(record, layout):
+        is_good = layout is not None and (
+            (turns and self.fits(record)) or self._is_good(record, layout)
+        )
+        if not is_good:
             return self._careful(record)
         try:
             return self.encode(record)
@@ -112,8 +117,9 @@ class Shape:
 
     def _is_good(self, record: Record, layout: _Layout) -> bool:
         """Delete what is deselected; return whether the rest needs no conforming."""
-        self._seen += 1
-        if self._seen == _WORTH_COMPILING:
+        if len(layout.seen) < _WORTH_COMPILING:
+            layout.seen.append(None)
+        elif not layout.fits:
             self.fits = _fits_of(self._known, layout)
         for name in layout.drops:
             del record[name]
@@ -124,7 +130,7 @@ class Shape:
 
     def _turn_to(self, keys: list[str]) -> None:
         """Take the layout of another order of keys."""
-        self._known, self._layout, self._seen = keys, self._find(keys), 0
+        self._known, self._layout = keys, self._find(keys)
         made = self._layout.fits if self._layout is not None else []
         self.fits = made[0] if made else nothing_fits
 
@@ -251,7 +257,7 @@ def _layout_finder(
         allowed = tuple(kinds for _, (kinds, _) in rules)
         plain = _SURELY_FINITE if finite else _PLAIN
         sure = tuple(kinds if kinds is _BOOLEAN else plain for kinds in allowed)
-        return _Layout(drops, allowed, sure, nested, set(), [])
+        return _Layout(drops, allowed, sure, nested, set(), [], [])
 
     def find(keys: list[str]) -> _Layout | None:
         order = tuple(keys)
