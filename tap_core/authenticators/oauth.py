@@ -22,9 +22,11 @@ from tap_core.authenticators.refresh_tokens import (
     refresh_tokens_of,
     with_newest,
 )
+from tap_core.authenticators.signing import private_key, signed
 from tap_core.authenticators.token_endpoint import (
     Patience,
     Token,
+    TokenNames,
     TokenRequest,
     oauth_words,
     payload_secrets,
@@ -57,6 +59,9 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     patience: Patience = Patience()
     """How long the endpoint is waited for and how often it is asked."""
+
+    token_names: TokenNames = TokenNames()
+    """What the endpoint calls tokens and their lifetime."""
 
     def __init__(
         self,
@@ -187,11 +192,11 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         tokens = refresh_tokens_of(self._tap, self._own_refresh_tokens)
         self._config = tokens.renewed(self._config)
         payload: Any = self.oauth_request_payload
-        used = refresh_token_of(payload)
+        used = refresh_token_of(payload, self.token_names.refresh_token)
         with tokens.lock if used else contextlib.nullcontext():
             if used:
                 used = tokens.newest(used)
-                payload = with_newest(payload, used)
+                payload = with_newest(payload, used, self.token_names.refresh_token)
             token = self._asked(payload)
             self._keep_refresh_token(tokens, used, token.refresh_token)
         self._keep(token)
@@ -199,14 +204,18 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _asked(self, payload: Any) -> Token:
         known = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = payload_secrets(payload) | secrets_of(self._config) | secrets_of(known)
-        request = TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
+        request = self._token_request(payload)
         outcome = request.send(self._session, self.patience, self.logger)
         response = outcome.response
         if response is not None:
             self._hidden |= sent_secrets(response.request)
             if not response.ok:
                 self.handle_error(content=response.text, status_code=response.status_code)
-        return read_token(outcome, request.place, self._hidden)
+        return read_token(outcome, request.place, self._hidden, self.token_names)
+
+    def _token_request(self, payload: Any) -> TokenRequest:
+        """Return the request that carries what is asked."""
+        return TokenRequest(self.auth_endpoint, self._oauth_headers, payload, self._hidden)
 
     def _keep_refresh_token(
         self, tokens: RefreshTokens, used: str | None, token: str | None
@@ -222,7 +231,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     def _keep(self, token: Token) -> None:
         """Set the members so that at no moment an old token looks like a new one."""
         self.access_token = token.access_token
-        expires_in = _seconds(token.expires_in)
+        expires_in = self._lifetime(token)
         self.expires_in = (
             _seconds(self._default_expiration) if expires_in is None else expires_in
         ) or None
@@ -232,6 +241,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 "taken to be good for ever"
             )
         self.last_refreshed = token.sent_at
+
+    def _lifetime(self, token: Token) -> int | None:
+        """Return for how many seconds a token is good, None where nothing says so."""
+        return _seconds(token.expires_in)
 
     def handle_error(self, *, content: str, status_code: int | None) -> None:
         """Log a refusal; ``content`` is the answer's body, which may hold secrets.
@@ -305,26 +318,10 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
             RuntimeError: a package that signs is not installed.
             ValueError: there is no private key, or it cannot be read.
         """
-        try:
-            import jwt
-            from cryptography.hazmat.primitives.serialization import load_pem_private_key
-        except ModuleNotFoundError as missing:
-            raise RuntimeError(
-                "OAuthJWTAuthenticator needs the packages PyJWT and cryptography: "
-                "pip install 'pyjwt[crypto]'."
-            ) from missing
         if not self.private_key:
             raise ValueError("There is no private_key to sign the assertion with.")
-        passphrase = self.private_key_passphrase
-        key: Any = load_pem_private_key(
-            _pem(self.private_key), passphrase.encode() if passphrase else None
-        )
+        key = private_key(self.private_key, self.private_key_passphrase)
         return {
             "grant_type": _JWT_BEARER,
-            "assertion": jwt.encode(self.oauth_request_body, key, "RS256"),
+            "assertion": signed(self.oauth_request_body, key, "RS256"),
         }
-
-
-def _pem(text: str) -> bytes:
-    r"""Return PEM with lines; in variables and on one line they are often written ``\n``."""
-    return (text if "\n" in text.strip() else text.replace("\\n", "\n")).encode()

@@ -20,8 +20,6 @@ from tap_core.authenticators.config_file import is_refresh_token_name, write_ref
 
 __all__ = ["RefreshTokens", "refresh_token_of", "refresh_tokens_of", "with_newest"]
 
-_NAME = "refresh_token"
-
 
 class RefreshTokens:
     """The refresh tokens of one tap: which are used up, and which came in their place.
@@ -99,12 +97,12 @@ def refresh_tokens_of(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
             return otherwise
 
 
-def refresh_token_of(payload: Any) -> str | None:
+def refresh_token_of(payload: Any, name: str = "refresh_token") -> str | None:
     """Return the refresh token that a request would send, None if it sends none."""
-    token = payload.get(_NAME) if isinstance(payload, Mapping) else None
+    token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
-def with_newest(payload: Any, token: str) -> dict[str, Any]:
+def with_newest(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
     """Return a request's body with this refresh token."""
-    return {**payload, _NAME: token}
+    return {**payload, name: token}

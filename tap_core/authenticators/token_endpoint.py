@@ -36,6 +36,7 @@ __all__ = [
     "Outcome",
     "Patience",
     "Token",
+    "TokenNames",
     "TokenRequest",
     "oauth_words",
     "payload_secrets",
@@ -93,6 +94,26 @@ class Token:
     access_token: str = field(repr=False)
     refresh_token: str | None = field(repr=False)
     expires_in: Any
+
+
+@dataclass(frozen=True)
+class TokenNames:
+    """What an endpoint calls what it gives; ``deep``: it may stand below other members."""
+
+    access_token: str = "access_token"  # noqa: S105  (names, no secrets)
+    refresh_token: str = "refresh_token"  # noqa: S105
+    expires_in: str = "expires_in"
+    deep: bool = False
+
+    def found(self, document: Any, name: str, levels: int = 5) -> Any:
+        """Return what a document has under a name, None for nothing."""
+        if isinstance(document, dict) and name in document:
+            return document[name]
+        if not self.deep or not levels or not isinstance(document, (dict, list)):
+            return None
+        below = document.values() if isinstance(document, dict) else document
+        values = (self.found(each, name, levels - 1) for each in below)
+        return next((value for value in values if value is not None), None)
 
 
 @dataclass(frozen=True)
@@ -208,7 +229,9 @@ def _shown(value: Any, secrets: Secrets) -> str | None:
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}…"
 
 
-def read_token(outcome: Outcome, place: str, secrets: Secrets) -> Token:
+def read_token(
+    outcome: Outcome, place: str, secrets: Secrets, names: TokenNames | None = None
+) -> Token:
     """Return the token of an outcome; ``place`` is how messages name the endpoint.
 
     Raises:
@@ -223,14 +246,16 @@ def read_token(outcome: Outcome, place: str, secrets: Secrets) -> Token:
     if document is None:
         kind = content_type(response) or "of no content type"
         raise _refusal(outcome, place, f"the answer is no JSON object but {kind}", secrets)
-    if not document.get("access_token"):
-        raise _refusal(outcome, place, "the answer has no access_token", secrets)
-    refresh_token = document.get("refresh_token")
+    names = names or TokenNames()
+    access_token = names.found(document, names.access_token)
+    if not access_token:
+        raise _refusal(outcome, place, f"the answer has no {names.access_token}", secrets)
+    refresh_token = names.found(document, names.refresh_token)
     return Token(
         sent_at=outcome.sent_at,
-        access_token=document["access_token"],
+        access_token=access_token,
         refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else None,
-        expires_in=document.get("expires_in"),
+        expires_in=names.found(document, names.expires_in),
     )
 
 
