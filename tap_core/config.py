@@ -34,6 +34,7 @@ __all__ = [
     "is_secret",
     "merge_missing_config_jsonschema",
     "parse_environment_config",
+    "property_schema",
     "read_config_files",
     "read_environment",
     "variable_name",
@@ -308,6 +309,24 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
         return True
     name = setting.lower().replace("-", "_")
     return any(word in name for word in _SECRET_WORDS + _SECRET_KEYS)
+
+
+def property_schema(schema: Mapping[str, Any], name: str) -> Any:
+    """Return what a schema says of a property; None: nothing.
+
+    Where its alternatives say different things, one that calls it secret counts.
+    """
+    known = (schema.get("properties") or {}).get(name)
+    if known is not None:
+        return known
+    found = [
+        inner
+        for keyword in ("anyOf", "oneOf", "allOf")
+        for branch in schema.get(keyword, ())
+        if isinstance(branch, dict) and (inner := property_schema(branch, name)) is not None
+    ]
+    secret = (one for one in found if isinstance(one, dict) and is_secret("", one))
+    return next(secret, found[0] if found else schema.get("additionalProperties"))
 
 
 def copied(value: Any) -> Any:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any, TypeAlias
 
-from tap_core.config import is_secret
+from tap_core.config import is_secret, property_schema
 from tap_core.types import JsonSchema
 
 __all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]
@@ -92,23 +92,10 @@ def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
     """Find what a schema says of a path; an empty schema where it says nothing."""
     found: Any = schema
     for part in path:
-        found = found.get("items") if isinstance(part, int) else _property(found, part)
+        found = found.get("items") if isinstance(part, int) else property_schema(found, part)
         if not isinstance(found, dict):
             return {}
     return found if isinstance(found, dict) else {}
-
-
-def _property(schema: JsonSchema, name: str) -> Any:
-    """Find a property, in the alternatives of a schema too."""
-    known = schema.get("properties", {}).get(name)
-    if known is not None:
-        return known
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        for branch in schema.get(keyword, ()):
-            found = _property(branch, name) if isinstance(branch, dict) else None
-            if found is not None:
-                return found
-    return schema.get("additionalProperties")
 
 
 def _holds_secret(value: Any, schema: JsonSchema) -> bool:

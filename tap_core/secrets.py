@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from tap_core.config import is_secret
+from tap_core.config import is_secret, property_schema
 
 __all__ = ["SECRET_NAME", "hider"]
 
@@ -59,9 +59,8 @@ def _marked(value: Any, schema: Any) -> Iterator[str]:
     if not isinstance(schema, Mapping):
         return
     if isinstance(value, Mapping):
-        properties = schema.get("properties") or {}
         for name, inner in value.items():
-            yield from _marked(inner, properties.get(name))
+            yield from _marked(inner, property_schema(schema, name))
     elif isinstance(value, str) and len(value) >= _SHORTEST and is_secret("", schema):
         yield value
 

@@ -19,6 +19,8 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 
 import requests
 
+from tap_core.config import property_schema
+
 __all__ = [
     "HIDDEN",
     "LONGEST_BODY",
@@ -152,9 +154,8 @@ def secrets_of(config: Mapping[str, Any], schema: Mapping[str, Any] | None = Non
 
 
 def _secret_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    properties = schema.get("properties") or {}
     for name, value in config.items():
-        declared = properties.get(name)
+        declared = property_schema(schema, name)
         about = declared if isinstance(declared, Mapping) else {}
         if about.get("secret") or about.get("writeOnly") or is_secret_name(str(name)):
             yield from _texts(value)
