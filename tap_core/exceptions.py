@@ -236,6 +236,10 @@ class StreamMapConfigError(MappingError):
 class SyncError(SingerSDKError):
     """Something went wrong while data were moving."""
 
+    failure_type: str | None = None
+    """Whose fault it is, in Airbyte's words, where whoever raised it knows: ``config_error``,
+    ``system_error`` or ``transient_error``."""
+
 
 class FatalSyncError(SyncError):
     """The whole sync must end."""

@@ -67,6 +67,8 @@ else:  # pragma: no cover - for pyright
     class SaidOfREST:
         """Members of `RESTStream`."""
 
+        replication_key = _Said[str | None]()
+        state_partitioning_keys = _Said[Sequence[str] | None]()
         url_base = _Said[str]()
         authenticator = _Said[Auth]()
         http_headers = _Said[dict[str, Any]]()

@@ -145,11 +145,11 @@ def _carries(request: requests.PreparedRequest, token: str) -> bool:
 
 def error_words(response: requests.Response, *, path: str, excerpt: str) -> str:
     """Return the message for a status that is an error."""
-    is_client = HTTPStatus.BAD_REQUEST <= response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
-    message = (
-        f"{response.status_code} {'Client' if is_client else 'Server'} Error: "
-        f"{response.reason} for path: {path}"
-    )
+    status = response.status_code
+    kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
+    if status < HTTPStatus.BAD_REQUEST:
+        kind = "Answer refused"
+    message = f"{status} {kind}: {response.reason} for path: {path}"
     if excerpt:
         message += f", content is {excerpt}"
     if response.headers:  # their names alone: among the values are cookies

@@ -36,8 +36,11 @@ def records_of(
     fetch: Callable[[], requests.Response],
     parse: Callable[[requests.Response], Iterable[Any]],
     stopped: Callable[[int], None],
+    has_ended: Callable[[], bool] = bool,
 ) -> Iterator[Any]:
     """Yield the records of all pages; ``stopped`` hears how many had any before an empty one.
+
+    ``has_ended`` is asked behind each page whether those that follow are of no interest.
 
     Raises:
         RuntimeError: the same requests are answered the same over and over.
@@ -55,6 +58,8 @@ def records_of(
             pages += 1
         elif not walk.continue_if_empty(response):
             stopped(pages)
+            return
+        if has_ended():
             return
         walk.advance(response)
 

@@ -71,6 +71,8 @@ class HTTPRequest:
     """The body: sent as JSON where the stream's ``payload_as_json`` says so."""
     safe_query_chars: str = ""
     """ASCII characters that are not quoted in the query."""
+    as_json: bool | None = None
+    """Whether the body is sent as JSON, None for what the stream's ``payload_as_json`` says."""
 
     def encode_params(self) -> str:
         """Return the query, quoted as `urllib.parse.urlencode` does."""

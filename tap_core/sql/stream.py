@@ -18,6 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tap_core.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
+from tap_core.exceptions import InvalidReplicationKeyException
 from tap_core.records.select import get_selected_schema
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.rows import (
@@ -149,13 +150,22 @@ class SQLStream(Stream, abc.ABC):
         return self.replication_method == REPLICATION_INCREMENTAL
 
     def apply_catalog(self, catalog: Catalog) -> None:
-        """Take the entry of an input catalog for the stream's own; without one it is not read."""
+        """Take the entry of an input catalog for the stream's own; without one it is not read.
+
+        Raises:
+            InvalidReplicationKeyException: the replication key is no column.
+        """
         entry = catalog.get_stream(self.tap_stream_id)
         if entry is not None:
             self.catalog_entry = entry.to_dict()
         super().apply_catalog(catalog)
         if entry is None:
             self.selected = False
+        elif len(self.replication_path) > 1:
+            raise InvalidReplicationKeyException(
+                f"Table '{self.name}' cannot be read by '{self.replication_key}', which is inside"
+                " of a column: choose a column as the cursor."
+            )
 
     def get_selected_schema(self) -> JsonSchema:
         """Return the schema without the columns that are not selected."""

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.order import Order, is_missing, order_of
+from tap_core.state.order import NULL_VALUE, Order, is_missing, order_of
 from tap_core.state.partitions import PartitionIndex
 from tap_core.types import Context, TapState
 from tap_core.typing.values import to_json_compatible
@@ -32,7 +32,6 @@ from tap_core.typing.values import to_json_compatible
 __all__ = [
     "ASSUMED_UNSORTED",
     "NOT_RESUMABLE",
-    "NULL_VALUE",
     "PROGRESS_MARKERS",
     "PROGRESS_MARKER_NOTE",
     "SIGNPOST_MARKER",
@@ -48,6 +47,8 @@ __all__ = [
     "log_sort_error",
     "open_progress_markers",
     "progress_markers_of",
+    "promote_progress_markers",
+    "raise_bookmark",
     "reset_state_progress_markers",
     "sort_error_text",
     "sort_fault_text",
@@ -63,8 +64,6 @@ STARTING_MARKER = "starting_replication_value"
 
 NOT_RESUMABLE = "Progress is not resumable if interrupted."
 """The note that stands beside markers; tools look for these very words."""
-
-NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
 
 ASSUMED_UNSORTED = (
     "The stream is taken as unsorted: if it is interrupted, it starts again where it started."
@@ -196,8 +195,10 @@ def increment_state(
     old = progress.get("replication_key_value")
     if progress.get("replication_key") != replication_key:
         old = None  # a value of another key says nothing about this one
-    new = to_json_compatible(latest_record[replication_key])
-    if is_missing(new):
+    new = (order or _PLAIN).kept(latest_record[replication_key])
+    if order is not None and not order.is_usable(new):
+        order.tell_unusable(new)
+    elif is_missing(new):
         _tell(order, NULL_VALUE)
     elif old is None or not check_sorted or (order or _PLAIN).newer_or_equal(new, old):
         progress["replication_key"] = replication_key
@@ -241,10 +242,13 @@ def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
 
 
 def _tell(order: Order | None, sentence: str) -> None:
-    """Warn once for all that share an order; where there is none, every time."""
+    """Warn once for all that share an order; where there is none, every time.
+
+    What is declared has windows that it goes on from.
+    """
     if order is None:
         logger.warning(sentence)
-    else:
+    elif not order.is_declared:
         order.tell_once(sentence, sentence)
 
 
@@ -271,17 +275,31 @@ def finalize_state_progress_markers(
 
     Returns what was in the markers and was not promoted, None if nothing.
     """
-    state = stream_or_partition_state
+    stream_or_partition_state.pop(STARTING_MARKER, None)
+    return promote_progress_markers(stream_or_partition_state, order=order)
+
+
+def promote_progress_markers(
+    state: dict[str, Any], *, order: Order | None = None
+) -> dict[str, Any] | None:
+    """Do what `finalize_state_progress_markers` does, for a context that goes on."""
     signpost = state.pop(SIGNPOST_MARKER, None)
-    state.pop(STARTING_MARKER, None)
     markers = progress_markers_of(state) or {}
     if "replication_key" in markers and "replication_key_value" in markers:
         value = markers.pop("replication_key_value")
         if not is_missing(signpost):
             value = (order or _PLAIN).minimum(value, signpost)
-        state["replication_key"] = markers.pop("replication_key")
-        state["replication_key_value"] = value
+        raise_bookmark(state, markers.pop("replication_key"), value, order or _PLAIN)
     return reset_state_progress_markers(state)
+
+
+def raise_bookmark(state: dict[str, Any], key: str, value: Any, order: Order) -> None:
+    """Make a value the bookmark, unless the order is a declared one and it would be lowered."""
+    old = state.get("replication_key_value") if state.get("replication_key") == key else None
+    if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
+        return
+    state["replication_key"] = key
+    state["replication_key_value"] = value
 
 
 def log_sort_error(

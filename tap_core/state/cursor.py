@@ -18,12 +18,11 @@ from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.state.bookmarks import (
-    NULL_VALUE,
     open_progress_markers,
     progress_markers_of,
     sort_fault_text,
 )
-from tap_core.state.order import Kind, Order, is_missing
+from tap_core.state.order import Kind, Order
 from tap_core.typing.values import to_json_compatible
 
 __all__ = ["Cursor"]
@@ -36,6 +35,7 @@ _FULL_FORM = re.compile(
 # Two texts of this form, of one length and one zone, sort as their instants do.
 
 _DATE_LENGTH = 10
+_UP_TO_SECONDS = 19
 _SECONDS = 17
 _FRACTION = 20
 
@@ -54,6 +54,7 @@ class Cursor:
     __slots__ = (
         "_check_sorted",
         "_cut",
+        "_is_declared",
         "_is_open",
         "_is_sorted",
         "_kind",
@@ -99,6 +100,7 @@ class Cursor:
         self._check_sorted = check_sorted
         self._skips_smaller = not is_sorted
         self._order = order
+        self._is_declared = order.is_declared
         self._on_first_marker = on_first_marker
         self.reload()
 
@@ -127,9 +129,10 @@ class Cursor:
                     )
                 ):
                     if value >= self.latest:
-                        self.latest = value
-                        return
-                    if self._skips_smaller:
+                        if not (length and self._is_declared) or self._is_moment(value):
+                            self.latest = value
+                            return
+                    elif self._skips_smaller:
                         return
         except TypeError:  # one date-time with an offset and one without
             pass
@@ -153,7 +156,7 @@ class Cursor:
             return False
         place = self.state if self._is_sorted else open_progress_markers(self.state, None)
         if moved:
-            self._stored = to_json_compatible(self.latest)
+            self._stored = self._order.kept(self.latest)
             place["replication_key"] = self.replication_key
             place["replication_key_value"] = self._stored
         self._settled = self.latest
@@ -197,8 +200,8 @@ class Cursor:
         """Take a value or refuse it, whatever it is."""
         if not self._is_open:
             self._open()
-        if is_missing(value):
-            self._order.tell_once(NULL_VALUE, NULL_VALUE)
+        if not self._order.is_usable(value):
+            self._order.tell_unusable(value)
         elif self._is_next(value):
             self._take(value)
         elif self._is_sorted:
@@ -228,6 +231,8 @@ class Cursor:
 
     def _is_simple(self, value: Any) -> bool:
         """Return whether values of this one's type (and form) compare as `Order` would."""
+        if not self._order.is_plain(value):
+            return False
         if isinstance(value, str):
             kind = self._order.kind
             return kind is Kind.TEXT or (kind is Kind.INSTANT and self._has_full_form(value))
@@ -241,9 +246,18 @@ class Cursor:
         if form is None:
             return False
         self._length = len(text)
-        self.form_length = len(text) if form["zone"] else -1
+        self.form_length = len(text) if form["zone"] and not self._is_declared else -1
         self.form_gap = form["gap"]
         self.form_zone = form["zone"] or ""
         without_zone = _FRACTION if form["fraction"] else _SECONDS
         self._cut = len(text) - len(self.form_zone) if self.form_zone else without_zone
         return True
+
+    def _is_moment(self, text: str) -> bool:
+        """Return whether a text of the form is a date-time: its digits may be any."""
+        try:
+            dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
+        except ValueError:
+            return False
+        fraction = text[_UP_TO_SECONDS : self._cut] if self.form_zone else ""
+        return not fraction or fraction[1:].isdecimal()

@@ -242,6 +242,25 @@ class StreamStateManager:
         for context in partitions or [{}]:
             self._finalize(context or None)
 
+    @_at_once
+    def close_window(
+        self, context: Context | None, *, replication_key: str, until: str | None = None
+    ) -> None:
+        """Promote the markers of a context that goes on: all up to here is complete.
+
+        With ``until`` the bookmark is at least that. It is never lowered.
+        """
+        state = self._change(context)
+        bookmarks.promote_progress_markers(state, order=self.order)
+        if until is not None:
+            bookmarks.raise_bookmark(state, replication_key, until, self.order)
+        self.is_flushed = False
+
+    @_at_once
+    def replace_bookmark(self, context: Context | None, value: Any) -> None:
+        """Write the bookmark of a context in another form."""
+        self._change(context)["replication_key_value"] = value
+
     @property
     def reads_everything(self) -> bool:
         """Whether every context of this run so far was read from its beginning."""
@@ -357,7 +376,8 @@ class StreamStateManager:
             self.finalize_state(self._change(context))
 
     def _tell_unsorted(self) -> None:
-        self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
+        if not self.order.is_declared:  # else its windows are what it goes on from
+            self.order.tell_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _tell_start(self, value: Any) -> None:
         """Log the start; for the contexts after the first only where someone wants every detail."""

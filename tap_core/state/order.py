@@ -24,9 +24,20 @@ from typing import Any, TypeAlias
 
 from tap_core.typing.values import to_json_compatible
 
-__all__ = ["Instant", "Kind", "Order", "instant_of", "is_missing", "number_of", "order_of"]
+__all__ = [
+    "NULL_VALUE",
+    "Instant",
+    "Kind",
+    "Order",
+    "instant_of",
+    "is_missing",
+    "number_of",
+    "order_of",
+]
 
 logger: logging.Logger = logging.getLogger(__name__)
+
+NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
 
 Instant: TypeAlias = tuple[dt.datetime, str]
 """A moment: an aware date-time, and the digits of its fraction beyond microseconds."""
@@ -51,6 +62,30 @@ class Order:
         """Return whether ``new`` is at or after ``old``."""
         left, right = self._comparable(new, old)
         return bool(left >= right)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the form of values was declared, so that others are passed over.
+
+        A bookmark of such a stream is never lowered.
+        """
+        return False
+
+    def is_usable(self, value: Any) -> bool:
+        """Return whether a value can be a bookmark."""
+        return not is_missing(value)
+
+    def tell_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
+        """Warn of a value that cannot be a bookmark, once."""
+        self.tell_once(NULL_VALUE, NULL_VALUE)
+
+    def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
+        """Return whether values of this one's type and form may sort as they are."""
+        return True
+
+    def kept(self, value: Any) -> Any:
+        """Return a value as a state holds it."""
+        return to_json_compatible(value)
 
     def minimum(self, first: Any, second: Any) -> Any:
         """Return the earlier of two values as it was given; ``first`` when they are equal."""

@@ -26,6 +26,7 @@ from tap_core.protocols.singer.messages import (
 from tap_core.records.conform import conform_record_data_types
 from tap_core.records.select import pop_deselected_record_properties
 from tap_core.said import SaidOfStreams
+from tap_core.state.key import copied_along
 from tap_core.streams.stateful import Stateful
 from tap_core.sync.batches import BATCH_HOOKS, finished_records
 from tap_core.sync.children import sync_child_contexts, sync_children
@@ -77,6 +78,9 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
     max_parallel_partitions: int = 1
     """In how many threads contexts may be synced; more than 1 says that this stream, and
     what it uses, is safe to run in threads. A user's setting of this name can lower it."""
+
+    adds_context: bool = True
+    """Whether what its context says is added to a record that lacks it, as in the Singer SDK."""
 
     context: Context | None = None
     """The context that is being synced, read-only; change it in `preprocess_context`."""
@@ -262,8 +266,9 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         partition_context: Context | None = None,
     ) -> None:
         """Add what the context says to a record, and sync its children."""
-        for key, value in (partition_context or {}).items():
-            record.setdefault(key, value)
+        if self.adds_context:
+            for key, value in (partition_context or {}).items():
+                record.setdefault(key, value)
         if plan_of(self).child_contexts:
             sync_child_contexts(self, record, child_context)
 
@@ -321,7 +326,8 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
         """Yield the RECORDs of a record: pruned (in place), conformed, and mapped."""
         if is_key_deselected(self):
-            record = dict(record)  # the bookmark needs the key of the author's
+            path = self.replication_path
+            record = copied_along(path, record)  # the bookmark needs the key of the author's
         pop_deselected_record_properties(record, self.schema, self.mask)
         conformed = conform_record_data_types(
             stream_name=self.name,

@@ -31,6 +31,7 @@ from tap_core.exceptions import (
     InvalidReplicationKeyException,
     SingerSDKDeprecationWarning,
 )
+from tap_core.state.key import definition_of, path_of
 from tap_core.typing.inspect import TypeConformanceLevel, is_datetime_type
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class Declared:
     """The class of the parent stream; a child is synced once for each of its records."""
 
     takes_any_replication_key: bool = False
-    """Whether whoever configures a sync may name the replication key, as for a table."""
+    """Whether whoever configures a sync may name the replication key, as for a table.
+
+    It may then stand inside of objects: `replication_path` says where.
+    """
 
     ignore_parent_replication_key: bool = False
     """True when a parent's replication key does not move with its children's changes:
@@ -194,6 +198,18 @@ class Declared:
         self._plan = None
 
     @property
+    def replication_path(self) -> tuple[str, ...]:
+        """Names on the way to the value of the replication key, one unless it is inside of objects.
+
+        Only a key that a user chooses can be: ``meta.at`` is then the value ``at`` of ``meta``,
+        unless there is a property of that very name.
+        """
+        key = self.replication_key
+        if not key:
+            return ()
+        return path_of(key, self.effective_schema) if self.takes_any_replication_key else (key,)
+
+    @property
     def replication_method(self) -> str:
         """FULL_TABLE, INCREMENTAL or LOG_BASED: as forced, else by the replication key."""
         if self.forced_replication_method:
@@ -209,7 +225,7 @@ class Declared:
         """
         if not self.replication_key:
             return False
-        definition = self.effective_schema.get("properties", {}).get(self.replication_key)
+        definition = definition_of(self.replication_path, self.effective_schema)
         if definition is None:
             msg = (
                 f"Field '{self.replication_key}' is not in schema for stream '{self.name}':"

@@ -9,13 +9,12 @@ here names the stream and the request, and no secret.
 from __future__ import annotations
 
 import abc
-import logging
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 from urllib.parse import urlsplit
 
 import requests
@@ -37,11 +36,11 @@ from tap_core.http.exchange import (
     send,
 )
 from tap_core.http.pages import records_of
-from tap_core.http.request import Auth, RequestFunc, body_arguments, prepared
+from tap_core.http.request import Auth, body_arguments, prepared
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
-from tap_core.http.retry import Tries, exponential, random_jitter, retrying, runtime
+from tap_core.http.retry import Tries
 from tap_core.http.words import (
     Secrets,
     body_excerpt,
@@ -60,7 +59,7 @@ from tap_core.pagination import (
 )
 from tap_core.plugin_base import PluginBase
 from tap_core.said import SaidOfREST
-from tap_core.streams.core import Stream
+from tap_core.streams.retried import Retried
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -68,8 +67,6 @@ else:
     from typing_extensions import TypeVar as DefaultTypeVar
 
 if TYPE_CHECKING:
-    from backoff.types import Details
-
     from tap_core.catalog import Schema
     from tap_core.sync.contract import Host
     from tap_core.types import Context, JsonSchema, Record
@@ -86,74 +83,9 @@ __all__ = [
 DEFAULT_PAGE_SIZE = 1000
 
 _TToken = DefaultTypeVar("_TToken", default=Any)
-_TNum = TypeVar("_TNum", int, float)
 
 
-class _Retried(Stream, abc.ABC):
-    """How an HTTP stream tries again; every method is an author's to override."""
-
-    path: str | None = None
-    """Path of the endpoint, put behind ``url_base``; ``{key}`` is replaced from settings
-    and context."""
-
-    honour_retry_after: bool = True
-    """Whether a server that says when to come back (``Retry-After``, up to an hour) is asked
-    just then; False leaves every wait to `backoff_wait_generator`."""
-
-    def request_decorator(self, func: RequestFunc) -> RequestFunc:
-        """Return a function that tries again as the other hooks say."""
-        return retrying(
-            wait_generator=self.backoff_wait_generator,
-            max_tries=self.backoff_max_tries,
-            jitter=self.backoff_jitter,
-            handler=self.backoff_handler,
-            logger=self.logger,
-            ask_server=self.honour_retry_after,
-        )(func)
-
-    def backoff_wait_generator(self) -> Generator[float, Any, None]:
-        """Return a generator of waits in seconds: 2, 4, 8 … unless overridden."""
-        return exponential()
-
-    def backoff_max_tries(self) -> int:
-        """Return how often a request is sent before its failure counts."""
-        return 5
-
-    def backoff_jitter(self, value: float) -> float:
-        """Return a wait with something random added, up to a second."""
-        return random_jitter(value)
-
-    def backoff_runtime(self, *, value: Callable[[Any], _TNum]) -> Generator[_TNum, Any, None]:
-        """Return a wait generator that asks ``value`` with each failure for the seconds."""
-        return runtime(value)
-
-    def backoff_handler(self, details: Details) -> None:
-        """Log a failure before the wait that follows it."""
-        error = details.get("exception")
-        wait, tries, path = details.get("wait"), details.get("tries"), self.path
-        if isinstance(error, RetriableAPIError) and error.response is not None:
-            self.log(
-                "Backing off %0.2f seconds after %d tries for URL %s, failing with status %s: %s",
-                wait,
-                tries,
-                path,
-                error.response.status_code,
-                error.response.reason,
-                level=logging.ERROR,
-            )
-        else:
-            self.log(
-                "Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
-                wait,
-                tries,
-                path,
-                type(error).__name__,
-                error,
-                level=logging.ERROR,
-            )
-
-
-class _Costed(_Retried, abc.ABC):
+class _Costed(Retried, abc.ABC):
     """What an HTTP stream counts and measures."""
 
     _LOG_REQUEST_METRICS: bool = True
@@ -358,9 +290,19 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self, context: Context | None, next_page_token: _TToken | None
     ) -> requests.PreparedRequest:
         """Return the request for a page, ready to be sent (older: see `get_http_request`)."""
-        params = self.get_url_params(context, next_page_token)
+        params: Any = self.get_url_params(context, next_page_token)
         data = self.prepare_request_payload(context, next_page_token)
-        return self._built(self.http_method, self.get_url(context), params, self.http_headers, data)
+        url, headers, method = self.get_url(context), self.http_headers, self.http_method
+        asked = HTTPRequest(url, method, params, headers, data)
+        self._put_window(asked)
+        return self._built(
+            method, asked.url, asked.params, asked.headers, asked.data, asked.as_json
+        )
+
+    def _put_window(self, asked: HTTPRequest) -> None:
+        """Say in a request which window is asked for, where the cursor has options for it."""
+        if self.incremental_sync is not None and self.stream_interval is not None:
+            self.incremental_sync.put(asked, self.stream_interval)
 
     def _prepare_request(
         self, *, context: Context | None, page: BaseAPIPaginator[Any]
@@ -369,13 +311,20 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         asked = self.get_http_request(
             page=PageContext(stream_context=context, next_page_token=page.current_value)
         )
-        params = asked.encode_params()
-        return self._built(asked.method, asked.url, params, asked.headers, asked.data)
+        self._put_window(asked)
+        params, as_json = asked.encode_params(), asked.as_json
+        return self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
 
     def _built(
-        self, method: str, url: str, params: Any, headers: dict[str, Any], data: Any
+        self,
+        method: str,
+        url: str,
+        params: Any,
+        headers: dict[str, Any],
+        data: Any,
+        as_json: bool | None = None,
     ) -> requests.PreparedRequest:
-        body = body_arguments(data, as_json=self.payload_as_json)
+        body = body_arguments(data, as_json=self.payload_as_json if as_json is None else as_json)
         headers = {**body.pop("headers", {}), **headers}
         return self.build_prepared_request(
             method=method, url=url, params=params, headers=headers, **body
@@ -478,7 +427,9 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
                 return response
 
             try:
-                yield from records_of(walk, fetch, self._parsed, self._log_stopped)
+                yield from records_of(
+                    walk, fetch, self._parser(walk), self._log_stopped, lambda: self._has_ended
+                )
             except NAMED_ERRORS as error:
                 request = sent[0] if sent else None
                 hidden = self._secrets() | sent_secrets(request)
@@ -498,6 +449,10 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         )
         return lambda: self.prepare_request(context, walk.current_value)
 
+    def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:  # noqa: ARG002
+        """Return what makes records of the answers on one walk through the pages."""
+        return self._parsed
+
     def _parsed(self, response: requests.Response) -> Iterable[Record]:
         """Return the records of an answer; those of a tolerated error are none."""
         if response.status_code in self.tolerated_http_errors:
@@ -509,10 +464,6 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             "Pagination stopped after %d pages because no records were found in the last response",
             pages,
         )
-
-    def get_records(self, context: Context | None) -> Iterable[Record]:
-        """Yield the records of a context."""
-        yield from self.request_records(context)
 
     @abc.abstractmethod
     def parse_response(self, response: requests.Response) -> Iterable[Record]:

@@ -7,14 +7,16 @@ settles the open chunk first; a dict that was handed out may be changed by its h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.document import StateDocument
+from tap_core.state.key import definition_of, value_finder
 from tap_core.state.limit import limit_of
 from tap_core.state.manager import StreamStateManager
-from tap_core.state.order import instant_of, order_of
+from tap_core.state.order import Order, instant_of, order_of
 from tap_core.streams.declared import Declared
 from tap_core.sync.engine import missing_replication_key, replication_key_of
 
@@ -72,26 +74,34 @@ class Stateful(Declared):
     def state_manager(self) -> StreamStateManager:
         """What keeps this stream's bookmarks."""
         if self._state_manager is None:
-            self._state_manager = StreamStateManager(
-                tap_name=self.tap_name,
-                stream_name=self.name,
-                tap_state=cast("TapState", self._tap.document.tap_state),
-                state_partitioning_keys=self.state_partitioning_keys,
-                is_sorted=self.is_sorted,
-                check_sorted=self.check_sorted,
-                document=self._tap.document,
-                order=order_of(
-                    self.effective_schema.get("properties", {}).get(self.replication_key)
-                    if self.replication_key
-                    else None
-                ),
-                partition_limit=limit_of(
-                    self.name,
-                    self.state_partition_limit,
-                    self._config.get("state_partition_limit"),
-                ),
-            )
+            self._state_manager = self._manager_of(self._tap.document)
         return self._state_manager
+
+    def _manager_of(self, document: StateDocument) -> StreamStateManager:
+        """Make what keeps this stream's bookmarks in a document."""
+        return StreamStateManager(
+            tap_name=self.tap_name,
+            stream_name=self.name,
+            tap_state=cast("TapState", document.tap_state),
+            state_partitioning_keys=self.state_partitioning_keys,
+            is_sorted=self.is_sorted,
+            check_sorted=self.check_sorted,
+            document=document,
+            order=self._order(),
+            partition_limit=limit_of(
+                self.name,
+                self.state_partition_limit,
+                self._config.get("state_partition_limit"),
+            ),
+        )
+
+    def _order(self) -> Order:
+        """Return what compares the values of the replication key: by its type in the schema."""
+        return order_of(
+            definition_of(self.replication_path, self.effective_schema)
+            if self.replication_key
+            else None
+        )
 
     # What authors may look at
 
@@ -179,6 +189,19 @@ class Stateful(Declared):
             return None
         return datetime.fromtimestamp(self._initialized_at / 1000.0, tz=timezone.utc)
 
+    def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None:  # noqa: ARG002
+        """Get ready to read a context; return what says which of its records are sent.
+
+        None: all are. Asked after `post_process`, before children are synced.
+        """
+        return None
+
+    def _begin_trial(self, context: Context | None) -> None:
+        """Get ready to read no more of a context than shows that the source answers."""
+
+    def _end_context(self) -> None:
+        """End what was begun for a context that was read, or could not be."""
+
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
         """Contexts that this stream is synced for, one after the other.
@@ -230,10 +253,14 @@ class Stateful(Declared):
         if not latest_record or self.replication_method != REPLICATION_INCREMENTAL:
             return
         key = replication_key_of(self.name, self.replication_key)
-        if key not in latest_record:
-            raise missing_replication_key(self.name, key, latest_record)
+        try:
+            value = value_finder(self.replication_path)(latest_record)
+        except KeyError:
+            if not self.state_manager.order.is_declared:
+                raise missing_replication_key(self.name, key, latest_record) from None
+            value = None
         self._tap.run.settle_bookmarks()
-        self.state_manager.increment_state(latest_record, context=context, replication_key=key)
+        self.state_manager.increment_state({key: value}, context=context, replication_key=key)
         self._tap.run.reload_bookmarks()
 
     def _complete_state(self, *, saw_all: bool) -> None:

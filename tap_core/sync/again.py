@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tap_core.state.key import value_finder
+
 if TYPE_CHECKING:
     from tap_core.sync.contract import SyncStream
     from tap_core.types import Context
@@ -25,10 +27,14 @@ def was_sent(stream: SyncStream, context: Context | None) -> Callable[[Any], boo
     if key is None or bookmark is None:
         return None
     newer_or_equal = stream.state_manager.order.newer_or_equal
+    find = value_finder(stream.replication_path)
 
     def is_before_bookmark(pulled: Any) -> bool:
         record = pulled[0] if isinstance(pulled, tuple) else pulled
-        value = record.get(key) if isinstance(record, Mapping) else None
+        try:
+            value = find(record)
+        except KeyError:
+            return False
         return value is not None and not newer_or_equal(value, bookmark)
 
     return is_before_bookmark

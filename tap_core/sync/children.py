@@ -133,6 +133,11 @@ class Family:
                 with self._lock:
                     self._bookmark.note(pending)
 
+    def reload(self) -> None:
+        """Let the bookmark that waits begin anew: what it stood for is final."""
+        if self._bookmark is not None:
+            self._bookmark.reload()
+
     def drain(self) -> None:
         """Wait until the children of all records so far are done."""
         self.crew.drain()
@@ -155,6 +160,10 @@ class HeldBookmark:
         if not pending[0] and self._records and not self._records[-1][0][0]:
             self._records.pop()  # both are done, or wait for the same ones
         self._records.append((pending, value))
+
+    def reload(self) -> None:
+        """Forget how far the records had come."""
+        self._cursor.reload()
 
     def settle(self) -> bool:
         """Move the bookmark to the newest record that nothing waits for."""

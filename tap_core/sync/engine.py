@@ -14,7 +14,7 @@ import copy
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from tap_core.exceptions import (
     SingerSDKDeprecationWarning,
 )
 from tap_core.records.shape import ENCODING_ERRORS
+from tap_core.state.key import value_finder
 from tap_core.state.partitions import freeze
 from tap_core.sync.again import was_sent
 from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
@@ -189,11 +190,12 @@ def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManage
 
 
 @contextmanager
-def pulling(run: Run, records: Iterable[Any]) -> Iterator[None]:
+def pulling(stream: SyncStream, run: Run, records: Iterable[Any]) -> Iterator[None]:
     """Close what a worker pulls from, however that ends: an error keeps it alive for long."""
     try:
         yield
     finally:
+        stream._end_context()
         close = None if run.leader is None else getattr(records, "close", None)
         if close is not None:
             close()
@@ -239,7 +241,7 @@ def sync_partition(
     with alone(stream, run, context):
         bookmark = begin_partition(stream, context, signpost)
         records = _prepared(stream, run, plan, context, bookmark)
-        with pulling(run, records), _cursor(stream, run, context) as cursor:
+        with pulling(stream, run, records), _cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
                 done = write(_Pull(stream, run, plan, cursor, counter), records, done)
@@ -260,10 +262,11 @@ def _prepared(
 
     Where nothing is to be done to them they are the author's iterable itself.
     """
+    admits = stream._begin_context(context)
     records = run.guarded(stream.get_records(context))
-    if plan.post_process or plan.child_contexts or bookmark:
-        extra = tuple((bookmark or {}).items())
-        records = _processed(stream, plan, records, context, extra)
+    extra = tuple((bookmark or {}).items()) if stream.adds_context else ()
+    if plan.post_process or plan.child_contexts or extra or admits is not None:
+        records = _processed(stream, plan, records, context, extra, admits)
     family: Family | None = run.families.get(stream.name)
     if family is not None:
         records = family.following(records)
@@ -277,8 +280,12 @@ def _processed(
     records: Iterable[Any],
     context: Context | None,
     extra: tuple[tuple[str, Any], ...],
+    admits: Callable[[Record], bool] | None,
 ) -> Iterator[Record]:
-    """Post-process each record, add what its context says, and sync its children."""
+    """Post-process each record, add what its context says, and sync its children.
+
+    What ``admits`` does not take is left out.
+    """
     post = stream.post_process if plan.post_process else None
     child_context = None if context is None else copy.copy(context)
     for pulled in records:
@@ -287,7 +294,7 @@ def _processed(
             record, child_context = unpack(record)
         if post is not None:
             record = post(record, context)
-        if record is None:
+        if record is None or (admits is not None and not admits(record)):
             continue
         for name, value in extra:
             if name not in record:
@@ -315,7 +322,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     """Write the records of a context; return their count within this sync."""
     stream, run, plan, cursor, counter = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
-    append, encode, fits = bodies.append, shape.encode, shape.fits
+    append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
     start, size, next_state = done, run.waiting, _next_state(stream, done)
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
@@ -336,7 +343,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
         append(body)
         if cursor is not None:
             try:
-                value = record[key]
+                value = record[key] if key_of is None else key_of(record)
                 if (
                     type(value) is str
                     and len(value) == cursor.form_length
@@ -369,6 +376,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
     stream, run, plan, cursor, counter = pull
     assert plan.mapped is not None  # noqa: S101 - the caller asked
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
+    find = value_finder(stream.replication_path)
     bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
     stop = min(done + run.limit - len(bodies), next_state)
     for pulled in records:
@@ -383,7 +391,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
             run.waiting += sizes(made)
         if cursor is not None:
             try:
-                cursor.advance(record[stream.replication_key])
+                cursor.advance(find(record))
             except (KeyError, InvalidStreamSortException) as error:
                 _refuse(stream, cursor, error, record, done, start)
         if done >= stop or run.waiting >= CHUNK_BYTES:
@@ -554,8 +562,10 @@ def _refuse(
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error
-    if record:
+    if record and not stream.state_manager.order.is_declared:
         raise missing_replication_key(stream.name, stream.replication_key, record) from None
+    if record:
+        cursor.advance(None)
 
 
 def log_sort_error(

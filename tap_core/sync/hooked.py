@@ -81,14 +81,16 @@ class _Lane:
         self.done = self.before = done
         self.write_messages = write_messages
         self._is_sent: Callable[[Any], bool] | None = None
+        self._admits: Callable[[Record], bool] | None = None
 
     def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
         """Pull a partition's records and give each to the hooks."""
         stream = self.stream
         child_context = None if context is None else copy.copy(context)
         self._is_sent = was_sent(stream, context)
+        self._admits = stream._begin_context(context)
         results = self.run.guarded(stream.get_records(context))
-        with pulling(self.run, results):
+        with pulling(stream, self.run, results):
             yield from self._written(results, context, child_context, bookmark)
 
     def _written(
@@ -105,7 +107,7 @@ class _Lane:
             if isinstance(pulled, tuple):
                 pulled, child_context = unpack(pulled)
             record = stream.post_process(pulled, context)
-            if record is None:
+            if record is None or (self._admits is not None and not self._admits(record)):
                 continue
             try:
                 yield from self._record(record, context, child_context, bookmark)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tap_core.catalog import Schema
+from tap_core.catalog import Breadcrumb, Schema
 from tap_core.events import Describe, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
 from tap_core.records.shape import Shape, compile_conforming, compile_shape
+from tap_core.state.key import copied_along, value_finder
 from tap_core.sync.limits import threads_for_children, threads_of
 from tap_core.sync.overrides import is_overridden as is_overridden
 from tap_core.sync.overrides import member_of as member_of
@@ -74,6 +75,8 @@ class Plan:
     """Whether the stream has a ``post_process`` of its own."""
     child_contexts: bool
     """Whether the stream says its children's contexts, or has children to say them to."""
+    key_of: Callable[[Record], Any] | None
+    """What finds the replication key in a record; None: it is a property of the record."""
     version: Callable[[], int | None]
     """The table version that rows carry now."""
     threads: int
@@ -118,6 +121,7 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         post_process=is_overridden(stream, "post_process"),
         child_contexts=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
+        key_of=value_finder(path) if len(path := stream.replication_path) > 1 else None,
         version=lambda: stream._stream_version,
         threads=threads_of(stream) if run.may_lead else 1,
         child_threads=threads_for_children(stream) if run.may_lead else 1,
@@ -148,13 +152,18 @@ def _shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) ->
     if not is_key_deselected(stream):
         return shape
     # What is deselected leaves the author's record, and the bookmark needs this of it.
-    return Shape(lambda _keys: None, lambda record: shape(dict(record)), shape.encode)
+    path = stream.replication_path
+    return Shape(lambda _keys: None, lambda record: shape(copied_along(path, record)), shape.encode)
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
     """Tell whether the replication key is not sent: Singer always sends it, Airbyte as asked."""
-    key = stream.replication_key
-    return bool(key) and not stream.mask["properties", str(key)]
+    crumb: Breadcrumb = ()
+    for name in stream.replication_path:
+        crumb = (*crumb, "properties", name)
+        if not stream.mask[crumb]:
+            return True
+    return False
 
 
 def _pruning_shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:

@@ -226,6 +226,12 @@ class Run:
                     if cursor.settle():
                         moved()
 
+    def settle_held(self) -> None:
+        """Move the bookmarks that wait for children as far as these are done."""
+        with self.outbox.lock:
+            for held in list(self.outbox.held):
+                held.settle()
+
     def reload_bookmarks(self) -> None:
         """Go on from what the state says now, after an author moved it himself."""
         with self.outbox.lock:

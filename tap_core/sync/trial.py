@@ -23,6 +23,7 @@ def pull_one(stream: SyncStream) -> None:
     with suppress(SyncLifecycleSignal):
         context = next(contexts_of(stream, None), None)
         begin_partition(stream, context, None)
+        stream._begin_trial(context)
         records = iter(stream.get_records(context))
         try:
             next(records, None)
@@ -30,3 +31,4 @@ def pull_one(stream: SyncStream) -> None:
             close = getattr(records, "close", None)
             if close is not None:
                 close()
+            stream._end_context()

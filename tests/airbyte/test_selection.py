@@ -325,7 +325,7 @@ def test_the_user_s_cursor_comes_before_the_default_one(
     ("cursor", "words"),
     [
         ([], "a cursor, and none is chosen"),
-        (["home", "at"], "the nested field 'home.at'"),
+        (["home", "at"], "has no field 'home.at'"),
         (["gone"], "has no field 'gone'"),
     ],
 )

@@ -48,6 +48,7 @@ FLOORS: dict[str, int] = {
     "tap_core.secrets": 3,  # what no text may show
     "tap_core.said": 3,  # what a class may say with a plain value, for type checkers
     "tap_core.batch": 3,  # files of rows: written and read, wherever they lie
+    "tap_core.incremental": 3,  # a cursor of dates: formats, windows, what is asked and kept
     "tap_core.authenticators": 3,  # keys, tokens and passwords onto requests
     # What a plugin is, whatever it does -------------------------------------------------
     "tap_core.about": 4,
@@ -70,6 +71,7 @@ FLOORS: dict[str, int] = {
     "tap_core.scaffold": 1,  # text of a new project; imports nothing of the house
     "tap_core.command": 8,  # `tap-core run`, `tap-core new`
     "tap_core.__main__": 8,  # the same, as python -m
+    "tap_core.manifest": 8,  # connectors declared in YAML
     "tap_core.filesystem": 8,  # the files of a folder as streams
     "tap_core.testing": 8,  # the tests that every tap should pass; never imported by a tap
     # The loader -------------------------------------------------------------------------
@@ -247,6 +249,7 @@ HEAVY: dict[str, Home] = {
             "tap_core.authenticators",
             "tap_core.pagination",
             "tap_core.schema.read",
+            "tap_core.manifest",
         ),
         lazily=False,
         why="a tap that reads files pays for no HTTP client",

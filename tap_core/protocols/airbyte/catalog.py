@@ -35,6 +35,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.given import Node, as_bytes, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
+from tap_core.state.key import definition_of, path_of
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -115,7 +116,7 @@ def _discovered(stream: Described) -> dict[str, Any]:
         told["supported_sync_modes"].append(INCREMENTAL)
         told["source_defined_cursor"] = not replication.is_free
         if replication.key:
-            told["default_cursor_field"] = [replication.key]
+            told["default_cursor_field"] = list(replication.path_in(stream.schema))
     if keys := stream.primary_keys:
         told["source_defined_primary_key"] = [[key] for key in keys]
     return told
@@ -154,6 +155,11 @@ class _Replication(NamedTuple):
         key = entry.replication_key or root.replication_key
         is_free = stream.takes_any_replication_key and method != REPLICATION_LOG_BASED
         return cls(method, key or None, is_free)
+
+    def path_in(self, schema: JsonSchema) -> _Path:
+        """Return the names on the way to the key; only where users choose it may be several."""
+        key = self.key or ""
+        return path_of(key, schema) if self.is_free else (key,)
 
     @property
     def is_possible(self) -> bool:
@@ -325,22 +331,20 @@ def _chosen(
 ) -> str | None:
     """Return the cursor of a stream that can be read by any, as the user chose it."""
     path = wanted.cursor_field or wanted.default_cursor_field
-    key = path[0] if path else own.key
+    key = ".".join(path) or own.key
     start = f"Catalog '{source}': stream '{wanted.id}'"
     if key is None:
         raise CatalogFileError(
             f"{start} is to be read by a cursor, and none is chosen. Name one of its fields as"
             f" 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
         )
-    if len(path) > 1:
+    path = path or path_of(key, stream.schema)
+    is_there = definition_of(path, stream.schema) is not None
+    if not is_there or path_of(key, stream.schema) != path:
+        found = "more than one" if is_there else "no"
         raise CatalogFileError(
-            f"{start} cannot be read by the nested field '{'.'.join(path)}'. Name a field at the"
-            f" top as 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
-        )
-    if key not in _properties(stream.schema):
-        raise CatalogFileError(
-            f"{start} has no field '{key}' to be read by. Name another as 'cursor_field', or set"
-            f" 'sync_mode' to {FULL_REFRESH}."
+            f"{start} has {found} field '{key}' to be read by. Name another as 'cursor_field',"
+            f" or set 'sync_mode' to {FULL_REFRESH}."
         )
     return key
 

@@ -28,6 +28,7 @@ CONFIG: Final = "config_error"
 SYSTEM: Final = "system_error"
 TRANSIENT: Final = "transient_error"
 
+_KINDS: Final = (CONFIG, SYSTEM, TRANSIENT)
 _CONFIG_FAULTS: Final = (ConfigurationError, StreamMapConfigError, MapExpressionError)
 _PASSING: Final = (ConnectionError, TimeoutError, RetriableSyncError)
 _PASSING_NAMES: Final = frozenset(
@@ -94,7 +95,9 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _verdict(error: BaseException) -> str | None:
-    """Judge one error by itself; None where it says nothing."""
+    """Judge one error by itself, unless it says so; None where nothing is known."""
+    if (told := getattr(error, "failure_type", None)) in _KINDS:
+        return str(told)
     if isinstance(error, _CONFIG_FAULTS) or _is_refusal(error):
         return CONFIG
     if _NO_CERTIFICATE in str(error):

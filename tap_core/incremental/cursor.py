@@ -1,0 +1,313 @@
+"""An incremental cursor of dates: what is asked for, window by window, and what is kept.
+
+Rules of the room: one class, whether an author sets it on a stream or a manifest names it; its
+fields are the keys of Airbyte's YAML reference. Nothing here knows a stream or a state: who
+runs it gives the settings, the stored value and the present instant. What can be known to be
+wrong without settings is refused when it is made.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from tap_core.clock import utc_now
+from tap_core.http.request import HTTPRequest
+from tap_core.incremental.durations import Duration, duration_of
+from tap_core.incremental.formats import DatetimeFormat, format_of
+from tap_core.incremental.options import RequestOption
+from tap_core.incremental.windows import Clamp, Window, clamp_of, spans_of
+from tap_core.state.order import Instant, instant_of
+
+__all__ = ["DatetimeBasedCursor", "MinMaxDatetime"]
+
+_NO_DURATION = Duration(0, dt.timedelta())
+
+
+@dataclass(frozen=True)
+class MinMaxDatetime:
+    """A date-time with a floor and a ceiling, all in one format.
+
+    Without ``datetime_format`` they are in that of the cursor (Airbyte's YAML reference).
+    """
+
+    datetime: str | Callable[[Mapping[str, Any]], str]
+    datetime_format: str = ""
+    min_datetime: str | Callable[[Mapping[str, Any]], str] = ""
+    max_datetime: str | Callable[[Mapping[str, Any]], str] = ""
+
+    def __post_init__(self) -> None:
+        if self.datetime_format:
+            format_of(self.datetime_format)
+
+    def instant(
+        self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
+    ) -> dt.datetime:
+        """Return the instant; ``read`` knows the formats of the cursor.
+
+        Raises:
+            ValueError: one of the three is no date-time in the format.
+        """
+        if self.datetime_format:
+            read = _reader((format_of(self.datetime_format),))
+        found = _instant(self.datetime, config, read, now)
+        if floor := _given(self.min_datetime, config):
+            found = max(found, _instant(floor, config, read, now))
+        if ceiling := _given(self.max_datetime, config):
+            found = min(found, _instant(ceiling, config, read, now))
+        return found
+
+
+@dataclass(frozen=True)
+class DatetimeBasedCursor:
+    """Reads a stream in windows of time, from where the last sync ended until now.
+
+    ``step``, ``cursor_granularity`` and ``lookback_window`` are durations in ISO 8601.
+    ``start_datetime`` and ``end_datetime`` are a text in ``datetime_format``, ``"now"``, a
+    date-time of Python, a `MinMaxDatetime`, or a function of the settings that returns a
+    text. ``cutoff`` says what is kept when a window is done: the value of the last record,
+    or the end of the window where that is later. ``boundary`` says whether a record at the
+    stored value is sent again or dropped.
+
+    >>> updates = DatetimeBasedCursor(
+    ...     cursor_field="updated_at",
+    ...     datetime_format="%Y-%m-%dT%H:%M:%SZ",
+    ...     start_datetime=lambda config: config["start_date"],
+    ...     start_time_option=RequestOption("request_parameter", "since"),
+    ...     end_time_option=RequestOption("request_parameter", "until"),
+    ... )
+
+    Raises:
+        ValueError: a format or duration that is none, a step without granularity (or the
+            reverse) or shorter than it, a cursor without field or start.
+    """
+
+    cursor_field: str
+    datetime_format: str
+    start_datetime: str | MinMaxDatetime | dt.datetime | Callable[[Mapping[str, Any]], str]
+    end_datetime: str | MinMaxDatetime | dt.datetime | Callable[[Mapping[str, Any]], str] | None = (
+        None
+    )
+    cursor_datetime_formats: list[str] | None = None
+    step: str | None = None
+    cursor_granularity: str | None = None
+    lookback_window: str | None = None
+    start_time_option: RequestOption | None = None
+    end_time_option: RequestOption | None = None
+    is_data_feed: bool = False
+    is_client_side_incremental: bool = False
+    is_compare_strictly: bool = False
+    global_substream_cursor: bool = False
+    allow_catalog_defined_cursor_field: bool = False
+    partition_field_start: str | None = None
+    partition_field_end: str | None = None
+    clamping: dict[str, Any] | None = None
+    cutoff: Literal["last_record", "interval_end"] = "last_record"
+    boundary: Literal["send", "drop"] = "send"
+
+    def __post_init__(self) -> None:
+        parts = ("_check_fields", "_check_durations", "_lookback", "formats", "clamp")
+        if faults := list(filter(None, map(self._fault, parts))):
+            raise ValueError(" ".join(dict.fromkeys(faults)))
+        if self.is_data_feed and (self.step or self.start_time_option or self.end_time_option):
+            warnings.warn(
+                f"The cursor '{self.cursor_field}' is that of a feed (is_data_feed), which cannot"
+                " be asked for a time: step, start_time_option and end_time_option are ignored.",
+                stacklevel=3,
+            )
+
+    def _fault(self, name: str) -> str | None:
+        """Return what is wrong with one part of what was said, None where nothing is."""
+        try:
+            part = getattr(self, name)
+            _ = part() if callable(part) else part
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _check_fields(self) -> None:
+        if not self.cursor_field:
+            raise ValueError("A cursor needs a cursor_field.")
+        if not self.start_datetime:
+            raise ValueError(f"The cursor '{self.cursor_field}' needs a start_datetime.")
+        for name, given, known in (
+            ("cutoff", self.cutoff, ("last_record", "interval_end")),
+            ("boundary", self.boundary, ("send", "drop")),
+        ):
+            if given not in known:
+                raise ValueError(f"{name} is {given!r}: it is {' or '.join(known)}.")
+
+    def _check_durations(self) -> None:
+        if (self.step is None) != (self.cursor_granularity is None):
+            raise ValueError(
+                "step and cursor_granularity belong together: give both or neither. step is"
+                f" {self.step!r}, cursor_granularity is {self.cursor_granularity!r}."
+            )
+        step = self._step
+        if self.granularity < dt.timedelta() or step is None:
+            return
+        if step.is_nothing:
+            raise ValueError(f"The step {self.step!r} is no time at all.")
+        if step.least < self.granularity:
+            raise ValueError(
+                f"The step {self.step!r} is shorter than the cursor_granularity"
+                f" {self.cursor_granularity!r}: windows would end before they begin."
+            )
+
+    # What was said, compiled
+
+    @cached_property
+    def format(self) -> DatetimeFormat:
+        """The format of requests and of what is kept."""
+        return format_of(self.datetime_format)
+
+    @cached_property
+    def formats(self) -> tuple[DatetimeFormat, ...]:
+        """The formats in which values are read, in the order of trying."""
+        given = [format_of(text) for text in self.cursor_datetime_formats or ()]
+        return tuple(dict.fromkeys([*given, self.format]))
+
+    @cached_property
+    def read(self) -> Callable[[Any], dt.datetime]:
+        """What reads a value of a record or a state; it raises ValueError for one that is none."""
+        return _reader(self.formats)
+
+    @cached_property
+    def granularity(self) -> dt.timedelta:
+        """The smallest time that the API tells apart, nothing where it is not said."""
+        given = duration_of(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
+        if given.months:
+            raise ValueError(
+                f"The cursor_granularity {self.cursor_granularity!r} has no fixed length:"
+                " say it in days or less."
+            )
+        return given.rest
+
+    @cached_property
+    def _step(self) -> Duration | None:
+        return duration_of(self.step) if self.step else None
+
+    @cached_property
+    def _lookback(self) -> Duration:
+        return duration_of(self.lookback_window) if self.lookback_window else _NO_DURATION
+
+    @cached_property
+    def clamp(self) -> Clamp | None:
+        """The periods on whose edges windows begin and end."""
+        return clamp_of(self.clamping) if self.clamping else None
+
+    @property
+    def filters(self) -> bool:
+        """Whether records are compared with the interval here, since the API does not."""
+        return self.is_data_feed or self.is_client_side_incremental
+
+    # What a sync asks for
+
+    def start(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
+        """Return the instant from which everything is read.
+
+        Raises:
+            ValueError: what is given is no date-time in the format.
+        """
+        return self._edge("start_datetime", config, now or utc_now())
+
+    def end(self, config: Mapping[str, Any], now: dt.datetime | None = None) -> dt.datetime:
+        """Return the instant up to which is read: now, unless an end is given.
+
+        Raises:
+            ValueError: what is given is no date-time in the format.
+        """
+        return self._edge("end_datetime", config, now or utc_now())
+
+    def _edge(self, name: str, config: Mapping[str, Any], now: dt.datetime) -> dt.datetime:
+        given = getattr(self, name)
+        try:
+            if isinstance(given, MinMaxDatetime):
+                return given.instant(config, self._read_setting, now)
+            return _instant(given, config, self._read_setting, now)
+        except KeyError as error:
+            raise ValueError(f"The {name} needs the setting {error}.") from None
+        except ValueError as error:
+            raise ValueError(f"The {name} is no date-time: {error}") from None
+
+    @cached_property
+    def _read_setting(self) -> Callable[[Any], dt.datetime]:
+        return _reader((self.format, *self.formats), instant_of)
+
+    def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
+        """Return from where to go on: the stored instant less the lookback, never before start."""
+        return start if stored is None else max(start, self._lookback.before(stored))
+
+    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[Window]:
+        """Yield the windows between two instants; a feed has one."""
+        spans = spans_of(
+            lower,
+            end,
+            step=None if self.is_data_feed else self._step,
+            granularity=self.granularity,
+            joins_last=self.is_compare_strictly,
+            clamp=None if self.is_data_feed else self.clamp,
+        )
+        coming = next(spans, None)
+        while coming is not None:
+            (first, last), coming = coming, next(spans, None)
+            start_time, end_time = self.format.write(first), self.format.write(last)
+            yield Window(first, last, start_time, end_time, is_last=coming is None)
+
+    def put(self, request: HTTPRequest, window: Window) -> None:
+        """Put the ends of a window into a request, where options say so."""
+        if self.is_data_feed:
+            return
+        if self.start_time_option is not None:
+            self.start_time_option.put(request, window.start_time)
+        if self.end_time_option is not None:
+            self.end_time_option.put(request, window.end_time)
+
+    def fields(self, window: Window) -> dict[str, str]:
+        """Return the ends of a window by the names that a slice has for them."""
+        return {
+            self.partition_field_start or "start_time": window.start_time,
+            self.partition_field_end or "end_time": window.end_time,
+        }
+
+
+def _reader(
+    formats: tuple[DatetimeFormat, ...], otherwise: Callable[[Any], Instant | None] | None = None
+) -> Callable[[Any], dt.datetime]:
+    """Return what reads a value in the first format that fits, or ``otherwise``."""
+    first, others = formats[0].read, tuple(each.read for each in formats[1:])
+    if not others and otherwise is None:
+        return first
+
+    def read(value: Any) -> dt.datetime:
+        try:
+            return first(value)
+        except ValueError:
+            for other in others:
+                with suppress(ValueError):
+                    return other(value)
+            found = otherwise(value) if otherwise is not None else None
+            if found is not None:
+                return found[0]
+            raise
+
+    return read
+
+
+def _given(given: Any, config: Mapping[str, Any]) -> Any:
+    return given(config) if callable(given) else given
+
+
+def _instant(
+    given: Any, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
+) -> dt.datetime:
+    """Return the instant that was said in one of the ways of saying it."""
+    given = _given(given, config)
+    if given is None or given == "now":
+        return now
+    return read(given)

@@ -1,0 +1,90 @@
+"""Durations in ISO 8601, and instants that far apart.
+
+Rules of the room: a duration is a number of months and a fixed length. Months are counted on
+the calendar: a day that a month does not have becomes its last one. Nothing is rounded beyond
+microseconds, and an instant beyond the calendar is the calendar's end.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+
+__all__ = ["Duration", "duration_of"]
+
+_FORM = re.compile(
+    r"P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+(?:[.,]\d+)?)W)?"
+    r"(?:(?P<days>\d+(?:[.,]\d+)?)D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+(?:[.,]\d+)?)H)?(?:(?P<minutes>\d+(?:[.,]\d+)?)M)?"
+    r"(?:(?P<seconds>\d+(?:[.,]\d+)?)S)?)?",
+    re.ASCII,
+)
+_SECONDS = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
+_MONTHS_OF_A_YEAR = 12
+_FIRST = datetime.min.replace(tzinfo=timezone.utc)
+_LAST = datetime.max.replace(tzinfo=timezone.utc)
+_SHORTEST_MONTH = timedelta(days=28)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time: whole months, and what is of fixed length."""
+
+    months: int
+    rest: timedelta
+
+    def after(self, instant: datetime, times: int = 1) -> datetime:
+        """Return the instant that comes so many times this later (or earlier, below zero)."""
+        try:
+            return _add_months(instant, self.months * times) + self.rest * times
+        except (OverflowError, ValueError):
+            return _LAST if times > 0 else _FIRST
+
+    def before(self, instant: datetime) -> datetime:
+        """Return the instant that is this much earlier."""
+        return self.after(instant, -1)
+
+    @property
+    def least(self) -> timedelta:
+        """The shortest that it may be; a month has at least 28 days."""
+        return self.months * _SHORTEST_MONTH + self.rest
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether its length is zero."""
+        return not self.months and not self.rest
+
+
+def duration_of(text: str) -> Duration:
+    """Read a duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no duration in ISO 8601, such as P10D (ten days), P1M (a month)"
+            " or PT1S (a second)."
+        )
+    months = int(found["years"] or 0) * _MONTHS_OF_A_YEAR + int(found["months"] or 0)
+    seconds = sum(
+        Decimal((found[name] or "0").replace(",", ".")) * length
+        for name, length in _SECONDS.items()
+    )
+    try:
+        return Duration(months, timedelta(microseconds=round(seconds * 1_000_000)))
+    except OverflowError:
+        raise ValueError(f"The duration {text!r} is longer than the calendar.") from None
+
+
+def _add_months(instant: datetime, months: int) -> datetime:
+    if not months:
+        return instant
+    years, month = divmod(instant.month - 1 + months, _MONTHS_OF_A_YEAR)
+    year, month = instant.year + years, month + 1
+    last_day = calendar.monthrange(year, month)[1]
+    return instant.replace(year=year, month=month, day=min(instant.day, last_day))

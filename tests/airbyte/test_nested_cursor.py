@@ -1,0 +1,238 @@
+"""A cursor that the user chooses inside of objects: found, kept, resumed from, not sent unasked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+from tap_core.exceptions import CatalogFileError, InvalidReplicationKeyException
+from tap_core.protocols.airbyte.catalog import discovered, parse_configured, selection
+from tap_core.state.key import copied_along, path_of, value_finder
+from tests.airbyte.rules import read_faults
+from tests.airbyte.shapes import TapTables
+
+ROWS: list[dict[str, Any]] = [
+    {"id": 1, "meta": {"at": "2024-01-02T00:00:00+02:00", "by": {"n": 7}, "x": "a"}},
+    {"id": 2, "meta": {"at": "2024-01-03T00:00:00+00:00", "by": {"n": 5}, "x": "b"}},
+    {"id": 3, "meta": {"at": "2024-01-02T23:30:00-02:00", "by": {"n": 6}, "x": "c"}},
+    {"id": 4, "meta": None},
+]
+AT, NUMBER = ["meta", "at"], ["meta", "by", "n"]
+
+
+class Rows(Stream):
+    """Read by whatever the user chooses, its rows in no order."""
+
+    name = "rows"
+    takes_any_replication_key = True
+    schema = th.PropertiesList(
+        th.Property("id", th.IntegerType),
+        th.Property(
+            "meta",
+            th.ObjectType(
+                th.Property("at", th.DateTimeType),
+                th.Property("by", th.ObjectType(th.Property("n", th.IntegerType))),
+                th.Property("x", th.StringType),
+            ),
+        ),
+    ).to_dict()
+
+    def get_records(self, context: Any) -> Any:
+        self.started = self.get_starting_replication_key_value(context)
+        yield from deepcopy(ROWS)
+
+
+class Hooked(Rows):
+    """The same, record by record through a hook."""
+
+    name = "hooked"
+
+    def _increment_stream_state(self, latest_record: Any, *, context: Any = None) -> None:
+        super()._increment_stream_state(latest_record, context=context)
+
+
+class Spoken(Rows):
+    """The same, each record as a message of the author's."""
+
+    name = "spoken"
+
+    def _generate_record_messages(self, record: Any) -> Any:
+        yield from super()._generate_record_messages(record)
+
+
+class Mapped(Rows):
+    """The same, through a stream map."""
+
+    name = "mapped"
+
+
+class TapRows(Tap):
+    """The same rows by all lanes."""
+
+    name = "tap-rows"
+
+    def discover_streams(self) -> Any:
+        return [kind(self) for kind in (Rows, Hooked, Spoken, Mapped)]
+
+
+LANES = ["rows", "hooked", "spoken", "mapped"]
+MAPS = {"stream_maps": {"mapped": {"__filter__": "1 == 1"}}}
+
+Read = Callable[..., "tuple[list[Any], Any]"]
+
+
+def configured(name: str, cursor: list[str], properties: Any = None) -> dict[str, Any]:
+    properties = properties or Rows.schema["properties"]
+    stream = {"name": name, "json_schema": {"properties": properties}}
+    entry = {"stream": stream, "sync_mode": "incremental", "cursor_field": cursor}
+    return {"streams": [{**entry, "destination_sync_mode": "append"}]}
+
+
+@pytest.fixture
+def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
+    """Return what reads one stream through Airbyte's door: its rows and its last state."""
+
+    def run(catalog: Any, state: Any = None) -> tuple[list[Any], Any]:
+        files = {"config": MAPS, "catalog": catalog, "state": state or []}
+        arguments = ["read"]
+        for name, content in files.items():
+            (tmp_path / name).write_text(json.dumps(content))
+            arguments += [f"--{name}", str(tmp_path / name)]
+        with pytest.raises(SystemExit) as ended:
+            TapRows.cli(arguments)
+        output = capsysbinary.readouterr().out
+        assert ended.value.code in {0, None}
+        assert read_faults(output, catalog, 0) == []
+        messages = [json.loads(line) for line in output.splitlines()]
+        rows = [one["record"]["data"] for one in messages if one["type"] == "RECORD"]
+        states = [one["state"] for one in messages if one["type"] == "STATE"]
+        return rows, states[-1]
+
+    return run
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    ("cursor", "kept"), [(AT, "2024-01-02T23:30:00-02:00"), (NUMBER, 7)], ids=["time", "number"]
+)
+def test_the_state_has_the_highest_value_and_its_path(
+    read: Read, lane: str, cursor: list[str], kept: Any
+) -> None:
+    """CU2, DI6: compared by the type in the schema; an object that is null has none."""
+    rows, state = read(configured(lane, cursor))
+    assert [row["id"] for row in rows] == [1, 2, 3, 4]
+    assert state["stream"]["stream_state"] == {
+        "replication_key": ".".join(cursor),
+        "replication_key_value": kept,
+    }
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_sync_goes_on_from_its_own_state(read: Read, lane: str) -> None:
+    """RD7, ST2: a state comes back as it went."""
+    _, state = read(configured(lane, NUMBER))
+    rows, again = read(configured(lane, NUMBER), [state])
+    assert (len(rows), again["stream"]) == (4, state["stream"])
+    tap = TapRows(config=MAPS)
+    tap.use_catalog(_selected(tap, configured(lane, NUMBER)))
+    tap.load_state({"bookmarks": {lane: state["stream"]["stream_state"]}})
+    tap.streams[lane].sync()
+    assert tap.streams[lane].started == 7
+
+
+def _selected(tap: Tap, catalog: Any) -> Any:
+    return selection(parse_configured(json.dumps(catalog), "cat.json"), tap.streams)[0]
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize(
+    ("properties", "sent"),
+    [
+        ({"id": {}}, {"id": 1}),
+        ({"meta": {"properties": {"x": {}}}}, {"meta": {"x": "a"}}),
+        ({"meta": {"properties": {"x": {}, "by": {}}}}, {"meta": {"x": "a", "by": {"n": 7}}}),
+    ],
+)
+def test_a_cursor_that_is_not_configured_is_followed_and_not_sent(
+    read: Read, lane: str, properties: Any, sent: Any
+) -> None:
+    """SM4: the record that the author keeps is not touched for it."""
+    rows, state = read(configured(lane, AT, properties))
+    assert rows[0] == sent
+    value = state["stream"]["stream_state"]["replication_key_value"]
+    assert value == "2024-01-02T23:30:00-02:00"
+
+
+def test_a_record_without_the_cursor_ends_the_sync_with_its_path() -> None:
+    """CU2: as where the cursor is at the top."""
+    for lane in LANES[:2]:
+        tap = TapRows(config=MAPS)
+        tap.use_catalog(_selected(tap, configured(lane, AT)))
+        tap.streams[lane].get_records = lambda _: iter([{"id": 1, "meta": {"x": "a"}}])  # type: ignore[method-assign]
+        with pytest.raises(InvalidReplicationKeyException, match=r"no replication key 'meta\.at'"):
+            tap.streams[lane].sync()
+
+
+def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:
+    """DI6, CU3: told as a path, and read by where nothing is chosen."""
+    tap = TapRows()
+    for stream in tap.streams.values():
+        stream.replication_key = "meta.by.n"
+    told = {one["name"]: one for one in discovered(tap.streams)["streams"]}
+    assert told["rows"]["default_cursor_field"] == NUMBER
+    assert told["rows"]["source_defined_cursor"] is False
+    assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
+
+
+def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> None:
+    """CU2, CU4: a state tells keys apart by their text."""
+    inner = {"properties": {"b": {}, "c.d": {}}}
+    schema = {"properties": {"a": inner, "a.b": {}}}
+    assert path_of("a.b", schema) == ("a.b",)
+    assert path_of("a.c.d", schema) == ("a", "c.d")
+    assert path_of("a.none", schema) == ("a.none",)
+    tap = TapRows()
+    tap.streams["rows"].schema = schema
+    with pytest.raises(CatalogFileError, match=r"has more than one field 'a\.b'"):
+        _selected(tap, configured("rows", ["a", "b"]))
+    assert _selected(tap, configured("rows", ["a.b"]))["rows"].replication_key == "a.b"
+
+
+def test_only_what_lies_on_the_way_is_copied() -> None:
+    """SM4: and a way through something that is no object has no end."""
+    record: dict[str, Any] = {"a": {"b": {"c": 1}, "z": {}}, "y": {}}
+    copy = copied_along(("a", "b", "c"), record)
+    assert copy == record
+    assert copy["a"] is not record["a"]
+    assert copy["a"]["b"] is not record["a"]["b"]
+    assert copy["a"]["z"] is record["a"]["z"]
+    assert value_finder(("a", "b", "c"))(record) == 1
+    with pytest.raises(KeyError):
+        value_finder(("a", "b", "c", "d"))(record)
+    assert copied_along(("a", "b"), {"a": None}) == {"a": None}
+
+
+def test_a_table_is_not_read_by_what_is_inside_of_a_column(tmp_path: Path) -> None:
+    """CU4: nothing orders its rows by that."""
+    path = tmp_path / "tables.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table users (id integer primary key, home json)")
+    connection.close()
+    tap = TapTables(str(path))
+    [users] = tap.streams.values()
+    home = {"type": "object", "properties": {"at": {"type": "integer"}}}
+    schema = {"properties": {"id": {"type": "integer"}, "home": home}}
+    users.catalog_entry = {**users.catalog_entry, "schema": schema}
+    vars(users).pop("schema", None)  # kept from when it was discovered
+    catalog = configured("users", ["home", "at"], {"home": {}})
+    catalog["streams"][0]["stream"]["namespace"] = "main"
+    with pytest.raises(InvalidReplicationKeyException, match="choose a column as the cursor"):
+        users.apply_catalog(_selected(tap, catalog))

@@ -1,0 +1,98 @@
+"""A small API of dated records on loopback, and streams that read it by date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.incremental.options import RequestOption
+from tap_core.streams.rest import RESTStream
+from tests.http.server import Asked, Reply, Server
+from tests.sync.syncing import DATETIME, INTEGER, STRING, schema
+
+SECONDS = "%Y-%m-%dT%H:%M:%SZ"
+FROM = RequestOption("request_parameter", "from-date")
+TO = RequestOption("request_parameter", "to-date")
+
+
+class Api:
+    """Answers with the records between two dates, in pages; remembers what it was asked."""
+
+    def __init__(self, server: Server, records: list[dict[str, Any]], size: int = 100) -> None:
+        self.server = server
+        self.records = records
+        self.size = size
+        self.fails_at: str | None = None
+        server.answers_by(self._answer)
+
+    def _answer(self, asked: Asked) -> Reply:
+        query = {name: values[0] for name, values in asked.query.items()}
+        start, end = query.get("from-date", ""), query.get("to-date", "9999")
+        if self.fails_at is not None and self.fails_at == start:
+            return Reply(status=400)
+        found = [one for one in self.records if start <= (one.get("at") or start) <= end]
+        begin = int(query.get("page", 0)) * self.size
+        page, rest = found[begin : begin + self.size], found[begin + self.size :]
+        following = {"next": int(query.get("page", 0)) + 1} if rest else {}
+        return Reply({"data": page, **following})
+
+    @property
+    def asked(self) -> list[str]:
+        """What was asked for: both dates, and pages after the first."""
+        return [_shown(each) for each in self.server.asked]
+
+
+def _shown(asked: Asked) -> str:
+    query = {name: values[0] for name, values in asked.query.items()}
+    dates = "..".join(query[name] for name in ("from-date", "to-date") if name in query)
+    return dates + (f" p{query['page']}" if "page" in query else "")
+
+
+class Dated(RESTStream):
+    """Articles by date, of the server at ``url``."""
+
+    name = "articles"
+    path = "/search"
+    records_jsonpath = "$.data[*]"
+    next_page_token_jsonpath = "$.next"
+    primary_keys = ("id",)
+    schema = schema(id=INTEGER, at=DATETIME, label=STRING)
+
+    @property
+    def url_base(self) -> str:
+        return self.config["url"]
+
+    def get_url_params(self, context, next_page_token):
+        return {"page": next_page_token}
+
+
+def cursor(**changes: Any) -> DatetimeBasedCursor:
+    """Return the cursor of the articles, from 2023 until February of it, with these changes."""
+    given: dict[str, Any] = {
+        "cursor_field": "at",
+        "datetime_format": SECONDS,
+        "start_datetime": "2023-01-01T00:00:00Z",
+        "end_datetime": "2023-02-05T00:00:00Z",
+        "start_time_option": FROM,
+        "end_time_option": TO,
+    }
+    return DatetimeBasedCursor(**{**given, **changes})
+
+
+def dated(**members: Any) -> type[Dated]:
+    """Return a stream class; members that are options of a cursor go to its cursor."""
+    options = {name: members.pop(name) for name in list(members) if name in _OPTIONS}
+    return type("Articles", (Dated,), {"incremental_sync": cursor(**options), **members})
+
+
+_OPTIONS = frozenset(DatetimeBasedCursor.__dataclass_fields__)
+
+
+def at(*dates: str) -> list[dict[str, Any]]:
+    """Return a record for each date, numbered from 1."""
+    return [{"id": number, "at": date} for number, date in enumerate(dates, 1)]
+
+
+def bookmark_of(state: Mapping[str, Any], stream: str = "articles") -> Any:
+    return state.get("bookmarks", {}).get(stream, {}).get("replication_key_value")

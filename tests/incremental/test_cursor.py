@@ -1,0 +1,155 @@
+"""The cursor as it is said: what is refused, where it starts and ends, what it puts where."""
+
+from __future__ import annotations
+
+import datetime as dt
+import warnings
+
+import pytest
+
+from tap_core.http.request import HTTPRequest
+from tap_core.incremental.cursor import DatetimeBasedCursor, MinMaxDatetime
+from tap_core.incremental.options import RequestOption
+from tests.incremental.apis import FROM, TO, cursor
+
+NOW = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.timezone.utc)
+
+
+def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
+    given = config or {}
+    found = made.windows(made.start(given, NOW), made.end(given, NOW))
+    return [f"{window.start_time}..{window.end_time}" for window in found]
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"datetime_format": "yyyy-mm-dd"}, "yyyy-mm-dd"),
+        ({"cursor_datetime_formats": ["%Y", "%Q"]}, "%Q"),
+        ({"step": "P1D"}, "step and cursor_granularity belong together"),
+        ({"cursor_granularity": "P1D"}, "step and cursor_granularity belong together"),
+        ({"step": "PT1S", "cursor_granularity": "P1D"}, "shorter than the cursor_granularity"),
+        ({"step": "P0D", "cursor_granularity": "P0D"}, "no time at all"),
+        ({"step": "10 days", "cursor_granularity": "P1D"}, "no duration"),
+        ({"step": "P1Y", "cursor_granularity": "P1M"}, "no fixed length"),
+        ({"lookback_window": "2 days"}, "no duration"),
+        ({"cursor_field": ""}, "needs a cursor_field"),
+        ({"start_datetime": ""}, "needs a start_datetime"),
+        ({"cutoff": "last"}, "last_record or interval_end"),
+        ({"boundary": "keep"}, "send or drop"),
+        ({"clamping": {"target": "YEAR"}}, "YEAR"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_said(changes: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        cursor(**changes)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        ({"inject_into": "cookie", "field_name": "x"}, "cookie"),
+        ({"inject_into": "header"}, "needs a field_name"),
+        ({"inject_into": "body_json", "field_name": "x", "field_path": ["x"]}, "not both"),
+        ({"inject_into": "header", "field_path": ["x"]}, "leads into a JSON body"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(given: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        RequestOption(**given)
+
+
+def test_a_feed_warns_of_what_it_ignores() -> None:
+    """It can be asked for no time: no step, nothing injected."""
+    with pytest.warns(UserWarning, match="ignored"):
+        made = cursor(is_data_feed=True, step="P10D", cursor_granularity="PT1S")
+    assert len(windows(made)) == 1
+    request = HTTPRequest("http://x/")
+    [window] = made.windows(made.start({}), made.end({}))
+    made.put(request, window)
+    assert not request.params
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cursor(is_data_feed=True, start_time_option=None, end_time_option=None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "2024-01-02T00:00:00Z",
+        "2024-01-02T00:00:00.000+0000",
+        dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc),
+        dt.datetime(2024, 1, 2, 2, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+        lambda config: config["since"],
+        MinMaxDatetime("2024-01-02T00:00:00Z"),
+        MinMaxDatetime("2024/01/02", "%Y/%m/%d"),
+        MinMaxDatetime("2024/01/01", "%Y/%m/%d", min_datetime="2024/01/02"),
+        MinMaxDatetime("2024/01/03", "%Y/%m/%d", max_datetime="2024/01/02"),
+        MinMaxDatetime(lambda config: config["since"], min_datetime=lambda _config: ""),
+    ],
+)
+def test_a_start_may_be_said_in_many_ways(said: object) -> None:
+    made = cursor(start_datetime=said, end_datetime="2024-01-03T00:00:00Z")
+    found = windows(made, {"since": "2024-01-02T00:00:00Z"})
+    assert found == ["2024-01-02T00:00:00Z..2024-01-03T00:00:00Z"]
+
+
+@pytest.mark.parametrize("end", [None, "now", MinMaxDatetime("now")])
+def test_the_end_is_now_unless_it_is_said(end: object) -> None:
+    made = cursor(start_datetime="2024-01-02T00:00:00Z", end_datetime=end)
+    assert windows(made) == ["2024-01-02T00:00:00Z..2024-05-06T07:08:09Z"]
+
+
+def test_what_is_no_date_names_the_option() -> None:
+    with pytest.raises(ValueError, match="start_datetime is no date-time"):
+        cursor(start_datetime="soon").start({})
+    with pytest.raises(ValueError, match="end_datetime needs the setting 'until'"):
+        cursor(end_datetime=lambda config: config["until"]).end({})
+
+
+def test_the_lookback_is_taken_from_what_is_stored_and_never_before_the_start() -> None:
+    """Without a stored value it means nothing (Airbyte's guide to incremental sync)."""
+    made = cursor(lookback_window="P2D")
+    start = made.start({})
+    day = dt.timedelta(days=1)
+    assert made.lower_bound(start, None) == start
+    assert made.lower_bound(start, start + 9 * day) == start + 7 * day
+    assert made.lower_bound(start, start + day) == start
+
+
+def test_a_window_goes_wherever_a_request_can_hold_it() -> None:
+    made = cursor(
+        start_time_option=RequestOption("body_json", field_path=["where", "from"]),
+        end_time_option=RequestOption("header", "X-Until"),
+        partition_field_start="since",
+    )
+    [window] = made.windows(made.start({}), made.end({}))
+    where = {"kind": "a"}
+    request = HTTPRequest("http://x/", data={"where": where})
+    made.put(request, window)
+    assert request.data == {"where": {"kind": "a", "from": "2023-01-01T00:00:00Z"}}
+    assert where == {"kind": "a"}
+    assert request.as_json is True
+    assert request.headers == {"X-Until": "2023-02-05T00:00:00Z"}
+    assert made.fields(window) == {
+        "since": "2023-01-01T00:00:00Z",
+        "end_time": "2023-02-05T00:00:00Z",
+    }
+
+
+def test_options_put_their_value_and_change_nothing_else() -> None:
+    form = HTTPRequest("http://x/{day}/rates?y=1", data={"a": 1}, params={"page": 2})
+    RequestOption("body_data", "b").put(form, "2")
+    RequestOption("path", "day").put(form, "2024-01-02 03")
+    RequestOption("request_parameter", "from").put(form, "x")
+    RequestOption("header", "H").put(form, None)
+    assert (form.data, form.as_json) == ({"a": 1, "b": "2"}, False)
+    assert form.url == "http://x/2024-01-02%2003/rates?y=1"
+    assert form.params == {"page": 2, "from": "x"}
+    assert not form.headers
+    older = HTTPRequest("http://x/", params="a=1")
+    FROM.put(older, "2 3")
+    TO.put(older, "4")
+    assert older.params == "a=1&from-date=2+3&to-date=4"
+    with pytest.raises(ValueError, match="no fields"):
+        RequestOption("body_json", "b").put(HTTPRequest("http://x/", data="text"), "2")

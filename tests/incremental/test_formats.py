@@ -1,0 +1,141 @@
+"""Formats: what they write is read again, and nonsense is refused when they are made."""
+
+# ruff: noqa: DTZ001, DTZ007 - hypothesis and strptime begin without a zone
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.incremental.formats import format_of
+
+UTC = dt.timezone.utc
+MOMENT = dt.datetime(2024, 1, 5, 23, 59, 59, 999_000, tzinfo=UTC)
+
+moments = st.datetimes(
+    dt.datetime(1971, 1, 1),
+    dt.datetime(2200, 1, 1),
+    timezones=st.sampled_from([UTC, dt.timezone(dt.timedelta(hours=2)), dt.timezone.utc]),
+)
+
+
+@pytest.mark.parametrize(
+    "form, text",
+    [
+        ("%s", "1704499199"),
+        ("%ms", "1704499199999"),
+        ("%epoch_microseconds", "1704499199999000"),
+        ("%s_as_float", "1704499199.999"),
+        ("%Y-%m-%dT%H:%M:%S.%_msZ", "2024-01-05T23:59:59.999Z"),
+        ("%Y-%m-%dT%H:%M:%SZ", "2024-01-05T23:59:59Z"),
+        ("%Y-%m-%dT%H:%M:%S.%f%z", "2024-01-05T23:59:59.999000+0000"),
+        ("%Y-%m-%d %H:%M:%S.%f+00:00", "2024-01-05 23:59:59.999000+00:00"),
+        ("%Y-%m-%d", "2024-01-05"),
+        ("%d/%m/%Y %H:%M", "05/01/2024 23:59"),
+        ("%Y%m%d", "20240105"),
+        ("%Y-%m", "2024-01"),
+    ],
+)
+def test_an_instant_is_written_as_the_format_says(form: str, text: str) -> None:
+    """The directives of Airbyte's YAML reference, its own and Python's."""
+    made = format_of(form)
+    assert made.write(MOMENT) == text
+    assert made.write(made.read(text)) == text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%s",
+        "%ms",
+        "%s_as_float",
+        "%epoch_microseconds",
+        "%Y-%m-%dT%H:%M:%S.%_msZ",
+        "%Y-%m-%dT%H:%M:%SZ",
+        "%Y-%m-%dT%H:%M:%S%z",
+        "%Y-%m-%d %H:%M:%S.%f",
+        "%Y-%m-%d",
+        "%c",
+    ],
+)
+@given(moment=moments)
+def test_what_is_written_is_read_as_no_later_instant(form: str, moment: dt.datetime) -> None:
+    """A format may cut an instant short; a stored cut-off is then earlier, never later."""
+    made = format_of(form)
+    text = made.write(moment)
+    again = made.read(text)
+    assert again <= moment
+    assert made.write(again) == text
+
+
+@given(moment=moments, form=st.sampled_from(["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S.%fZ"]))
+def test_the_fast_way_reads_what_strptime_reads(moment: dt.datetime, form: str) -> None:
+    text = moment.strftime(form)
+    slow = dt.datetime.strptime(text, form)
+    assert format_of(form).read(text) == (slow if slow.tzinfo else slow.replace(tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "form, value, expected",
+    [
+        ("%s", 1_704_499_199, "2024-01-05T23:59:59+00:00"),
+        ("%s", Decimal("1704499199.5"), "2024-01-05T23:59:59+00:00"),
+        ("%s", 1.704499199e9, "2024-01-05T23:59:59+00:00"),
+        ("%ms", "1704499199999", "2024-01-05T23:59:59.999000+00:00"),
+        ("%Y%m%d", 20_240_105, "2024-01-05T00:00:00+00:00"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2024-01-05T01:02:03Z", "2024-01-05T01:02:03+00:00"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2024-01-05T01:02:03-0430", "2024-01-05T01:02:03-04:30"),
+        ("%Y-%m-%dT%H:%M:%S.%fZ", "2024-01-05T01:02:03.5Z", "2024-01-05T01:02:03.500000+00:00"),
+        ("%Y-%m-%d", "2024-1-5", "2024-01-05T00:00:00+00:00"),
+        ("%Y-%m-%d", dt.date(2024, 1, 5), "2024-01-05T00:00:00+00:00"),
+        ("%s", dt.datetime(2024, 1, 5), "2024-01-05T00:00:00+00:00"),
+    ],
+)
+def test_values_of_records_are_read(form: str, value: object, expected: str) -> None:
+    """What says no offset is UTC."""
+    assert format_of(form).read(value).isoformat() == expected
+
+
+@pytest.mark.parametrize(
+    "form, value",
+    [
+        ("%s", "x"),
+        ("%s", True),
+        ("%s", None),
+        ("%s", "9" * 30),
+        ("%s_as_float", "NaN"),
+        ("%Y-%m-%d", "2024-W01-5"),
+        ("%Y-%m-%d", "2024-02-30"),
+        ("%Y-%m-%d", ["2024-01-05"]),
+        ("%Y-%m-%dT%H:%M:%SZ", "2024-01-05T01:02:03"),
+        ("%Y-%m-%dT%H:%M:%S.%fZ", "2024-01-05T01:02:03.1234567Z"),
+        ("%Y-%m-%dT%H:%M:%S.%f%z", "2024-01-05T01:02:03+0000"),
+        ("%Y-%m-%dT%H:%M:%S000", "2024-01-05T01:02:03"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2024-01-05T01:02:03+9900"),
+        ("%Y-%m-%dT%H:%M:%SZ", "2024-01-05T01:02.03Z"),
+        ("%ms", "1704067200.5"),
+        ("%Y-%m-%dT%H:%M:%S%z", "2024-01-05"),
+    ],
+)
+def test_what_is_no_date_time_is_refused(form: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        format_of(form).read(value)
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%Q", "%Y-%m-%d %s", "yyyy-mm-dd", "%H:%M", "%Y-%m-%d%", "%Y %Y", "%G-%m"]
+)
+def test_nonsense_in_a_format_is_refused_when_it_is_made(form: str) -> None:
+    with pytest.raises(ValueError, match="date-time format"):
+        format_of(form)
+
+
+def test_an_offset_is_not_lost_where_the_format_has_none() -> None:
+    """Written in UTC: airbyte-cdk writes the wall clock of the other zone."""
+    two = dt.datetime(2024, 1, 5, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert format_of("%Y-%m-%dT%H:%M:%SZ").write(two) == "2024-01-04T23:00:00Z"
+    assert format_of("%Y-%m-%dT%H:%M:%S%z").write(two) == "2024-01-05T01:00:00+0200"
+    assert format_of("%Y-%m-%d").write(dt.datetime(33, 1, 2, tzinfo=UTC)) == "0033-01-02"
