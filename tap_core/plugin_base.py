@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePath
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
@@ -178,7 +179,7 @@ class PluginBase(abc.ABC):
         self._config: dict[str, Any] = {**given, **found.values}
         self._env_faults = found.faults
         self._slips = list(unknown_settings(self._config, self._full_schema()))
-        fill_defaults(self._config, self._full_schema())
+        self._fill_defaults()
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
@@ -192,6 +193,10 @@ class PluginBase(abc.ABC):
         self._setup_signal_handlers()
 
     # Settings
+
+    def _fill_defaults(self) -> None:
+        """Put the defaults of the settings where nothing was given."""
+        fill_defaults(self._config, self._full_schema())
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -458,6 +463,7 @@ def _warn_of_paths(what: str) -> None:
     )
 
 
+@cache
 def _version(package: str) -> str:
     from importlib import metadata
 

@@ -1,0 +1,153 @@
+"""The command `tap-manifest`: a manifest run as a tap, under every protocol.
+
+Rules of the room: what it takes itself stands here (the manifest, and where this SDK differs
+from airbyte-cdk); everything else goes to the tap unchanged, so that each protocol's door sees
+what it would see of any tap. A problem of the manifest is told in lines, without a traceback.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shlex
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tap_core.exceptions import ConfigurationError
+
+__all__ = ["main"]
+
+_USAGE: Final = """\
+Usage: tap-manifest --manifest FILE [OPTION ...]
+       tap-manifest spec|check|discover|read --manifest FILE [OPTION ...]
+       tap-manifest lint FILE ...
+       tap-manifest install NAME --manifest FILE
+
+Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
+it is a Singer tap; with one of the words spec, check, discover and read an Airbyte source.
+The variable TAP_MANIFEST_FILE stands for --manifest.
+
+lint: list what is wrong with manifests, by line. The exit code is 1 where one cannot run.
+install: write an executable NAME that runs the manifest, for clients that take one path.
+
+  --cutoff last_record|interval_end  what is stored when a window is closed (TAP_MANIFEST_CUTOFF)
+  --boundary send|drop               a record that equals the stored value (TAP_MANIFEST_BOUNDARY)
+"""
+_FLAGS: Final = {
+    "--manifest": "TAP_MANIFEST_FILE",
+    "--cutoff": "TAP_MANIFEST_CUTOFF",
+    "--boundary": "TAP_MANIFEST_BOUNDARY",
+}
+_CHOICES: Final = {
+    "--cutoff": ("last_record", "interval_end"),
+    "--boundary": ("send", "drop"),
+}
+
+
+@dataclass
+class _Given:
+    """What the command was given: its own flags, and the rest."""
+
+    own: dict[str, str] = field(default_factory=dict)
+    rest: list[str] = field(default_factory=list)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments[:1] == ["lint"]:
+            return _lint(arguments[1:])
+        given = _taken(arguments)
+        if given.rest[:1] == ["install"]:
+            return _install(given)
+        if not given.own.get("--manifest"):
+            asked = {"--help", "-h"}.intersection(arguments)
+            print(_USAGE, end="", file=sys.stdout if asked else sys.stderr)
+            return 0 if asked else 2
+        return _run(given)
+    except ConfigurationError as error:
+        return _failed(str(error))
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"jinja2", "yaml"}:
+            raise
+        needed = "pip install 'tap-core-sdk[manifest]'"
+        return _failed(f"Manifests need the package {missing.name}, which is missing: {needed}.")
+
+
+def _failed(message: str) -> int:
+    print(message, file=sys.stderr)  # noqa: T201  (there is no log yet)
+    return 1
+
+
+def _taken(arguments: Sequence[str]) -> _Given:
+    """Take the flags of this command out of the arguments; variables stand for missing ones."""
+    given = _Given()
+    rest = iter(arguments)
+    for argument in rest:
+        name, is_joined, value = argument.partition("=")
+        if name not in _FLAGS:
+            given.rest.append(argument)
+            continue
+        given.own[name] = value if is_joined else next(rest, "")
+        if not given.own[name]:
+            raise ConfigurationError(f"{name} needs a value.")
+    for name, variable in _FLAGS.items():
+        if name not in given.own and os.environ.get(variable):
+            given.own[name] = os.environ[variable]
+    for name, choices in _CHOICES.items():
+        if given.own.get(name, choices[0]) not in choices:
+            raise ConfigurationError(
+                f"{name} is one of {', '.join(choices)}, and not '{given.own[name]}'."
+            )
+    return given
+
+
+def _run(given: _Given) -> int:
+    from tap_core.manifest.tap import tap_class
+
+    changes = {name.removeprefix("--"): given.own[name] for name in _CHOICES if name in given.own}
+    made = tap_class(Path(given.own["--manifest"]), changes)
+    gc.freeze()  # the collector need not look at modules and the document again and again
+    code = made.cli(given.rest, prog_name="tap-manifest")
+    return code if isinstance(code, int) else 0
+
+
+def _lint(paths: Sequence[str]) -> int:
+    if not paths or {"--help", "-h"}.intersection(paths):
+        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        return 0 if paths else 2
+    from tap_core.manifest.lint import problems
+
+    is_bad = False
+    for path in paths:
+        for problem in problems(Path(path)):
+            print(problem)  # noqa: T201  (the command's result)
+            is_bad = is_bad or problem.is_error
+    return int(is_bad)
+
+
+def _install(given: _Given) -> int:
+    """Write an executable that runs the manifest with what was said here."""
+    if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
+        raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
+    manifest = Path(given.own["--manifest"]).resolve()
+    if not manifest.is_file():
+        raise ConfigurationError(f"There is no manifest '{manifest}'.")
+    words = ["-m", "tap_core.manifest.command"]
+    for name, value in {**given.own, "--manifest": str(manifest)}.items():
+        words += [name, value]
+    path = Path(given.rest[1])
+    line = " ".join(map(shlex.quote, [sys.executable, *words]))
+    path.write_text(f'#!/bin/sh\nexec {line} "$@"\n', encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    print(path.resolve())  # noqa: T201  (the command's result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The components of a manifest, a module for each concern."""

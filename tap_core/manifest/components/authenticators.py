@@ -1,0 +1,583 @@
+"""Who asks: keys, passwords and tokens, as a manifest declares them.
+
+Rules of the room: what is declared here is put on requests by `tap_core.manifest.credentials` and
+`tap_core.authenticators`. A setting is looked at when the first request is sent and not before:
+of several authenticators, only the one in use has settings. None shows what it holds. Names and
+forms are Airbyte's (its YAML reference, "Authentication").
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from http import HTTPStatus
+from typing import Any, ClassVar, Literal, cast
+
+import requests
+
+from tap_core.authenticators import (
+    BasicAuthenticator,
+    BearerTokenAuthenticator,
+    SimpleAuthenticator,
+)
+from tap_core.authenticators.signing import private_key, signed
+from tap_core.authenticators.token_endpoint import TokenNames
+from tap_core.clock import utc_now
+from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import document_of
+from tap_core.http.request import Auth, HTTPRequest, body_arguments
+from tap_core.incremental.durations import duration_of
+from tap_core.incremental.options import RequestOption
+from tap_core.manifest.components.requests import HttpRequester, finished
+from tap_core.manifest.contract import (
+    Decoder,
+    SignsRequests,
+    StreamFace,
+    Text,
+    Value,
+    resolved,
+    resolved_mapping,
+)
+from tap_core.manifest.credentials import GrantedToken, Injected, ShortLived, instant_of
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.paths import ABSENT, walker
+
+__all__ = [
+    "ApiKeyAuthenticator",
+    "BasicHttpAuthenticator",
+    "BearerAuthenticator",
+    "JwtAuthenticator",
+    "JwtHeaders",
+    "JwtPayload",
+    "LegacySessionTokenAuthenticator",
+    "NoAuth",
+    "OAuthAuthenticator",
+    "RefreshTokenUpdater",
+    "SelectiveAuthenticator",
+    "SessionTokenAuthenticator",
+    "SessionTokenRequestApiKeyAuthenticator",
+    "SessionTokenRequestBearerAuthenticator",
+]
+
+_BEARER = RequestOption(inject_into="header", field_name="Authorization")
+_JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoAuth:
+    """Puts nothing on requests."""
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what leaves requests as they are."""
+        return SimpleAuthenticator()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ApiKeyAuthenticator:
+    """Puts a key on requests: in a header, a parameter or the body.
+
+    Raises:
+        ManifestError: nothing says where, or two things do.
+    """
+
+    api_token: str = ""
+    header: str | None = None
+    inject_into: RequestOption | None = None
+
+    def __post_init__(self) -> None:
+        if (self.header is None) == (self.inject_into is None):
+            raise ManifestError(
+                "An ApiKeyAuthenticator needs to know where the key goes: give `inject_into`, or"
+                " the older `header`, and not both."
+            )
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what puts the key on requests."""
+        option = self.inject_into
+        if option is None:
+            return SimpleAuthenticator(auth_headers={self.header or "": self.api_token})
+        return Injected(option, lambda: self.api_token)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BearerAuthenticator:
+    """Puts a token on requests, ``Authorization: Bearer …``."""
+
+    api_token: str
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what puts the token on requests."""
+        return BearerTokenAuthenticator(token=self.api_token)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BasicHttpAuthenticator:
+    """Puts a name and a password on requests, ``Authorization: Basic …``."""
+
+    username: str
+    password: str = ""
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what puts them on requests."""
+        return BasicAuthenticator(username=self.username, password=self.password)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SelectiveAuthenticator:
+    """Leaves it to one of several authenticators, which a setting names."""
+
+    authenticator_selection_path: list[str]
+    authenticators: dict[str, SignsRequests]
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def counting(options: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, list[str]]:
+        """Return which of the authenticators are made: the others lack their settings."""
+        path = options.get("authenticator_selection_path")
+        found = walker(path)(dict(config)) if isinstance(path, list) else ABSENT
+        declared = options.get("authenticators")
+        is_known = isinstance(declared, Mapping) and str(found) in declared
+        return {"authenticators": [str(found)]} if is_known else {}
+
+    def auth(self, stream: StreamFace) -> Auth:
+        """Return what the chosen one puts on requests.
+
+        Raises:
+            ManifestError: the setting is missing, or names none of them.
+        """
+        path = ".".join(self.authenticator_selection_path)
+        chosen = walker(self.authenticator_selection_path)(dict(self.config))
+        if chosen is ABSENT:
+            raise ManifestError(
+                f"The setting '{path}' says how to authenticate, and it is missing: set it to one"
+                f" of {', '.join(self.authenticators)}."
+            )
+        found = self.authenticators.get(str(chosen))
+        if found is None:
+            raise ManifestError(
+                f"The setting '{path}' is one of {', '.join(self.authenticators)}, and not what it"
+                " is set to."
+            )
+        return found.auth(stream)
+
+
+# JSON Web Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class JwtHeaders:
+    """Headers of a token that have names of their own."""
+
+    kid: str | None = None
+    typ: str | None = "JWT"
+    cty: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JwtPayload:
+    """Claims of a token that have names of their own."""
+
+    iss: str | None = None
+    sub: str | None = None
+    aud: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JwtAuthenticator:
+    """Signs a token and puts it on requests; it needs the package PyJWT (extra ``jwt``)."""
+
+    secret_key: str
+    algorithm: Literal[
+        "HS256",
+        "HS384",
+        "HS512",
+        "ES256",
+        "ES256K",
+        "ES384",
+        "ES512",
+        "RS256",
+        "RS384",
+        "RS512",
+        "PS256",
+        "PS384",
+        "PS512",
+        "EdDSA",
+    ]
+    base64_encode_secret_key: bool = False
+    token_duration: int = 1200
+    header_prefix: str | None = None
+    jwt_headers: JwtHeaders = field(default_factory=JwtHeaders)
+    additional_jwt_headers: Value = None
+    jwt_payload: JwtPayload = field(default_factory=JwtPayload)
+    additional_jwt_payload: Value = None
+    passphrase: str | None = None
+    request_option: RequestOption = _BEARER
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what puts a token on requests, a new one before the last one ends."""
+        token, prefix = ShortLived(self.signed), self.header_prefix
+        return Injected(self.request_option, (lambda: f"{prefix} {token()}") if prefix else token)
+
+    def signed(self) -> tuple[str, datetime]:
+        """Return a token, and the instant at which it ends.
+
+        Raises:
+            ManifestError: a package that signs is not installed, or the key is none.
+        """
+        ends_at = utc_now() + timedelta(seconds=self.token_duration)
+        headers, payload = self._headers(), self._payload(ends_at)
+        try:
+            return signed(payload, self._key(), self.algorithm, headers), ends_at
+        except RuntimeError as error:
+            raise ManifestError(str(error)) from None
+        except Exception as error:  # noqa: BLE001  (what a bad key raises depends on its kind)
+            raise ManifestError(
+                f"The `secret_key` cannot sign a token with {self.algorithm}:"
+                f" {type(error).__name__}."  # its words may repeat the key
+            ) from None
+
+    def _headers(self) -> dict[str, Any]:
+        own = resolved_mapping(self.additional_jwt_headers, {})
+        _refuse_reserved(own, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
+        known = vars(self.jwt_headers)
+        return {**own, **{name: value for name, value in known.items() if value}}
+
+    def _payload(self, ends_at: datetime) -> dict[str, Any]:
+        own = resolved_mapping(self.additional_jwt_payload, {})
+        reserved = ("iss", "sub", "aud", "iat", "exp", "nbf")
+        _refuse_reserved(own, reserved, "additional_jwt_payload")
+        known = vars(self.jwt_payload)
+        ends = int(ends_at.timestamp())
+        now = ends - self.token_duration
+        claims = {name: value for name, value in known.items() if value}
+        return {**own, **claims, "iat": now, "nbf": now, "exp": ends}
+
+    def _key(self) -> Any:
+        if self.passphrase:
+            return private_key(self.secret_key, self.passphrase)
+        if self.base64_encode_secret_key:
+            return base64.b64encode(self.secret_key.encode()).decode()
+        return self.secret_key
+
+
+def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: str) -> None:
+    taken = [name for name in names if name in given]
+    if taken:
+        raise ManifestError(
+            f"`{option}` has {', '.join(taken)}: these have options of their own, or are set by"
+            " whoever signs."
+        )
+
+
+# OAuth 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshTokenUpdater:
+    """Where the settings keep tokens that are replaced with each use."""
+
+    refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
+    access_token_config_path: list[str] = field(
+        default_factory=lambda: ["credentials", "access_token"]
+    )
+    refresh_token_config_path: list[str] = field(
+        default_factory=lambda: ["credentials", "refresh_token"]
+    )
+    token_expiry_date_config_path: list[str] = field(
+        default_factory=lambda: ["credentials", "token_expiry_date"]
+    )
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {"refresh_token_error_status_codes", "refresh_token_error_key"}
+        | {"refresh_token_error_values"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OAuthAuthenticator:
+    """Asks for an access token and puts it on requests, ``Authorization: Bearer …``.
+
+    Raises:
+        ManifestError: what the kind of grant needs is missing.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    token_refresh_endpoint: str | None = None
+    refresh_token: str | None = None
+    grant_type: str = "refresh_token"
+    scopes: list[str] = field(default_factory=list)
+    refresh_request_body: Value = None
+    refresh_request_headers: Value = None
+    send_refresh_request_as_query_params: bool = False
+    client_id_name: str = "client_id"
+    client_secret_name: str = "client_secret"  # noqa: S105  (names, no secrets)
+    refresh_token_name: str = "refresh_token"  # noqa: S105
+    access_token_name: str = "access_token"  # noqa: S105
+    expires_in_name: str = "expires_in"
+    grant_type_name: str = "grant_type"
+    access_token_value: str | None = None
+    token_expiry_date: str | None = None
+    token_expiry_date_format: str | None = None
+    refresh_token_updater: RefreshTokenUpdater | None = None
+    profile_assertion: JwtAuthenticator | None = None
+    use_profile_assertion: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {"refresh_token_error_status_codes", "refresh_token_error_key"}
+        | {"refresh_token_error_values"}
+    )
+
+    def __post_init__(self) -> None:
+        missing: list[str] = []
+        if self.use_profile_assertion:
+            missing += ["profile_assertion"] if self.profile_assertion is None else []
+        else:
+            missing += ["client_id"] if self.client_id is None else []
+            missing += ["client_secret"] if self.client_secret is None else []
+            if self.grant_type == "refresh_token" and self.refresh_token is None:
+                missing += [] if self.refresh_token_updater else ["refresh_token"]
+        if missing:
+            options = ", ".join(f"`{name}`" for name in missing)
+            raise ManifestError(f"An OAuthAuthenticator of this kind of grant needs {options}.")
+
+    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+        """Return what puts a token on requests, a new one before the last one ends."""
+        updater = self.refresh_token_updater
+        return GrantedToken(
+            endpoint=self.token_refresh_endpoint,
+            body=self._body,
+            headers=_filled(self.refresh_request_headers),
+            names=TokenNames(
+                self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
+            ),
+            in_query=self.send_refresh_request_as_query_params,
+            end_format=self.token_expiry_date_format,
+            known=self._known,
+            keep_in=None
+            if updater is None
+            else (updater.access_token_config_path, updater.token_expiry_date_config_path),
+            client_secret=self.client_secret,
+        )
+
+    @property
+    def _refresh_token_name(self) -> str:
+        updater = self.refresh_token_updater
+        return self.refresh_token_name if updater is None else updater.refresh_token_name
+
+    @property
+    def _known(self) -> tuple[str, datetime | None] | None:
+        """The token of an earlier run, and the instant at which it ends."""
+        updater = self.refresh_token_updater
+        if updater is not None:
+            token = self._setting(updater.access_token_config_path)
+            ends_at = self._setting(updater.token_expiry_date_config_path)
+        else:
+            token, ends_at = self.access_token_value, self.token_expiry_date
+        if not token:
+            return None
+        form = self.token_expiry_date_format
+        return str(token), instant_of(ends_at, form) if ends_at else None
+
+    def _setting(self, path: list[str]) -> Any:
+        found = walker(path)(dict(self.config))
+        return None if found is ABSENT else found
+
+    def _body(self) -> dict[str, Any]:
+        if self.use_profile_assertion and self.profile_assertion is not None:
+            return {
+                self.grant_type_name: _JWT_GRANT,
+                "assertion": self.profile_assertion.signed()[0],
+            }
+        usual = self._usual_body()
+        return {**usual, **_filled(self.refresh_request_body), **usual}  # in the usual order
+
+    def _usual_body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {self.grant_type_name: self.grant_type}
+        if "Authorization" not in _filled(self.refresh_request_headers):
+            body |= self._client()
+        token = self._token()
+        if token is not None:
+            body[self._refresh_token_name] = token
+        if self.scopes:
+            body["scopes"] = self.scopes
+        return body
+
+    def _client(self) -> dict[str, Any]:
+        client_id, secret = self.client_id, self.client_secret
+        if self.refresh_token_updater is not None:
+            client_id = self._setting(["credentials", "client_id"]) or client_id
+            secret = self._setting(["credentials", "client_secret"]) or secret
+        if not client_id:
+            raise ManifestError(
+                "The `client_id` of an OAuthAuthenticator is empty: is the setting missing?"
+            )
+        return {self.client_id_name: client_id, self.client_secret_name: secret}
+
+    def _token(self) -> str | None:
+        updater = self.refresh_token_updater
+        if updater is None:
+            return self.refresh_token
+        found = self._setting(updater.refresh_token_config_path)
+        return self.refresh_token if found is None else str(found)
+
+
+def _filled(given: Any) -> dict[str, Any]:
+    """Return what is sent along, without what is empty."""
+    found = resolved_mapping(given, {})
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+# Sessions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionTokenRequestBearerAuthenticator:
+    """Puts the token of a session on requests, ``Authorization: Bearer …``."""
+
+    TYPE: ClassVar[str] = "Bearer"
+
+    def auth_with(self, token: ShortLived) -> Injected:
+        """Return what puts it there."""
+        return _Session(_BEARER, token, lambda: f"Bearer {token()}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionTokenRequestApiKeyAuthenticator:
+    """Puts the token of a session where an option says, as it is or in a text."""
+
+    TYPE: ClassVar[str] = "ApiKey"
+
+    inject_into: RequestOption
+    api_token: Text | None = None
+
+    def auth_with(self, token: ShortLived) -> Injected:
+        """Return what puts it there."""
+        text: Any = self.api_token
+        if text is None:
+            return _Session(self.inject_into, token, token)
+        return _Session(
+            self.inject_into, token, lambda: str(resolved(text, {"session_token": token()}))
+        )
+
+
+class _Session(Injected):
+    """Puts a token on requests that a stream renews where it is refused."""
+
+    def __init__(self, option: RequestOption, token: ShortLived, credential: Any) -> None:
+        super().__init__(option, credential)
+        self._token = token
+        self.update_access_token = token.update_access_token
+
+    @property
+    def access_token(self) -> str | None:
+        """The token in use."""
+        return self._token.access_token
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SessionTokenAuthenticator:
+    """Logs in by a request of its own and puts the token that it gets on requests."""
+
+    login_requester: HttpRequester
+    session_token_path: list[str]
+    request_authentication: (
+        SessionTokenRequestApiKeyAuthenticator | SessionTokenRequestBearerAuthenticator
+    )
+    expiration_duration: str | None = None
+    decoder: Decoder | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.expiration_duration:
+            _ = duration_of(self.expiration_duration)
+
+    def auth(self, stream: StreamFace) -> Auth:
+        """Return what puts the token on requests; a new one is asked for when it has ended.
+
+        Where nothing says how long it lives, that is when it is refused.
+        """
+        return self.request_authentication.auth_with(ShortLived(partial(self._logged_in, stream)))
+
+    def _logged_in(self, stream: StreamFace) -> tuple[str, datetime | None]:
+        scope = {"config": self.config}
+        asked: HTTPRequest = finished(self.login_requester.request(scope))
+        if self.login_requester.authenticator is not None:
+            asked = _signed(asked, self.login_requester.authenticator.auth(stream))
+        now = utc_now()
+        response = stream.fetch(asked, scope)
+        document = document_of(response) if self.decoder is None else self._decoded(response)
+        token = walker(self.session_token_path)(document)
+        if token is ABSENT or not token:
+            raise FatalAPIError(
+                "The answer to the login has no token at the `session_token_path`"
+                f" {'.'.join(self.session_token_path)}.",
+                response=response,
+            )
+        lasts = self.expiration_duration
+        return str(token), duration_of(lasts).after(now) if lasts else None
+
+    def _decoded(self, response: requests.Response) -> Any:
+        return next(iter(cast(Decoder, self.decoder).decode(response)), None)
+
+
+def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
+    """Return a request with credentials on it, for whoever sends it without any."""
+    body = body_arguments(request.data, as_json=bool(request.as_json))
+    headers = {**body.pop("headers", {}), **request.headers}
+    query = request.encode_params()
+    plain = requests.Request(request.method, request.url, headers=headers, params=query, **body)
+    ready = auth(plain.prepare())
+    content: Any = ready.body
+    return HTTPRequest(
+        url=str(ready.url), method=str(ready.method), headers=dict(ready.headers), data=content
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LegacySessionTokenAuthenticator:
+    """Puts a session's token in a header: the one that is set while it is good, else a new one."""
+
+    header: str
+    login_url: str
+    validate_session_url: str
+    session_token_response_key: str
+    session_token: str = ""
+    username: str = ""
+    password: str = ""
+
+    def auth(self, stream: StreamFace) -> Auth:
+        """Return what puts the token on requests."""
+        token = ShortLived(lambda: (self._token(stream), None))
+        option = RequestOption(inject_into="header", field_name=self.header)
+        return _Session(option, token, token)
+
+    def _token(self, stream: StreamFace) -> str:
+        requester: HttpRequester = cast(Any, stream).retriever.requester
+        base = requester.base({"config": stream.config})
+        if self.session_token and self._is_good(stream, base):
+            return self.session_token
+        if not (self.username and self.password):
+            raise ManifestError(
+                "The session token that is set is refused, or there is none, and there are no"
+                " name and password to log in with: set them."
+            )
+        login = {"username": self.username, "password": self.password}
+        asked = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)
+        document = document_of(stream.fetch(asked, {}))
+        return str(document[self.session_token_response_key])
+
+    def _is_good(self, stream: StreamFace, base: str) -> bool:
+        headers = {self.header: self.session_token}
+        asked = HTTPRequest(f"{base}{self.validate_session_url}", headers=headers)
+        try:
+            stream.fetch(asked, {})
+        except FatalAPIError as error:
+            if getattr(error.response, "status_code", None) == HTTPStatus.UNAUTHORIZED:
+                return False
+            raise
+        return True

@@ -1,0 +1,535 @@
+"""Components that are Python classes beside the manifest, written for airbyte-cdk.
+
+Rules of the room: a class of others is made when it is first needed, with those of its fields
+that the manifest gives; from then on it is asked in airbyte-cdk's words and answers in this
+package's. What cannot be done soundly is refused when the manifest is read, with the way out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
+
+import requests
+
+from tap_core.http.request import Auth, HTTPRequest
+from tap_core.manifest.components.errors import DefaultErrorHandler
+from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
+from tap_core.manifest.components.requests import DeclaredRequest
+from tap_core.manifest.contract import (
+    Action,
+    Decoder,
+    ErrorHandler,
+    Page,
+    Scope,
+    SignsRequests,
+    StreamFace,
+    Verdict,
+)
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face.code import class_named
+from tap_core.manifest.face.kinds import is_dict, is_mapping
+from tap_core.manifest.face.requests import HttpRequester as FaceRequester
+from tap_core.manifest.face.seen import seen, slice_of
+from tap_core.manifest.face.slices import Owner
+from tap_core.manifest.face.values import Record as FaceRecord
+from tap_core.manifest.face.values import StreamSlice
+from tap_core.types import Context, JsonSchema, Record
+
+__all__ = [
+    "Custom",
+    "CustomAuthenticator",
+    "CustomBackoffStrategy",
+    "CustomDecoder",
+    "CustomErrorHandler",
+    "CustomIncrementalSync",
+    "CustomPaginationStrategy",
+    "CustomPartitionRouter",
+    "CustomRecordExtractor",
+    "CustomRecordFilter",
+    "CustomRequester",
+    "CustomSchemaLoader",
+    "CustomSchemaNormalization",
+    "CustomStateMigration",
+    "CustomTransformation",
+    "context_of",
+]
+
+_turn: Final = threading.RLock()
+_NO_STATE: Final[Mapping[str, Any]] = {}
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Custom:
+    """What all have in common: a class, and the fields that the manifest gives it."""
+
+    class_name: str
+    fields: Mapping[str, Any] = field(default_factory=_nothing)
+    """Components that stand there are made, everything else is as it stands."""
+    parameters: Mapping[str, Any] = field(default_factory=_nothing)
+    config: Mapping[str, Any] = field(default_factory=_nothing)
+    folder: Path = field(default_factory=Path)
+    place: str = field(default="", compare=False)
+
+    METHODS: ClassVar[tuple[str, ...]] = ()
+    """What the class has to have."""
+
+    def __post_init__(self) -> None:
+        """Refuse a class that is not there, or is something else."""
+        cls = class_named(self.class_name, self.folder)
+        for method in self.METHODS:
+            if not callable(getattr(cls, method, None)):
+                raise ManifestError(
+                    f"{self.class_name} has no method {method}(), which a"
+                    f" {type(self).__name__} has."
+                )
+
+    @cached_property
+    def instance(self) -> Any:
+        """The object of the class, one for all threads.
+
+        Raises:
+            ManifestError: it cannot be made.
+        """
+        with _turn:
+            known = self.__dict__.get("instance")
+            return self._made() if known is None else known
+
+    @cached_property
+    def owner(self) -> Owner:
+        """The stream that it works for."""
+        return Owner()
+
+    def _more(self) -> Mapping[str, Any]:
+        """Return fields that it is given whatever the manifest says."""
+        return {}
+
+    def _made(self) -> Any:
+        cls = class_named(self.class_name, self.folder)
+        given = {
+            **cast("dict[str, Any]", seen(self.fields, self.owner, self.config)),
+            "config": self.config,
+            "parameters": dict(self.parameters),
+            **self._more(),
+        }
+        names = {name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())}
+        try:
+            return cls(**{name: value for name, value in given.items() if name in names})
+        except ManifestError:
+            raise
+        except TypeError as error:  # it names fields, and never what is in them
+            raise ManifestError(f"{self.place}: {self.class_name}: {error}") from error
+        except Exception as error:  # whatever a constructor of others raises
+            raise ManifestError(
+                f"{self.place}: {self.class_name} cannot be made: {_told(error)}"
+            ) from error
+
+
+def _told(error: Exception) -> str:
+    """Say an error without what its text may hold of the settings."""
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{where}"
+
+
+def _asked(scope: Scope) -> dict[str, Any]:
+    """Return what methods that say a request are given."""
+    return {
+        "stream_state": _NO_STATE,
+        "stream_slice": slice_of(scope),
+        "next_page_token": scope.get("next_page_token"),
+    }
+
+
+# Records
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomRecordExtractor(Custom):
+    """Finds the records of an answer, by ``extract_records(response)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("extract_records",)
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        return {}
+
+    def whole(self, decoder: Decoder) -> Any:
+        """Return what stands for a decoder: it reads answers itself, with this one's help."""
+        self._known["decoder"] = decoder
+        return _undecoded
+
+    def _more(self) -> Mapping[str, Any]:
+        return self._known
+
+    def extract(self, document: Any, scope: Scope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
+        """Return the records of an answer; it is the answer that stands for its document."""
+        return cast("Iterable[Any]", self.instance.extract_records(document) or ())
+
+
+def _undecoded(response: requests.Response) -> Iterator[Any]:
+    return iter((response,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomRecordFilter(Custom):
+    """Says which records stay, by ``filter_records(records, …)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
+
+    def keeps(self, record: Record, scope: Scope) -> bool:
+        """Return whether a record stays."""
+        kept = self.instance.filter_records([record], **_asked(scope))
+        return any(True for _ in kept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomTransformation(Custom):
+    """Changes records, by ``transform(record, …)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("transform",)
+
+    @cached_property
+    def transform(self) -> Any:
+        """Change a record in place."""
+        change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
+        last: list[tuple[Any, StreamSlice]] = []
+
+        def transform(record: Record, scope: Scope) -> None:
+            given = scope.get("stream_slice")
+            known = last[0] if last else None
+            if known is None or known[0] is not given:
+                known = (given, slice_of(scope))
+                last[:] = [known]
+            change(record, stream_slice=known[1])
+
+        return transform
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomSchemaNormalization(Custom):
+    """Converts the values of records, by ``transform(record, schema)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("transform",)
+
+    def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
+        """Change a record in place."""
+        self.instance.transform(record, schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomDecoder(Custom):
+    """Reads the documents of an answer, by ``decode(response)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("decode",)
+
+    def decode(self, response: requests.Response) -> Iterator[Any]:
+        """Return the documents of an answer."""
+        return iter(self.instance.decode(response))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomSchemaLoader(Custom):
+    """Gives the schema of a stream, by ``get_json_schema()``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
+
+    def json_schema(self, stream: StreamFace) -> JsonSchema:
+        """Return the schema of a record."""
+        self.owner.stream = stream
+        return cast("JsonSchema", self.instance.get_json_schema())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomStateMigration(Custom):
+    """Brings a state to its present form, by ``should_migrate`` and ``migrate``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
+
+    def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
+        """Return whether a state is of an older form."""
+        return bool(self.instance.should_migrate(stream_state))
+
+    def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return it in its present form."""
+        return cast("Mapping[str, Any]", self.instance.migrate(stream_state))
+
+
+# Requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomAuthenticator(Custom):
+    """Puts credentials on a request: called with it, or by ``get_auth_header()``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
+
+    def auth(self, stream: StreamFace) -> Auth:
+        """Return what puts credentials on a request."""
+        self.owner.stream = stream
+        return self._signed
+
+    def _signed(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        asked = self.instance
+        signed: Any = asked(request) or request
+        if params := _of(asked, "get_request_params"):
+            signed.prepare_url(signed.url, params)
+        if form := _of(asked, "get_request_body_data"):
+            signed.prepare_body(form, None)
+        if document := _of(asked, "get_request_body_json"):
+            signed.prepare_body(None, None, document)
+        return cast("requests.PreparedRequest", signed)
+
+
+def _of(instance: Any, method: str) -> Any:
+    """Return what a method gives, nothing where there is none."""
+    found = getattr(instance, method, None)
+    return found() if callable(found) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomErrorHandler(Custom):
+    """Judges answers, by ``interpret_response`` and ``backoff_time``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("interpret_response",)
+
+    @property
+    def max_tries(self) -> int:
+        """How often a request is sent."""
+        retries = getattr(self.instance, "max_retries", None)
+        return DefaultErrorHandler().max_tries if retries is None else 1 + max(0, int(retries))
+
+    @property
+    def max_seconds(self) -> float | None:
+        """For how long a request is tried."""
+        seconds = getattr(self.instance, "max_time", None)
+        return None if seconds is None else float(seconds)
+
+    def judge(self, response: requests.Response, scope: Scope) -> Verdict | None:  # noqa: ARG002
+        """Return what is to be done about an answer."""
+        found = self.instance.interpret_response(response)
+        if found is None or found.response_action is None:
+            return None
+        kind = found.failure_type
+        return Verdict(
+            Action(_word(found.response_action)),
+            found.error_message,
+            None if kind is None else _word(kind),
+        )
+
+    def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
+        """Return the seconds before the next try."""
+        return _seconds(self.instance, response, tries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomBackoffStrategy(Custom):
+    """Says how long to wait, by ``backoff_time(response, tries)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
+
+    def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
+        """Return the seconds before the next try."""
+        return _seconds(self.instance, response, tries)
+
+
+def _seconds(instance: Any, response: requests.Response | None, tries: int) -> float | None:
+    wait = getattr(instance, "backoff_time", None)
+    found = wait(response, tries) if callable(wait) else None
+    return None if found is None else float(cast("float", found))
+
+
+def _word(value: Any) -> str:
+    return str(getattr(value, "value", value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomPaginationStrategy(Custom):
+    """Says which page comes next, by ``next_page_token(response, …)``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("next_page_token",)
+
+    def __post_init__(self) -> None:
+        """Refuse one that asks for all records of a page."""
+        super().__post_init__()
+        cls = class_named(self.class_name, self.folder)
+        if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
+            raise ManifestError(
+                f"{self.class_name}.next_page_token() asks for last_records, as it was before"
+                " airbyte-cdk 6: take last_page_size, last_record and last_page_token_value."
+            )
+
+    def _more(self) -> Mapping[str, Any]:
+        return {"stream_name": str(self.parameters.get("name", ""))}
+
+    @property
+    def first_token(self) -> Any:
+        """The token of the first request, None for none."""
+        return getattr(self.instance, "initial_token", None)
+
+    @property
+    def requested_size(self) -> int | None:
+        """How many records a page is asked to have."""
+        return cast("int | None", _of(self.instance, "get_page_size"))
+
+    @cached_property
+    def _takes(self) -> frozenset[str]:
+        return frozenset(inspect.signature(self.instance.next_page_token).parameters)
+
+    def token_after(self, page: Page, token: Any, scope: Scope) -> Any:
+        """Return the next token, None after the last page."""
+        given = {
+            "response": page.response,
+            "last_page_size": page.kept,
+            "last_record": page.last_record and FaceRecord(page.last_record),
+            "last_page_token_value": token,
+        }
+        if "stream_slice" in self._takes:
+            given["stream_slice"] = slice_of(scope)
+        return self.instance.next_page_token(**given)
+
+
+_SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_client")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomRequester(Custom):
+    """Says what is asked for, by ``get_url_base``, ``get_request_params`` and their like."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("get_url_base", "get_path", "get_request_params")
+
+    def __post_init__(self) -> None:
+        """Refuse one that sends requests itself."""
+        super().__post_init__()
+        cls = class_named(self.class_name, self.folder)
+        own = [name for name in _SENDS if hasattr(cls, name)]
+        if not issubclass(cls, FaceRequester) or own:
+            what = f"overrides {own[0]}" if own else "is no HttpRequester"
+            raise ManifestError(
+                f"{self.class_name} {what}: requests are sent by this SDK. Say what is asked for"
+                " with get_url_base, get_path, get_request_params, get_request_headers and"
+                " get_request_body_json, and how to try again with an error handler."
+            )
+
+    def _more(self) -> Mapping[str, Any]:
+        return {"name": str(self.parameters.get("name", ""))}
+
+    @property
+    def authenticator(self) -> SignsRequests | None:
+        """What puts credentials on its requests."""
+        return cast("SignsRequests | None", self.fields.get("authenticator"))
+
+    @property
+    def error_handler(self) -> ErrorHandler | None:
+        """What judges the answers."""
+        return cast("ErrorHandler | None", self.fields.get("error_handler"))
+
+    @property
+    def use_cache(self) -> bool:
+        """Whether answers are kept for the run."""
+        return bool(self.fields.get("use_cache"))
+
+    @property
+    def timeout(self) -> None:
+        """As usual."""
+
+    def request(self, scope: Scope) -> DeclaredRequest:
+        """Return the request in a scope; pages, slices and windows add to it."""
+        asked, about = self.instance, _asked(scope)
+        base = str(asked.get_url_base(**about))
+        document = asked.get_request_body_json(**about) or None
+        made = DeclaredRequest(
+            url=asked._join_url(base, asked.get_path(**about)),  # noqa: SLF001  (airbyte-cdk's)
+            method=_word(asked.get_method()),
+            params=dict(asked.get_request_params(**about) or {}),
+            headers=_texts(asked.get_request_headers(**about)),
+            data=document or asked.get_request_body_data(**about) or None,
+            base=base,
+        )
+        if made.data is not None:
+            made.as_json = document is not None
+        return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomPartitionRouter(Custom):
+    """Gives the slices of a stream, by ``stream_slices()``."""
+
+    METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
+
+    def contexts(self, stream: StreamFace) -> Iterator[Context]:
+        """Yield the contexts of the slices."""
+        self.owner.stream = stream
+        for one in self.instance.stream_slices():
+            yield context_of(one)
+
+    def put(self, request: HTTPRequest, scope: Scope) -> None:
+        """Add what the router says of a slice."""
+        about = _asked(scope)
+        about["stream_slice"] = scope.get("stream_slice") or {}
+        params, headers, form, document = (self._added(name, about) for name in _ADDS)
+        if params:
+            request.params = {**request.params, **params}
+        if headers:
+            request.headers = {**request.headers, **_texts(headers)}
+        if form or document:
+            known: Any = request.data
+            request.data = {**(known if is_dict(known) else {}), **form, **document}
+            request.as_json = bool(document)
+
+    def _added(self, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
+        found = getattr(self.instance, method, None)
+        added = found(**about) if callable(found) else None
+        return dict(added) if is_mapping(added) else {}
+
+
+def _texts(headers: Any) -> dict[str, str]:
+    known: Mapping[str, Any] = headers or {}
+    return {name: str(value) for name, value in known.items()}
+
+
+_ADDS: Final = (
+    "get_request_params",
+    "get_request_headers",
+    "get_request_body_data",
+    "get_request_body_json",
+)
+
+
+def context_of(given: Any) -> Context:
+    """Return a slice of others as a context: a parent without slices leaves nothing to say."""
+    found = Slice(_known(given), extra_fields=getattr(given, "extra_fields", None))
+    above = found.get(PARENT_SLICE)
+    if isinstance(above, Mapping):
+        found[PARENT_SLICE] = _known(cast("Mapping[str, Any]", above))
+    if not found.get(PARENT_SLICE, True):
+        del found[PARENT_SLICE]
+    return found
+
+
+def _known(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != PARENT_SLICE or value}
+
+
+# What is refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomIncrementalSync(Custom):
+    """Refused: bookmarks and windows are the engine's."""
+
+    def __post_init__(self) -> None:
+        """Say so."""
+        raise ManifestError(
+            f"The cursor {self.class_name} is a class of its own, which is not supported (nor has"
+            " airbyte-cdk 7 the classes that such cursors extend): use a DatetimeBasedCursor."
+        )

@@ -1,0 +1,113 @@
+"""What reads the slices of a stream: its requests, its pages, its records.
+
+Rules of the room: said here, done by the stream. A retriever of others may read more slices than
+the stream has, and change what comes of them; sending is never its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from tap_core.manifest.components.custom import Custom, CustomRequester, context_of
+from tap_core.manifest.components.paginators import NoPagination
+from tap_core.manifest.components.records import RecordSelector
+from tap_core.manifest.components.requests import HttpRequester
+from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face.code import class_named
+from tap_core.manifest.face.retrievers import SimpleRetriever as FaceRetriever
+from tap_core.manifest.face.seen import slice_of
+from tap_core.manifest.face.values import Record as FaceRecord
+from tap_core.manifest.face.values import StreamSlice
+from tap_core.types import Context, JsonSchema, Record
+
+__all__ = ["CustomRetriever", "SimpleRetriever"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleRetriever:
+    """Asks for the pages of each slice, one request after the other."""
+
+    requester: HttpRequester | CustomRequester
+    record_selector: RecordSelector
+    paginator: Paginator = field(default_factory=NoPagination)
+    partition_router: PartitionRouter | list[PartitionRouter] | None = None
+    decoder: Decoder | None = None
+    ignore_stream_slicer_parameters_on_paginated_requests: bool = False
+
+    @property
+    def routers(self) -> list[PartitionRouter]:
+        """The routers, each with slices of its own; a slice of the stream has one of each."""
+        found = self.partition_router
+        if found is None:
+            return []
+        return list(found) if isinstance(found, list) else [found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CustomRetriever(Custom):
+    """Reads the slices of a stream, by ``read_records(records_schema, stream_slice)``.
+
+    Raises:
+        ManifestError: it sends requests or makes slices itself.
+    """
+
+    METHODS: ClassVar[tuple[str, ...]] = ("read_records",)
+
+    def __post_init__(self) -> None:
+        """Refuse one that does what is the stream's."""
+        super().__post_init__()
+        cls = class_named(self.class_name, self.folder)
+        own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
+        if not issubclass(cls, FaceRetriever) or own:
+            what = f"overrides {own[0]}" if own else "is no SimpleRetriever"
+            raise ManifestError(
+                f"{self.class_name} {what}: slices and pages are read by the stream. A retriever"
+                " may override read_records(), and ask super() for the records of slices."
+            )
+        _ = self.simple
+
+    @cached_property
+    def simple(self) -> SimpleRetriever:
+        """What the stream knows of it: requester, selector, pages and slices."""
+        known = {one.name for one in fields(SimpleRetriever)}
+        given: dict[str, Any] = {
+            name: value for name, value in self.fields.items() if name in known
+        }
+        missing = sorted({"requester", "record_selector"} - given.keys())
+        if missing:
+            raise ManifestError(f"A CustomRetriever needs {', '.join(missing)}.")
+        return SimpleRetriever(**given)
+
+    @cached_property
+    def _kind(self) -> Any:
+        """The class of an object that reads one slice; all of them are one but for that."""
+        cls = class_named(self.class_name, self.folder)
+        members = {"__slots__": ("reads",), "__module__": cls.__module__}
+        return type(cls.__name__, (cls,), members)
+
+    def _more(self) -> Mapping[str, Any]:
+        return {"name": str(self.parameters.get("name", ""))}
+
+    def records(
+        self, scope: Scope, schema: JsonSchema, pages: Callable[[Context | None], Iterable[Record]]
+    ) -> Iterator[Record]:
+        """Yield the records of a slice; ``pages`` gives what the pages of any slice have."""
+
+        def read(stream_slice: StreamSlice | None) -> Iterator[FaceRecord]:
+            asked = stream_slice or StreamSlice(partition={}, cursor_slice={})
+            for record in pages(context_of(asked.partition) or None):
+                yield FaceRecord(record, self.instance.name, asked)
+
+        reading = object.__new__(self._kind)
+        reading.__dict__ = self.instance.__dict__  # what it counts, it counts for all slices
+        reading.reads = read
+        for record in reading.read_records(schema, slice_of(scope)):
+            data: Mapping[str, Any] = getattr(record, "data", record)
+            yield dict(data)
+
+
+_READS: Final = ("stream_slices", "_read_pages", "_fetch_next_page", "_parse_response")

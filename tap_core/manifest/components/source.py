@@ -1,0 +1,112 @@
+"""What a manifest is made of at its top: streams, their retrievers, the check and the settings.
+
+Rules of the room: nothing is done here. These say what stands where; `stream` runs a stream,
+`tap` a manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.manifest.components.budget import HTTPAPIBudget
+from tap_core.manifest.components.custom import CustomIncrementalSync
+from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
+from tap_core.manifest.contract import Schemas, StateMigration, Transformation
+
+__all__ = [
+    "CheckStream",
+    "ConcurrencyLevel",
+    "DeclarativeSource",
+    "DeclarativeStream",
+    "Spec",
+    "StateDelegatingStream",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclarativeStream:
+    """A stream: where its records come from, and what becomes of each."""
+
+    retriever: SimpleRetriever | CustomRetriever
+    name: str = ""
+    primary_key: Any = None
+    incremental_sync: DatetimeBasedCursor | CustomIncrementalSync | None = None
+    schema_loader: Schemas | list[Schemas] | None = None
+    transformations: list[Transformation] = field(default_factory=list)
+    state_migrations: list[StateMigration] = field(default_factory=list)
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
+    LATER: ClassVar[bool] = True
+    """Within the fields of a class of others it stays a part of the document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateDelegatingStream:
+    """Two ways to read one stream: all of it where there is no state, else what changed."""
+
+    name: str
+    full_refresh_stream: DeclarativeStream
+    incremental_stream: DeclarativeStream
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"api_retention_period"})
+    LATER: ClassVar[bool] = True
+    """Within the fields of a class of others it stays a part of the document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckStream:
+    """A connection is good when each of these streams can be read."""
+
+    stream_names: list[str] = field(default_factory=list)
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {"dynamic_streams_check_configs", "config_overrides"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcurrencyLevel:
+    """In how many threads slices and windows may be read."""
+
+    default_concurrency: int
+    max_concurrency: int | None = None
+
+    @property
+    def threads(self) -> int:
+        """The number that counts, at least one."""
+        most = self.default_concurrency if self.max_concurrency is None else self.max_concurrency
+        return max(1, min(self.default_concurrency, most))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What a user configures."""
+
+    connection_specification: Mapping[str, Any]
+    documentation_url: str | None = None
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {"advanced_auth", "config_normalization_rules"}
+        # Words of older manifests
+        | {"documentationUrl", "changelog_url", "authSpecification", "supportsIncremental"}
+        | {"additionalProperties"}
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclarativeSource:
+    """The manifest itself."""
+
+    check: CheckStream | None = None
+    streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)
+    spec: Spec | None = None
+    concurrency_level: ConcurrencyLevel | None = None
+    api_budget: HTTPAPIBudget | None = None
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset(
+        {"version", "definitions", "schemas", "metadata", "description", "stream_groups"}
+        | {"max_concurrent_async_job_count"}
+    )

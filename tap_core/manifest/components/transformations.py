@@ -1,0 +1,295 @@
+"""Changes to each record: fields added and removed, keys renamed, nested values lifted.
+
+Rules of the room: a record is changed in place; what can be decided beforehand is decided once.
+The results are airbyte-cdk's (7.39); where its result depends on chance (two keys that become
+one), the later one counts.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from tap_core.manifest.contract import Condition, Scope, Text, Value, resolved
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.paths import (
+    ABSENT,
+    found_all,
+    leaves,
+    put_at,
+    remove_place,
+    remover,
+    walker,
+)
+from tap_core.types import Record
+
+__all__ = [
+    "AddFields",
+    "AddedFieldDefinition",
+    "DpathFlattenFields",
+    "FlattenFields",
+    "KeyTransformation",
+    "KeysReplace",
+    "KeysToLower",
+    "KeysToSnakeCase",
+    "RemoveFields",
+]
+
+_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (float,),
+    "integer": (int,),
+    "boolean": (bool,),
+}
+"""Types of values as Python has them; 7 is no ``number``, in airbyte-cdk as here."""
+
+_Change: TypeAlias = Callable[[Record, Scope], None]
+
+
+@dataclass(frozen=True)
+class AddedFieldDefinition:
+    """A field that is added, and its value."""
+
+    path: list[str]
+    value: Value
+    value_type: Literal["string", "number", "integer", "boolean"] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a path that leads nowhere."""
+        if not self.path:
+            raise ManifestError("path is empty: name the field that is added.")
+
+    @staticmethod
+    def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
+        """Return what a literal of ``value`` may be; any other one stays a text."""
+        return {"value": _TYPES.get(options.get("value_type"), ())}
+
+
+@dataclass(frozen=True)
+class AddFields:
+    """Adds fields, or replaces their values; objects on the way to a field are made."""
+
+    fields: list[AddedFieldDefinition]
+    condition: Condition | None = None
+
+    @cached_property
+    def transform(self) -> _Change:
+        """Add the fields to a record, where the condition holds for each (``value``, ``path``)."""
+        added = [(one.path, one.value, _put(one.path)) for one in self.fields]
+        condition = self.condition
+
+        def change(record: Record, scope: Scope) -> None:
+            for path, value, put in added:
+                found = resolved(value, scope)
+                if condition is None or resolved(
+                    condition, {**scope, "value": found, "path": path}
+                ):
+                    put(record, found)
+
+        return change
+
+
+@dataclass(frozen=True)
+class RemoveFields:
+    """Removes fields, those that wildcards match included."""
+
+    field_pointers: list[list[str]]
+    condition: Condition | None = None
+
+    @cached_property
+    def transform(self) -> _Change:
+        """Remove the fields from a record.
+
+        With a condition it is not the pointers that say what goes but the condition alone, in
+        airbyte-cdk as here: every plain value for which it holds (``property``).
+        """
+        if self.condition is not None:
+            return self._remove_by_value
+        if all(len(one) == 1 and one[0].isidentifier() for one in self.field_pointers):
+            names = [one[0] for one in self.field_pointers]
+
+            def remove_names(record: Record, scope: Scope) -> None:  # noqa: ARG001  the Protocol's
+                for name in names:
+                    record.pop(name, None)
+
+            return remove_names
+        removers = [remover(one) for one in self.field_pointers]
+
+        def remove(record: Record, scope: Scope) -> None:  # noqa: ARG001  the Protocol's
+            for one in removers:
+                one(record)
+
+        return remove
+
+    def _remove_by_value(self, record: Record, scope: Scope) -> None:
+        for place in list(leaves(record)):
+            holder, name = place
+            if resolved(self.condition, {**scope, "property": holder[name]}):
+                remove_place(place)
+
+
+@dataclass(frozen=True)
+class KeysToLower:
+    """Writes the names of a record's fields in lower case; those of nested objects stay."""
+
+    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+        """Rename the fields of a record."""
+        _replace(record, {name.lower(): value for name, value in record.items()})
+
+
+@dataclass(frozen=True)
+class KeysToSnakeCase:
+    """Writes names in snake_case, those of nested objects included (not within lists)."""
+
+    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+        """Rename the fields of a record."""
+        _replace(record, _renamed(record, _snake_case))
+
+
+@dataclass(frozen=True)
+class KeysReplace:
+    """Replaces a text in names, those of nested objects included (not within lists)."""
+
+    old: Text
+    new: Text
+
+    def transform(self, record: Record, scope: Scope) -> None:
+        """Rename the fields of a record."""
+        old, new = str(resolved(self.old, scope)), str(resolved(self.new, scope))
+        _replace(record, _renamed(record, lambda name: name.replace(old, new)))
+
+
+@dataclass(frozen=True)
+class KeyTransformation:
+    """What is put before and after the names of lifted fields."""
+
+    prefix: str | None = None
+    suffix: str | None = None
+
+    def renamed(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields under their new names."""
+        before, after = self.prefix or "", self.suffix or ""
+        return {f"{before}{name}{after}": value for name, value in fields.items()}
+
+
+@dataclass(frozen=True)
+class DpathFlattenFields:
+    """Lifts the fields of one nested object to the top; none, where one is there already."""
+
+    field_path: list[str]
+    delete_origin_value: bool = False
+    replace_record: bool = False
+    key_transformation: KeyTransformation | None = None
+
+    @cached_property
+    def _found(self) -> Callable[[Any], Any]:
+        path = self.field_path
+        if "*" not in path:
+            return walker(path)
+        every = found_all(path)
+        return lambda record: next(iter(every(record)), ABSENT)
+
+    @cached_property
+    def _remove(self) -> Callable[[Any], None]:
+        return remover(self.field_path)
+
+    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+        """Lift the fields of a record."""
+        found = self._found(record)
+        if not isinstance(found, dict):
+            return
+        fields = cast(dict[str, Any], found)
+        lifted = self.key_transformation.renamed(fields) if self.key_transformation else fields
+        if self.replace_record and lifted:
+            _replace(record, dict(lifted))
+        elif not lifted.keys() & record.keys():
+            if self.delete_origin_value:
+                self._remove(record)
+            record.update(lifted)
+
+
+@dataclass(frozen=True)
+class FlattenFields:
+    """Lifts all nested values to the top, under their own names where these are free."""
+
+    flatten_lists: bool = True
+
+    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+        """Flatten a record."""
+        _replace(record, _flat(record, into_lists=self.flatten_lists))
+
+
+def _put(path: list[str]) -> Callable[[Record, Any], None]:
+    """Return what puts a value at a path of a record."""
+    if len(path) == 1:
+        name = path[0]
+        return lambda record, value: record.__setitem__(name, value)
+    return lambda record, value: _put_deep(record, path, value)
+
+
+def _put_deep(record: Record, path: list[str], value: Any) -> None:
+    try:
+        put_at(record, path, value)
+    except (TypeError, ValueError) as error:
+        raise ManifestError(
+            f"The field {'.'.join(path)} cannot be added to a record: {error}. Add it elsewhere, or"
+            " remove the field that is in the way first."
+        ) from None
+
+
+def _replace(record: Record, fields: dict[str, Any]) -> None:
+    record.clear()
+    record.update(fields)
+
+
+def _renamed(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        rename(name): _renamed(cast(Record, value), rename) if isinstance(value, dict) else value
+        for name, value in record.items()
+    }
+
+
+# A letter beyond ASCII that has no form there counts as a small one, and stays.
+_WORDS: Final = re.compile(
+    r"[A-Z]+[a-z\x80-\U0010ffff]*|[a-z\x80-\U0010ffff]+|[0-9]+|([^A-Za-z0-9]+)"
+)
+
+
+@lru_cache(maxsize=8_192)
+def _snake_case(name: str) -> str:
+    """Return a name in lower case with ``_`` between its words; letters lose their accents."""
+    parts = unicodedata.normalize("NFKD", name)
+    plain = "".join(one for one in parts if not unicodedata.combining(one))
+    words = ["" if found[1] else found[0] for found in _WORDS.finditer(plain)]
+    inner = [word for word in words[1:-1] if word]
+    words = [*words[:1], *inner, *words[1:][-1:]]
+    if words and words[0].isdigit():
+        words.insert(0, "")
+    return "_".join(words).lower()
+
+
+def _flat(record: Record, *, into_lists: bool) -> dict[str, Any]:
+    """Return the plain values of a record by name.
+
+    The last field is looked at first. A name that is taken, and every name once a list has
+    been opened, gets the name of what it is in before it.
+    """
+    flat: dict[str, Any] = {}
+    waiting: list[tuple[str, Any]] = [("_", record)]
+    prefixed = False
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            for key, inner in cast(Record, value).items():
+                free = not prefixed and key not in flat
+                waiting.append((key if free else f"{name}.{key}", inner))
+        elif isinstance(value, list) and into_lists:
+            prefixed = prefixed or bool(value)
+            waiting.extend((f"{name}.{index}", inner) for index, inner in enumerate(value))
+        else:
+            flat[name] = value
+    return flat

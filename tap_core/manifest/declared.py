@@ -1,0 +1,289 @@
+"""A declared stream: what a manifest says of it, and what slices it has.
+
+Rules of the room: components are made when a sync needs them, so that discovery asks nothing of
+a configuration. A copy of a stream (for a thread, for a window) shares its components and its
+slices. A parent is a stream of its own, which reads everything and writes nothing; one that
+goes on from where its children left it keeps its position in a state of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from tap_core import metrics
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.manifest.build import build
+from tap_core.manifest.components.retrievers import SimpleRetriever
+from tap_core.manifest.components.schemas import json_schema
+from tap_core.manifest.components.source import DeclarativeStream
+from tap_core.manifest.contract import Schemas, Scope, StreamFace
+from tap_core.manifest.pages import Turn
+from tap_core.manifest.slices import Slices, product
+from tap_core.manifest.states import parents_of
+from tap_core.state.document import StateDocument
+from tap_core.state.partitions import freeze
+from tap_core.streams.rest import RESTStream
+from tap_core.typing.inspect import TypeConformanceLevel
+
+if TYPE_CHECKING:
+    from tap_core.http.request import Auth
+    from tap_core.manifest.cache import AnswerCache
+    from tap_core.manifest.components.budget import HTTPAPIBudget
+    from tap_core.manifest.contract import SignsRequests
+    from tap_core.manifest.load import Manifest
+    from tap_core.types import Context, JsonSchema, Record
+
+__all__ = ["Declared", "ManifestHost", "Sliced"]
+
+
+_MADE: Final = ("declared", "incremental_sync", "_selection", "_signer", "_handler", "_decoder")
+"""What a stream makes of its declaration when it is first needed."""
+
+
+class ManifestHost(Protocol):
+    """What a declared stream needs of its tap, beside what every stream needs."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest that it stands in."""
+
+    @property
+    def changes(self) -> Mapping[str, str]:
+        """What is asked of every cursor from outside."""
+
+    @property
+    def threads(self) -> int:
+        """In how many threads slices and windows may be read."""
+
+    @property
+    def budget(self) -> HTTPAPIBudget | None:
+        """How many requests the source takes."""
+
+    @property
+    def answers(self) -> AnswerCache:
+        """Answers that are kept."""
+
+    @property
+    def parent_names(self) -> frozenset[str]:
+        """Names of the streams whose answers are."""
+
+    @property
+    def names_with_state(self) -> frozenset[str]:
+        """Names of the streams that had a state when the run began."""
+
+    def parent_stream(self, node: Mapping[str, Any]) -> StreamFace:
+        """Return the stream that reads all of a parent."""
+
+    def signer(self, declared: SignsRequests, stream: StreamFace) -> Auth:
+        """Return what signs requests; streams that declare the same share it."""
+
+
+class _Requests(metrics.Counter):
+    """Counts the requests of a stream, over all of its slices and windows; logs them by time."""
+
+    def exit(self) -> None:
+        """Log nothing: one walk through pages may be one request."""
+
+    def with_context(self, value: Context | None) -> None:
+        """Leave contexts out: the number is that of all."""
+
+
+class Declared(RESTStream[Turn]):
+    """What a stream is declared as."""
+
+    _goes_on: bool = False
+    """Whether it is read from a position, though the run began without a state of its own."""
+
+    TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
+    adds_context = False
+    payload_as_json = False
+
+    def __init__(self, tap: Any, node: Mapping[str, Any]) -> None:
+        """Make the stream of a part of a manifest; ``tap`` is a `ManifestHost`, too."""
+        self._host: ManifestHost = tap
+        self._node = node
+        self._config = dict(tap.config)
+        super().__init__(tap, name=self._part("name", str) or "stream")
+        self.max_parallel_partitions = self.max_parallel_windows = tap.threads
+        self.primary_keys = _keys(self._part("primary_key", Any))
+        field = self.replication_key = self._cursor_field()
+        if not field:  # the property would look further, and make the stream's components
+            self.state_partitioning_keys = []  # slices without a cursor have nothing to keep
+        self._scope: Scope = {"config": tap.config}
+        """What templates of the request in hand see."""
+        self._of_run: dict[str, Any] = {}
+        """What is known of slices and parents in this run; shared with copies."""
+        tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}
+        self._counted: metrics.Counter = _Requests(metrics.Metric.HTTP_REQUEST_COUNT, tags)
+
+    def _part(self, key: str, kind: Any) -> Any:
+        """Make one part of the stream and no other."""
+        node = self._node.get("full_refresh_stream", self._node).get(key)
+        return None if node is None else build(self._host.manifest, node, kind, self.config)
+
+    def _cursor_field(self) -> str | None:
+        """Return the name of the cursor, whatever settings the rest of it may need."""
+        node = self._node.get("incremental_stream", self._node).get("incremental_sync")
+        field = node.get("cursor_field") if isinstance(node, Mapping) else None
+        found: str | None = field and build(self._host.manifest, field, str, self.config)
+        return found
+
+    @cached_property
+    def declared(self) -> DeclarativeStream:
+        """The stream's components."""
+        node = self._node
+        if "incremental_stream" in node:
+            known = self._goes_on or self.name in self._host.names_with_state
+            node = node["incremental_stream" if known else "full_refresh_stream"]
+        made: DeclarativeStream = build(self._host.manifest, node, DeclarativeStream, self.config)
+        return made
+
+    @property
+    def retriever(self) -> SimpleRetriever:
+        """How its records are asked for."""
+        found = self.declared.retriever
+        return found if isinstance(found, SimpleRetriever) else found.simple
+
+    @cached_property
+    def schema(self) -> JsonSchema:
+        """JSON Schema of a record, as the manifest's loaders give it."""
+        loaders = self._part("schema_loader", Schemas | list[Schemas])
+        return json_schema(loaders, cast(StreamFace, self), self._host.manifest.folder)
+
+    @cached_property
+    def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
+        """The cursor, with what was asked of it from outside."""
+        if not self._node.get("incremental_stream", self._node).get("incremental_sync"):
+            return None
+        found = cast("DatetimeBasedCursor | None", self.declared.incremental_sync)
+        if found is not None and self._host.changes:
+            changes: dict[str, Any] = dict(self._host.changes)
+            return replace(found, **changes)
+        return found
+
+
+class Sliced(Declared):
+    """What slices a stream has, and how far its parents were read."""
+
+    _follows: StateDocument | None = None
+    """For a parent that goes on from where its children left it: how far it comes."""
+
+    @property
+    def partitions(self) -> list[dict[str, Any]] | None:
+        """The contexts of the slices, as far as they are known; None without a router."""
+        routers = self.retriever.routers
+        if not routers:
+            return None
+        run, known = self._tap.document.runs, self._of_run
+        if known.get("run") != run:
+            parts = [partial(router.contexts, cast(StreamFace, self)) for router in routers]
+            coming = product(parts)
+            if self.replication_key:
+                coming = self._each_once(coming)
+            known.update(run=run, slices=Slices(coming), parents={})
+        return cast("list[dict[str, Any]]", known["slices"])  # iterated, and no more than that
+
+    def _each_once(self, contexts: Iterable[Context]) -> Iterator[Context]:
+        """Leave out slices that come again: they would have the same bookmark."""
+        seen: set[Any] = set()
+        repeated = 0
+        for context in contexts:
+            key = freeze(context)
+            if key in seen:
+                repeated += 1
+                continue
+            seen.add(key)
+            yield context
+        if repeated:
+            self.log(
+                "%d slices came more than once and were read once: see which parents have the"
+                " same key.",
+                repeated,
+                level=logging.WARNING,
+            )
+
+    def slices(self) -> Iterable[Context | None]:
+        """Yield this stream's own slices, None where it has just one."""
+        known: Iterable[Context] | None = self.partitions
+        return known or [None]
+
+    def read_slice(self, context: Context | None) -> Iterator[Record]:
+        """Yield the finished records of a slice, for a child."""
+        manager, key = self.state_manager, str(self.replication_key)
+        cursor = None if self._follows is None else manager.cursor(context, replication_key=key)
+        keeps = self._begin_context(context)
+        try:
+            for record in self.get_records(context):
+                if cursor is not None:
+                    cursor.advance(record.get(key))
+                if keeps is None or keeps(record):
+                    yield record
+        finally:
+            self._end_context()
+        if cursor is not None:
+            cursor.settle()
+            manager.finalize_state(manager.get_context_state(context))
+
+    @property
+    def parent_names(self) -> list[str]:
+        """Names of the streams that are read for this one's slices, and for theirs."""
+        node = self._node.get("incremental_stream", self._node)
+        return [
+            build(self._host.manifest, parent.get("name"), str, self.config) or ""
+            for parent in parents_of(node)
+        ]
+
+    def parent(self, declared: Mapping[str, Any]) -> StreamFace:
+        """Return the stream of a part of the manifest, which reads all of it for its slices."""
+        return self._host.parent_stream(declared)
+
+    def resumed(self, position: Any) -> StreamFace:
+        """Return a copy of this parent that reads what is new since a position."""
+        known = copy.deepcopy(position) if isinstance(position, dict) else {}
+        follows = StateDocument({"bookmarks": {self.name: known}})
+        made = copy.copy(self)
+        made.forced_replication_method = None
+        vars(made).update(_of_run={}, _follows=follows, _state_manager=self._manager_of(follows))
+        if known and "incremental_stream" in self._node:
+            made._goes_on = True  # noqa: SLF001  (a copy)
+            for name in _MADE:
+                vars(made).pop(name, None)
+        return cast(StreamFace, made)
+
+    @property
+    def position(self) -> Any:
+        """How far it has been read, for `resumed`."""
+        return None if self._follows is None else self._follows.stream_state(self.name)
+
+    def remembered(self, parent: str) -> Any:
+        """Return the position of a parent when all children of its records had been synced."""
+        kept = self.stream_state.get("parent_state")
+        return kept.get(parent) if isinstance(kept, Mapping) else None
+
+    def remember(self, parent: str, position: Any) -> None:
+        """Keep the position of a parent, as soon as this stream has ended."""
+        self._of_run["parents"][parent] = position
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        super()._complete_state(saw_all=saw_all)
+        if parents := self._of_run.get("parents"):
+            self.stream_state["parent_state"] = parents
+            self._tap.document.touch(self.name)
+            self._tap.run.checkpoint(owed=True)
+
+
+def _keys(given: Any) -> list[str]:
+    """Return the names of the keys; those of nested values are no properties of a record."""
+    paths = [given] if isinstance(given, str) else given or []
+    names = [path if isinstance(path, str) else ".".join(path) for path in paths]
+    flat = all(isinstance(path, str) or len(path) == 1 for path in paths)
+    return list(filter(None, names)) if flat else []

@@ -1,0 +1,202 @@
+"""The Python beside a manifest, loaded: a class by the name that the manifest says.
+
+Rules of the room: the files of a folder are one package with a name of its own, so that two
+connectors of one process never meet. What they import from ``airbyte_cdk`` they get from this
+room, whether or not airbyte-cdk is installed; imports of all others in the process stay as they
+are. What they import of themselves (``source_x.utils``) is looked for in the folder.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face import dpaths
+from tap_core.manifest.face.absent import absent, absent_base
+from tap_core.manifest.face.schemas import JsonFileSchemaLoader
+from tap_core.manifest.face.table import named
+
+__all__ = ["class_named"]
+
+_CDK: Final = "airbyte_cdk"
+_DPATH: Final = "dpath"
+_PREFIX: Final = "components_of_"
+_OWN: Final = ("source_declarative_manifest", "components")
+_IMPORT: Final = builtins.__import__
+_turn: Final = threading.RLock()
+
+
+def class_named(class_name: str, folder: Path) -> type:
+    """Return the class that a manifest in a folder names, such as ``source_x.components.Y``.
+
+    Raises:
+        ManifestError: it is not there, or its file cannot be imported; file and line are named.
+    """
+    module_name, _, name = class_name.rpartition(".")
+    first, *rest = module_name.split(".")
+    steps = rest if first not in {"", "components"} else [first or "components", *rest]
+    package = _package(folder.resolve(), first)
+    with _turn:
+        module = _imported(f"{package}.{'.'.join(steps or ['components'])}", class_name, folder)
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise ManifestError(f"There is no class '{name}' in {_file_of(module)}.")
+    if (why := absent_base(found)) is not None:
+        raise ManifestError(f"{_file_of(module)}, class {name}: {why}")
+    return found
+
+
+def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise ManifestError(
+                f"class_name is '{class_name}', and there is no such Python file in {folder}:"
+                " put the connector's components.py beside the manifest."
+            ) from None
+        raise _failure(error, folder) from error
+    except Exception as error:
+        raise _failure(error, folder) from error
+
+
+def _failure(error: Exception, folder: Path) -> ManifestError:
+    """Say what went wrong in a file, and on which line."""
+    own = str(folder.resolve())
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
+    place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}, line {error.lineno}: "
+    words = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else error
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        if error.name.startswith(_PREFIX):
+            own = error.name.partition(".")[2].replace(".", "/") or "__init__"
+            return ManifestError(f"{place}there is no file {own}.py beside the manifest.")
+        words = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
+    return ManifestError(f"{place}{words}")
+
+
+def _file_of(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or module.__name__
+
+
+# One package per folder
+
+
+def _package(folder: Path, first: str) -> str:
+    """Return the name of a folder's package; ``first`` is what its own imports call it."""
+    digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
+    name = f"{_PREFIX}{digest}"
+    with _turn:
+        if name not in sys.modules:
+            if not any(isinstance(one, _Finder) for one in sys.meta_path):
+                sys.meta_path.insert(0, _Finder())
+            module = ModuleType(name)
+            module.__path__ = [str(folder / first), str(folder)] if first else [str(folder)]
+            module.__dict__["ROOTS"] = (first, *_OWN)
+            module.__dict__["FOLDER"] = folder
+            sys.modules[name] = module
+    return name
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of such packages, and nothing else."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return where a module is, None for those of others."""
+        if not fullname.startswith(_PREFIX):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Runs a file with imports of its own."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the file."""
+        package = sys.modules[module.__name__.partition(".")[0]]
+        own = {**builtins.__dict__, "__import__": _Imports(package).bring}
+        module.__dict__["__builtins__"] = own
+        super().exec_module(module)
+
+
+class _Imports:
+    """What ``import`` does in the files of one package."""
+
+    def __init__(self, package: ModuleType) -> None:
+        self._package = package.__name__
+        self._roots: tuple[str, ...] = package.__dict__["ROOTS"]
+        self._folder: Path = package.__dict__["FOLDER"]
+
+    def bring(
+        self,
+        name: str,
+        scope: Mapping[str, Any] | None = None,
+        local: Mapping[str, Any] | None = None,
+        wanted: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """Import a module, as `__import__` does."""
+        root = name.partition(".")[0]
+        if level == 0 and root == _CDK:
+            return self._face(name, wanted or ())
+        if level == 0 and root == _DPATH and find_spec(_DPATH) is None:
+            return _dpath(name, wanted or ())
+        if level == 0 and root in self._roots and self._is_own(name):
+            inner = name if root == "components" else name.partition(".")[2]
+            module = import_module(f"{self._package}.{inner}" if inner else self._package)
+            if wanted:
+                return _IMPORT(module.__name__, scope, local, wanted, 0)
+            return module
+        return _IMPORT(name, scope, local, wanted or (), level)
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether a module is the folder's: other packages may be called the same."""
+        return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
+
+    def _face(self, name: str, wanted: Sequence[str]) -> ModuleType:
+        """Return a module of airbyte-cdk that has what is wanted of it, and no more."""
+        if not wanted:
+            raise ImportError(
+                f"'import {name}' is not possible here: import the names that are used,"
+                f" 'from {name} import …'."
+            )
+        made = ModuleType(name)
+        for one in wanted:
+            found = named(one)
+            found = absent(one, name) if found is None else found
+            made.__dict__[one] = (
+                found.within(self._folder) if found is JsonFileSchemaLoader else found
+            )
+        return made
+
+
+def _dpath(name: str, wanted: Sequence[str]) -> ModuleType:
+    """Return what stands for the package dpath, or for its module ``util``."""
+    made = ModuleType(name)
+    made.__dict__.update({one: getattr(dpaths, one) for one in dpaths.__all__})
+    if name != _DPATH and wanted:
+        return made
+    package = ModuleType(_DPATH)
+    package.__dict__.update(made.__dict__, util=made)
+    return package

@@ -1,0 +1,92 @@
+"""Schema loaders and state migrations to be subclassed.
+
+Rules of the room: files are looked for in the manifest's folder, as its own loaders do. The class
+that a connector imports knows that folder (`within`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tap_core.manifest.components import schemas as ours
+from tap_core.manifest.face.templates import evaluated
+
+__all__ = [
+    "InlineSchemaLoader",
+    "JsonFileSchemaLoader",
+    "SchemaLoader",
+    "StateMigration",
+    "default_file_path",
+]
+
+
+def default_file_path() -> str:
+    """Return where the schema of a stream is without a path: the template of airbyte-cdk."""
+    return "./schemas/{{ parameters['name'] }}.json"
+
+
+@dataclass
+class SchemaLoader:
+    """Gives the schema of a stream."""
+
+    def get_json_schema(self) -> Mapping[str, Any]:
+        """Return the schema of a record."""
+        raise NotImplementedError
+
+
+@dataclass
+class InlineSchemaLoader(SchemaLoader):
+    """A schema that stands in the manifest."""
+
+    schema: dict[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+
+    def get_json_schema(self) -> Mapping[str, Any]:
+        """Return the schema."""
+        return self.schema
+
+
+class _Named:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@dataclass
+class JsonFileSchemaLoader(SchemaLoader):
+    """A schema in a JSON file, by default the one that bears the stream's name."""
+
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    file_path: Any = ""
+
+    FOLDER: ClassVar[Path] = Path()
+
+    @classmethod
+    def within(cls, folder: Path) -> type[JsonFileSchemaLoader]:
+        """Return the class for the files of a folder."""
+        return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the path."""
+        self._name = str((parameters or {}).get("name", ""))
+        self._path = str(evaluated(self.file_path, self.config, parameters or {}))
+
+    def get_json_schema(self) -> Mapping[str, Any]:
+        """Return the schema of the file."""
+        loader = ours.JsonFileSchemaLoader(self._path, self.FOLDER, "JsonFileSchemaLoader")
+        return loader.json_schema(_Named(self._name))  # type: ignore[arg-type]  # asked for its name
+
+
+class StateMigration:
+    """Brings a state of an older version to the present form."""
+
+    def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
+        """Return whether a state is of that version."""
+        raise NotImplementedError
+
+    def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the state in its present form."""
+        raise NotImplementedError

@@ -1,0 +1,147 @@
+"""This package's components, as Python written for airbyte-cdk sees them.
+
+Rules of the room: what a class of others is given for its fields. A component is wrapped by what
+it can do; one that is of others itself is their object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import requests
+from requests.auth import AuthBase
+
+from tap_core.incremental import options
+from tap_core.manifest.components import errors as our_errors
+from tap_core.manifest.components import partitions, transformations
+from tap_core.manifest.contract import Scope
+from tap_core.manifest.face.errors import BackoffStrategy, HttpResponseFilter, resolution
+from tap_core.manifest.face.kinds import is_list, is_mapping
+from tap_core.manifest.face.records import AddedFieldDefinition
+from tap_core.manifest.face.requests import RequestOption
+from tap_core.manifest.face.slices import Owner, ParentStreamConfig, Stream
+from tap_core.manifest.face.values import RequestOptionType, StreamSlice
+from tap_core.manifest.interpolate import Bound
+
+__all__ = ["seen", "slice_of"]
+
+_STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
+
+
+def seen(value: Any, owner: Owner, config: Mapping[str, Any]) -> Any:
+    """Return a value of a field as others expect it."""
+    if is_mapping(value):
+        if value.get("type") in _STREAMS:
+            return Stream(owner, value)
+        return {name: seen(one, owner, config) for name, one in value.items()}
+    if is_list(value):
+        return [seen(one, owner, config) for one in value]
+    for fits, shown in _SHOWN:
+        if fits(value):
+            return shown(value, owner, config)
+    return value
+
+
+def slice_of(scope: Scope) -> StreamSlice:
+    """Return the slice of a scope."""
+    known: Mapping[str, Any] = scope.get("stream_slice") or {}
+    partition: Mapping[str, Any] = scope.get("partition") or {}
+    return StreamSlice(
+        partition=partition,
+        cursor_slice={name: value for name, value in known.items() if name not in partition},
+        extra_fields=getattr(known, "extra_fields", {}),
+    )
+
+
+def _option(option: options.RequestOption) -> RequestOption:
+    return RequestOption(
+        inject_into=RequestOptionType(option.inject_into),
+        field_name=option.field_name,
+        field_path=option.field_path,
+        parameters={},
+    )
+
+
+def _parent(
+    parent: partitions.ParentStreamConfig, owner: Owner, config: Mapping[str, Any]
+) -> ParentStreamConfig:
+    return ParentStreamConfig(
+        stream=Stream(owner, parent.stream),
+        parent_key=parent.parent_key,
+        partition_field=parent.partition_field,
+        config=config,
+        parameters={},
+        extra_fields=parent.extra_fields,
+        request_option=parent.request_option and _option(parent.request_option),
+        incremental_dependency=parent.incremental_dependency,
+        lazy_read_pointer=parent.lazy_read_pointer,
+    )
+
+
+def _added(one: transformations.AddedFieldDefinition) -> AddedFieldDefinition:
+    value = one.value.template.text if isinstance(one.value, Bound) else one.value
+    return AddedFieldDefinition(one.path, value, one.value_type, {})
+
+
+class _Backoff(BackoffStrategy):
+    """A backoff strategy of this package."""
+
+    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+        self._inner = inner
+        self._config = config
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
+        """Return the seconds."""
+        answer = None if isinstance(response_or_exception, Exception) else response_or_exception
+        found = self._inner.wait(answer, attempt_count, {"config": self._config})
+        return cast("float | None", found)
+
+
+class _Handler(_Backoff):
+    """An error handler of this package; what others set on it, it keeps."""
+
+    @property
+    def max_retries(self) -> int:
+        """How often is tried again."""
+        return int(self._inner.max_tries) - 1
+
+    def interpret_response(self, response_or_exception: Any) -> Any:
+        """Return what is to be done about an answer."""
+        return resolution(self._inner.judge(response_or_exception, {"config": self._config}))
+
+
+class _Signer(AuthBase):
+    """An authenticator of this package."""
+
+    def __init__(self, inner: Any, owner: Owner, config: Mapping[str, Any]) -> None:
+        self._inner = inner
+        self._owner = owner
+        self.config: Mapping[str, Any] = config
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put credentials on a request."""
+        signed = self._inner.auth(self._owner.stream)(request)
+        return cast("requests.PreparedRequest", signed)
+
+
+_SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Owner, Any], Any]], ...]] = (
+    (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
+    (lambda one: isinstance(one, partitions.ParentStreamConfig), _parent),
+    (
+        lambda one: isinstance(one, transformations.AddedFieldDefinition),
+        lambda one, owner, config: _added(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, options.RequestOption),
+        lambda one, owner, config: _option(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, our_errors.HttpResponseFilter),
+        lambda one, owner, config: HttpResponseFilter(one, config),  # noqa: ARG005
+    ),
+    (lambda one: hasattr(one, "auth"), _Signer),
+    (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+)
+"""What a component is told apart by, and how it is shown; the first that fits counts."""

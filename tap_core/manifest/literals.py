@@ -1,0 +1,67 @@
+"""Text that a template gave, or that stands without one, read as a Python literal.
+
+Rules of the room: pure, and the same as `ast.literal_eval` on everything; what can be told
+from its first characters is not parsed. Nothing here knows Jinja.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, Final
+
+__all__ = ["has_template", "read_literal", "read_plain"]
+
+_NEVER: Final = re.compile(
+    r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # a word or an address
+    r"|\d{4}-\d\d-\d\d"
+    r"|T(?!rue)|F(?!alse)|N(?!one)|s(?!et)|[bBrRuU](?![bBrR]?['\"])"
+)
+"""How nothing begins that is a literal."""
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
+_MARKS: Final = ("{{", "{%", "{#")
+_WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": None}
+
+
+def read_literal(text: str, types: tuple[type, ...] = ()) -> Any:
+    """Return the value of a Python literal, or the text where it is none.
+
+    Where ``types`` are given, a value of any other type stays the text.
+    """
+    if _NEVER.match(text):
+        return text
+    value = _value(text)
+    if isinstance(value, types) if types else not isinstance(value, complex):
+        return value
+    return text
+
+
+def _value(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return text
+
+
+def has_template(text: str) -> bool:
+    """Return whether a text has anything of a template in it."""
+    return any(mark in text for mark in _MARKS)
+
+
+def read_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
+    """Return what a text, given by a template or written without one, is for a kind of field."""
+    if kind == "text":
+        return read_literal(text, types or (str,))
+    if not text:
+        return empty if kind == "value" else False
+    value = read_literal(text, types)
+    return value if kind == "value" else _is_true(value)
+
+
+def _is_true(value: Any) -> bool:
+    return bool(value) and value not in _FALSE_WORDS

@@ -1,0 +1,222 @@
+"""A manifest read: YAML (or JSON) with the lines of its keys, references resolved.
+
+Rules of the room: the only place that knows YAML. Words are read as PyYAML reads them, but a
+date stays the text that it is. What a command does not need is not resolved: the settings are
+known long before the streams are.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.faults import Fault
+from tap_core.manifest.parameters import component, parameter_names
+from tap_core.manifest.references import References
+from tap_core.manifest.tree import Items, Node
+
+__all__ = ["Manifest", "read_manifest"]
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG: Final = "tag:yaml.org,2002:"
+_TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
+_WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
+_NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
+"""Parts of a manifest that are only referred to."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as it was written; `tree` is what it means."""
+
+    name: str
+    """What messages call it: its file."""
+    folder: Path
+    """Where it lies: files that it names are looked for there."""
+    raw: Node
+    twice: list[tuple[int, str]] = field(default_factory=list)
+    """Keys that a mapping has twice, with their lines: the last one counts."""
+    faults: list[Fault] | None = None
+    """Where faults are collected; without it the first one is raised."""
+
+    @cached_property
+    def references(self) -> References:
+        """What resolves a reference of this manifest."""
+        return References(self.raw, self.fault)
+
+    @cached_property
+    def tree(self) -> Node:
+        """The whole manifest: references resolved, types and parameters put in.
+
+        Raises:
+            ManifestError: a reference leads nowhere, or back to itself.
+        """
+        root = Node(
+            {key: self.part(key) for key in self.raw if key != "$ref"},
+            line=self.raw.line,
+            lines=self.raw.lines,
+        )
+        unbuilt = {key: root.pop(key) for key in _NOT_BUILT & root.keys()}
+        built = component(root, "", "DeclarativeSource", {})
+        built.update(unbuilt)
+        return built
+
+    @cached_property
+    def parameter_names(self) -> frozenset[Any]:
+        """The names of all ``$parameters``."""
+        return frozenset(parameter_names(self.raw))
+
+    @property
+    def streams(self) -> list[Node]:
+        """The streams that the manifest declares.
+
+        Raises:
+            ManifestError: there is none, or what stands there is none.
+        """
+        found = self.tree.get("streams")
+        if isinstance(found, list) and found and all(isinstance(one, Node) for one in found):
+            return cast(list[Node], found)
+        ending = " (dynamic_streams are not supported)" if "dynamic_streams" in self.raw else ""
+        line = self.raw.lines.get("streams", self.raw.line)
+        self.fault(line, "streams", f"a manifest has a list of streams{ending}.")
+        return []
+
+    def part(self, key: str) -> Any:
+        """Return what stands under a key of the top, references resolved; None: nothing.
+
+        Raises:
+            ManifestError: a reference leads nowhere, or back to itself.
+        """
+        return self.references.resolved(self.raw.get(key), self.raw.lines.get(key, 0))
+
+    def fault(self, line: int, path: str, message: str) -> None:
+        """Tell of a fault: collect it, or raise it.
+
+        Raises:
+            ManifestError: faults are not collected.
+        """
+        if self.faults is None:
+            raise ManifestError(message, place=self.place(line, path), line=line, path=path)
+        self.faults.append(Fault(line, path, message))
+
+    def place(self, line: int, path: str = "") -> str:
+        """Return how messages name a place: file, line, and the path of keys."""
+        parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
+        return ", ".join(parts)
+
+
+def read_manifest(source: Path | str) -> Manifest:
+    """Read a manifest from a file, or from a text.
+
+    Raises:
+        ManifestError: it cannot be read, is no YAML, or is no mapping.
+    """
+    if isinstance(source, str):
+        return _read(source, "manifest", Path())
+    try:
+        text = source.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
+    return _read(text, source.name, source.resolve().parent)
+
+
+def _read(text: str, name: str, folder: Path) -> Manifest:
+    twice: list[tuple[int, str]] = []
+    try:
+        made = _made(text, twice)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        message = f"this is not YAML: {error.problem or error.context}."
+        place = f"{name}, line {line}" if line else name
+        raise ManifestError(message, place=place, line=line) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ManifestError(f"this is not YAML: {error}", place=name) from None
+    except RecursionError:
+        raise ManifestError("an anchor contains itself.", place=name) from None
+    if not isinstance(made, Node):
+        raise ManifestError("a manifest is a mapping, with `streams` and `check`.", place=name)
+    return Manifest(name, folder, made, twice)
+
+
+def _made(text: str, twice: list[tuple[int, str]]) -> Any:
+    try:
+        document = _composed(text)
+    except yaml.YAMLError:
+        if not text.lstrip().startswith("{"):
+            raise
+        # JSON with tabs is no YAML; its lines are lost.
+        document = _composed(json.dumps(json.loads(text)))
+    return None if document is None else _Reader(twice).made(document)
+
+
+def _composed(text: str) -> yaml.Node | None:
+    loader = _LOADER(text)
+    try:
+        return cast("yaml.Node | None", loader.get_single_node())
+    finally:
+        loader.dispose()
+
+
+class _Reader:
+    """YAML's nodes to ours; an anchor that is used twice is one object."""
+
+    def __init__(self, twice: list[tuple[int, str]]) -> None:
+        self._words = yaml.constructor.SafeConstructor()
+        self._known: dict[int, Any] = {}
+        self._twice = twice
+
+    def made(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        found = self._known.get(id(node))
+        if found is None:
+            found = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._list(node)
+            self._known[id(node)] = found
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag in _TEXTS:
+            return node.value
+        if node.tag in _WORDS:
+            return self._words.construct_object(node)
+        raise yaml.constructor.ConstructorError(
+            None, None, f"the tag {node.tag} is not known", node.start_mark
+        )
+
+    def _list(self, node: yaml.Node) -> Items:
+        items = cast(yaml.SequenceNode, node).value
+        lines = [item.start_mark.line + 1 for item in items]
+        return Items([self.made(item) for item in items], lines=lines)
+
+    def _mapping(self, node: yaml.MappingNode) -> Node:
+        self._tell_twice(node.value)
+        if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
+            self._words.flatten_mapping(node)
+        result = Node(line=node.start_mark.line + 1)
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            result[key] = self.made(value_node)
+            result.lines[key] = key_node.start_mark.line + 1
+        return result
+
+    def _tell_twice(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
+        texts = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
+        if len(set(texts)) == len(texts):
+            return
+        for place, text in enumerate(texts):
+            if text in texts[:place] and text != "<<":
+                self._twice.append((pairs[place][0].start_mark.line + 1, text))
+
+    def _key(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        raise yaml.constructor.ConstructorError(
+            None, None, "a key is a text, and not a mapping or list", node.start_mark
+        )

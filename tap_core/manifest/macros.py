@@ -1,0 +1,217 @@
+"""Functions that templates may call, and filters that they may use.
+
+Rules of the room: the names, arguments and results are Airbyte's (its YAML reference, "Macros"
+and "Filters"), so that a template means the same here. Nothing here knows Jinja.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from typing import Any, Final
+from urllib.parse import quote_plus
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tap_core.clock import parse_instant, utc_now
+from tap_core.incremental.durations import Duration, duration_of
+from tap_core.incremental.formats import format_of
+from tap_core.manifest.fractions import with_floats
+
+__all__ = ["CHANGING", "FILTERS", "MACROS"]
+
+_COUNTS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
+"""Formats that are a count since 1970, which ``strftime`` does not know."""
+_SHORT_DATE: Final = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
+_JANUARY_FIRST: Final = "-01-01"
+
+
+# Functions
+
+
+def _today_with_timezone(timezone: str) -> date:
+    try:
+        return datetime.now(ZoneInfo(timezone)).date()
+    except (ZoneInfoNotFoundError, ValueError):
+        raise ValueError(f"'{timezone}' is no time zone, such as Pacific/Tarawa.") from None
+
+
+def _timestamp(dt: float | str) -> int | float:
+    return int(dt) if isinstance(dt, (int, float)) else _instant_of(dt).timestamp()
+
+
+def _instant_of(s: str) -> datetime:
+    """Read an ISO 8601 date or date-time as an instant of UTC; a year or month may be alone."""
+    s = s + ""  # nothing and what is undefined say so here, each in its way
+    if _SHORT_DATE.fullmatch(s):
+        s += _JANUARY_FIRST[(len(s) - 4) :]
+    return parse_instant(s).astimezone(timezone.utc)
+
+
+def _max(*args: Any) -> Any:
+    return max(*args)
+
+
+def _min(*args: Any) -> Any:
+    return min(*args)
+
+
+def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
+    return (utc_now() + timedelta(days=num_days)).strftime(format)
+
+
+@dataclass(frozen=True)
+class _Months:
+    """A duration that has months or years, for sums with dates."""
+
+    length: Duration
+    sign: int
+
+    def __radd__(self, other: date) -> date:
+        return self._from(other, self.sign)
+
+    __add__ = __radd__
+
+    def __rsub__(self, other: date) -> date:
+        return self._from(other, -self.sign)
+
+    def _from(self, other: date, times: int) -> date:
+        if isinstance(other, datetime):
+            return self.length.after(other, times)
+        midnight = datetime(other.year, other.month, other.day, tzinfo=timezone.utc)
+        return self.length.after(midnight, times).date()
+
+
+def _duration(datestring: str) -> timedelta | _Months:
+    length = duration_of(datestring.removeprefix("-"))
+    sign = -1 if datestring.startswith("-") else 1
+    return _Months(length, sign) if length.months else sign * length.rest
+
+
+def _format_datetime(
+    dt: str | date | int,
+    format: str,
+    input_format: str | None = None,
+) -> str:
+    instant = _given_instant(dt, input_format)
+    if format in _COUNTS:
+        aware = instant if isinstance(instant, datetime) else _instant_of(instant.isoformat())
+        return format_of(format).write(aware)
+    if "%_ms" in format and isinstance(instant, datetime):
+        format = format.replace("%_ms", f"{instant.microsecond // 1_000:03}")  # noqa: A001
+    return instant.strftime(format)
+
+
+def _given_instant(dt: str | date | int, input_format: str | None) -> date:
+    if isinstance(dt, date):
+        return dt
+    if isinstance(dt, int):
+        return format_of(input_format or "%s").read(dt)
+    if input_format is None:
+        return _instant_of(dt)
+    if input_format in _COUNTS:
+        return format_of(input_format).read(dt)
+    found = datetime.strptime(dt, input_format.replace("%_ms", "%f"))  # noqa: DTZ007 see below
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+
+
+def _sanitize_url(value: str) -> str:
+    return quote_plus(value)
+
+
+def _camel_case_to_snake_case(value: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", value).lower()
+
+
+def _generate_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+MACROS: Final[Mapping[str, Callable[..., Any]]] = {
+    "now_utc": utc_now,
+    "today_utc": lambda: utc_now().date(),
+    "today_with_timezone": _today_with_timezone,
+    "timestamp": _timestamp,
+    "str_to_datetime": _instant_of,
+    "max": _max,
+    "min": _min,
+    "day_delta": _day_delta,
+    "duration": _duration,
+    "format_datetime": _format_datetime,
+    "sanitize_url": _sanitize_url,
+    "camel_case_to_snake_case": _camel_case_to_snake_case,
+    "generate_uuid": _generate_uuid,
+    "json_loads": json.loads,  # airbyte-cdk has it in a JwtAuthenticator alone
+}
+"""Name to function."""
+
+CHANGING: Final = frozenset(
+    {"now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"}
+)
+"""Functions that give another result each time."""
+
+
+# Filters
+
+
+def _hash(value: Any, hash_type: str = "md5", salt: str | None = None) -> str:
+    if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake"):
+        raise ValueError(f"'{hash_type}' is no hash, such as md5 or sha256.")
+    made = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
+    if salt:
+        made.update(str(salt).encode())
+    return made.hexdigest()
+
+
+def _base64encode(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+def _base64decode(value: str) -> str:
+    return base64.b64decode(value.encode()).decode()
+
+
+def _base64binascii_decode(value: str) -> str:
+    """Encode: what it does, whatever it is called."""
+    return base64.standard_b64encode(value.encode("ascii")).decode("ascii")
+
+
+def _string(value: Any) -> str:
+    """Write JSON between quotes, so that it stays a text when the result is read."""
+    if isinstance(value, str):
+        return value
+    return f'"""{json.dumps(with_floats(value), default=str)}"""'
+
+
+def _regex_search(value: str, regex: str) -> str:
+    found = re.search(regex, value)
+    return str(found[1]) if found and found.groups() else ""
+
+
+def _regex_replace(value: str, regex: str, replacement: str) -> str:
+    return re.sub(regex, replacement, value)
+
+
+def _hmac(value: Any, key: str, hash_type: str = "sha256") -> str:
+    if hash_type != "sha256":
+        raise ValueError(f"hmac knows sha256, and not '{hash_type}'.")
+    return hmac.new(str(key).encode(), str(value).encode(), "sha256").hexdigest()
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "hash": _hash,
+    "base64encode": _base64encode,
+    "base64decode": _base64decode,
+    "base64binascii_decode": _base64binascii_decode,
+    "string": _string,
+    "regex_search": _regex_search,
+    "regex_replace": _regex_replace,
+    "hmac": _hmac,
+}
+"""Name to filter."""

@@ -1,0 +1,115 @@
+"""One walk through the pages of a slice: a manifest's paginator, as the page loop takes one.
+
+Rules of the room: the loop is `tap_core.http.pages`; here a manifest's words are put into its
+terms. A page without records does not end the walk, the paginator decides. An answer that is an
+error, and tolerated, has no records and no next page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from tap_core.manifest.contract import Page, Scope, Walk
+
+if TYPE_CHECKING:
+    import requests
+
+    from tap_core.types import Record
+
+__all__ = ["Pages", "Turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Which page is asked for: where the walk stands, and what templates see."""
+
+    walk: Walk
+    scope: Scope
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What came of the page that is being read."""
+
+    size: int = 0
+    kept: int = 0
+    last: Record | None = None
+
+
+class Pages:
+    """The pages of one slice: ``decode`` gives the documents of an answer, ``select`` records.
+
+    ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
+    ``documents`` gives what records are selected from, where that is something else.
+    """
+
+    def __init__(
+        self,
+        walk: Walk,
+        scope: Scope,
+        decode: Callable[[requests.Response], Iterator[Any]],
+        select: Callable[[Iterable[Any], Scope, Callable[[], None]], Iterator[Record]],
+        *,
+        is_pristine: bool,
+        documents: Callable[[requests.Response], Iterator[Any]] | None = None,
+    ) -> None:
+        self.finished: bool = False
+        self._walk = walk
+        self._scope = scope
+        self._decode = decode
+        self._documents = documents or decode
+        self._select = select
+        self._is_pristine = is_pristine
+        self._first: Any = None
+        self._counts = _Counts()
+
+    @property
+    def current_value(self) -> Turn:
+        """The page that is asked for now."""
+        return Turn(self._walk, {**self._scope, "next_page_token": self._walk.token})
+
+    def parse(self, response: requests.Response) -> Iterator[Record]:
+        """Yield the records of an answer."""
+        counts = self._counts = _Counts()
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            self.finished = True
+            return
+
+        def extracted() -> None:
+            counts.size += 1
+
+        documents = self._noting(self._documents(response))
+        for record in self._select(documents, self._scope, extracted):
+            counts.kept += 1
+            counts.last = record
+            yield record
+
+    def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
+        """Keep the first document for templates, where nobody changes it."""
+        self._first = None
+        for document in documents:
+            if self._is_pristine and self._first is None:
+                self._first = document
+            yield document
+
+    def _read(self, response: requests.Response) -> Any:
+        """Return the first document of an answer, read again where it may have changed."""
+        if self._is_pristine:
+            return {} if self._first is None else self._first
+        return next(self._decode(response), {})
+
+    def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
+        """Go on: whether there is another page is for `advance` to say."""
+        return True
+
+    def advance(self, response: requests.Response) -> None:
+        """Move on to the page after this one."""
+        if self.finished:
+            return
+        counts = self._counts
+        page = Page(response, partial(self._read, response), counts.size, counts.kept, counts.last)
+        self.finished = not self._walk.advance(page, self._scope)

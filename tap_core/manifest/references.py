@@ -1,0 +1,92 @@
+"""References of a manifest: ``#/definitions/…`` becomes what stands there.
+
+Rules of the room: a reference is a text that begins with ``#/``, wherever it stands, and a
+mapping with ``$ref`` is what that leads to with its own keys put over. What several refer to is
+resolved once and shared. (Airbyte's YAML reference, "References".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tap_core.manifest.tree import Items, Node
+
+__all__ = ["References"]
+
+_BEGIN: Final = "#/"
+_UNTOUCHED: Final = "config_overrides"
+"""The one key that holds settings, in which a text is what it is."""
+
+
+class References:
+    """Resolves the references of one document."""
+
+    def __init__(self, root: Node, fault: Callable[[int, str, str], None]) -> None:
+        self._root = root
+        self._fault = fault
+        self._known: dict[str, Any] = {}
+        self._open: list[str] = []
+
+    def resolved(self, node: Any, line: int = 0) -> Any:
+        """Return a part of the document with its references resolved.
+
+        Raises:
+            ManifestError: one leads nowhere, or back to itself.
+        """
+        if isinstance(node, Node):
+            return self._mapping(node)
+        if isinstance(node, Items):
+            lines = node.lines
+            return Items(
+                [self.resolved(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
+            )
+        if isinstance(node, str) and node.startswith(_BEGIN):
+            return self._found(node, line)
+        return node
+
+    def _mapping(self, node: Node) -> Any:
+        lines = node.lines
+        own = {
+            key: value if key == _UNTOUCHED else self.resolved(value, lines.get(key, 0))
+            for key, value in node.items()
+            if key != "$ref"
+        }
+        if "$ref" not in node:
+            return Node(own, line=node.line, lines=lines)
+        below = self.resolved(node["$ref"], lines["$ref"])
+        if not isinstance(below, Node) or not own:
+            return below
+        return Node({**below, **own}, line=node.line, lines={**below.lines, **lines})
+
+    def _found(self, reference: str, line: int) -> Any:
+        if reference in self._known:
+            return self._known[reference]
+        if reference in self._open:
+            chain = " -> ".join([*self._open, reference])
+            self._fault(line, "", f"the reference '{reference}' leads back to itself ({chain}).")
+            return None
+        self._open.append(reference)
+        try:
+            found = self.resolved(self._looked_up(reference, line), line)
+        finally:
+            self._open.pop()
+        self._known[reference] = found
+        return found
+
+    def _looked_up(self, reference: str, line: int) -> Any:
+        """Find what a reference names; a key may have slashes of its own, the longest wins."""
+        node: Any = self._root
+        rest = reference.removeprefix(_BEGIN)
+        while rest:
+            if isinstance(node, dict) and rest in node:
+                return node[rest]
+            head, _, rest = rest.partition("/")
+            try:
+                node = node[int(head) if isinstance(node, list) else head]
+            except (KeyError, IndexError, ValueError, TypeError):
+                above = reference[: len(reference) - len(f"{head}/{rest}".rstrip("/"))]
+                missing = f"there is no '{head}' in '{above}'"
+                self._fault(line, "", f"the reference '{reference}' leads nowhere: {missing}.")
+                return None
+        return node

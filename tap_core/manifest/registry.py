@@ -1,0 +1,194 @@
+"""Which component types there are, and where each is written.
+
+Rules of the room: one table. A type is a class of the same name in the module that the table
+names, imported when a manifest uses it. What the table does not have is unknown, and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Final
+
+__all__ = ["MODULES", "class_of"]
+
+_INCREMENTAL = "tap_core.incremental.cursor"
+_HERE = "tap_core.manifest.components"
+
+MODULES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(["DatetimeBasedCursor", "MinMaxDatetime"], _INCREMENTAL),
+    "RequestOption": "tap_core.incremental.options",
+    # What a manifest and a stream are
+    **dict.fromkeys(
+        [
+            "DeclarativeSource",
+            "DeclarativeStream",
+            "Spec",
+            "CheckStream",
+            "ConcurrencyLevel",
+            "StateDelegatingStream",
+        ],
+        f"{_HERE}.source",
+    ),
+    **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
+    # Requests
+    **dict.fromkeys(
+        [
+            "HttpRequester",
+            "RequestPath",
+            "RequestBodyPlainText",
+            "RequestBodyUrlEncodedForm",
+            "RequestBodyJsonObject",
+            "RequestBodyGraphQL",
+        ],
+        f"{_HERE}.requests",
+    ),
+    **dict.fromkeys(
+        [
+            "ApiKeyAuthenticator",
+            "BearerAuthenticator",
+            "BasicHttpAuthenticator",
+            "OAuthAuthenticator",
+            "RefreshTokenUpdater",
+            "SessionTokenAuthenticator",
+            "LegacySessionTokenAuthenticator",
+            "SessionTokenRequestApiKeyAuthenticator",
+            "SessionTokenRequestBearerAuthenticator",
+            "JwtAuthenticator",
+            "JwtHeaders",
+            "JwtPayload",
+            "SelectiveAuthenticator",
+            "NoAuth",
+        ],
+        f"{_HERE}.authenticators",
+    ),
+    **dict.fromkeys(
+        [
+            "DefaultPaginator",
+            "NoPagination",
+            "PageIncrement",
+            "OffsetIncrement",
+            "CursorPagination",
+        ],
+        f"{_HERE}.paginators",
+    ),
+    **dict.fromkeys(
+        [
+            "DefaultErrorHandler",
+            "CompositeErrorHandler",
+            "HttpResponseFilter",
+            "ConstantBackoffStrategy",
+            "ExponentialBackoffStrategy",
+            "WaitTimeFromHeader",
+            "WaitTimeFromResponse",
+            "WaitUntilTimeFromHeader",
+        ],
+        f"{_HERE}.errors",
+    ),
+    **dict.fromkeys(
+        [
+            "HTTPAPIBudget",
+            "FixedWindowCallRatePolicy",
+            "MovingWindowCallRatePolicy",
+            "UnlimitedCallRatePolicy",
+            "HttpRequestRegexMatcher",
+            "Rate",
+        ],
+        f"{_HERE}.budget",
+    ),
+    # Records
+    **dict.fromkeys(
+        [
+            "RecordSelector",
+            "DpathExtractor",
+            "CombinedExtractor",
+            "ResponseToFileExtractor",
+            "RecordExpander",
+            "ParentFieldPath",
+            "RecordFilter",
+        ],
+        f"{_HERE}.records",
+    ),
+    **dict.fromkeys(
+        [
+            "JsonDecoder",
+            "JsonlDecoder",
+            "IterableDecoder",
+            "JsonItemsDecoder",
+            "CsvDecoder",
+            "XmlDecoder",
+            "GzipDecoder",
+            "ZipfileDecoder",
+            "CompositeRawDecoder",
+            "JsonParser",
+            "JsonLineParser",
+            "CsvParser",
+            "GzipParser",
+        ],
+        f"{_HERE}.decoders",
+    ),
+    **dict.fromkeys(
+        [
+            "AddFields",
+            "AddedFieldDefinition",
+            "RemoveFields",
+            "KeysToLower",
+            "KeysToSnakeCase",
+            "KeysReplace",
+            "KeyTransformation",
+            "FlattenFields",
+            "DpathFlattenFields",
+        ],
+        f"{_HERE}.transformations",
+    ),
+    **dict.fromkeys(
+        [
+            "InlineSchemaLoader",
+            "JsonFileSchemaLoader",
+            "DynamicSchemaLoader",
+            "SchemaTypeIdentifier",
+            "TypesMap",
+            "ComplexFieldType",
+        ],
+        f"{_HERE}.schemas",
+    ),
+    # Slices
+    **dict.fromkeys(
+        [
+            "ListPartitionRouter",
+            "SubstreamPartitionRouter",
+            "ParentStreamConfig",
+            "GroupingPartitionRouter",
+            "UnionPartitionRouter",
+        ],
+        f"{_HERE}.partitions",
+    ),
+    "LegacyToPerPartitionStateMigration": "tap_core.manifest.states",
+    # What a components.py beside the manifest has
+    **dict.fromkeys(
+        [
+            "CustomAuthenticator",
+            "CustomBackoffStrategy",
+            "CustomDecoder",
+            "CustomErrorHandler",
+            "CustomIncrementalSync",
+            "CustomPaginationStrategy",
+            "CustomPartitionRouter",
+            "CustomRecordExtractor",
+            "CustomRecordFilter",
+            "CustomRequester",
+            "CustomSchemaLoader",
+            "CustomSchemaNormalization",
+            "CustomStateMigration",
+            "CustomTransformation",
+        ],
+        f"{_HERE}.custom",
+    ),
+}
+"""Type to module."""
+
+
+def class_of(name: str) -> type | None:
+    """Return the class of a component type, None for an unknown one."""
+    module = MODULES.get(name)
+    return None if module is None else getattr(import_module(module), name)

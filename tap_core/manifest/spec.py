@@ -1,0 +1,59 @@
+"""The settings of a connector that a manifest declares.
+
+Rules of the room: of a manifest only the part `spec` is looked at, so that a client learns the
+settings quickly. Airbyte's own words in the schema stay for clients that know them; what is
+marked as a secret there is one here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tap_core.manifest.load import Manifest
+from tap_core.manifest.tree import Node, plain
+from tap_core.types import JsonSchema
+
+__all__ = ["config_jsonschema", "documentation_url"]
+
+_SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
+
+
+def config_jsonschema(manifest: Manifest) -> JsonSchema:
+    """Return the JSON Schema of the settings; any, where the manifest does not say.
+
+    Raises:
+        ManifestError: a reference in it leads nowhere.
+    """
+    spec = manifest.part("spec")
+    declared = spec.get("connection_specification") if isinstance(spec, Node) else None
+    if not isinstance(declared, Node):
+        return {"type": "object", "properties": {}, "additionalProperties": True}
+    schema: JsonSchema = {"type": "object", **plain(declared)}
+    if not isinstance(schema.get("properties"), dict):
+        schema["properties"] = {}
+    _mark(schema)
+    return schema
+
+
+def documentation_url(manifest: Manifest) -> str | None:
+    """Return the address of the connector's documentation."""
+    spec = manifest.part("spec")
+    if not isinstance(spec, Node):
+        return None
+    found = spec.get("documentation_url") or spec.get("documentationUrl")
+    return str(found) if found else None
+
+
+def _mark(schema: Any) -> None:
+    """Say of each secret in a schema that it is one, in place."""
+    if isinstance(schema, list):
+        for one in schema:
+            _mark(one)
+        return
+    if not isinstance(schema, dict):
+        return
+    if schema.get(_SECRET) is True:
+        schema["secret"] = True
+    for key, value in schema.items():
+        if key not in {"default", "examples", "const", "enum"}:
+            _mark(value)

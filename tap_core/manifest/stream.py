@@ -1,0 +1,354 @@
+"""A declared stream as a running one: what `RESTStream` asks, answered by components.
+
+Rules of the room: pages, retries, sessions, secrets in errors and threads are those of every
+HTTP stream, bookmarks and checkpoints the engine's; nothing of them is done again.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import requests
+
+from tap_core import metrics
+from tap_core.authenticators import SimpleAuthenticator
+from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
+from tap_core.http.answer import Answer
+from tap_core.http.exchange import renewed
+from tap_core.http.request import HTTPRequest, PageContext, body_arguments, prepared
+from tap_core.http.retry import random_jitter
+from tap_core.http.words import sent_secrets
+from tap_core.manifest.components.decoders import JsonDecoder
+from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
+from tap_core.manifest.components.partitions import CHILD_RESPONSE, Slice
+from tap_core.manifest.components.requests import finished
+from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
+from tap_core.manifest.components.source import DeclarativeStream
+from tap_core.manifest.contract import Action, Scope, StateMigration, StreamFace, Verdict
+from tap_core.manifest.declared import Sliced
+from tap_core.manifest.pages import Pages, Turn
+from tap_core.manifest.states import partition_field, translated
+
+if TYPE_CHECKING:
+    from tap_core.http.request import Auth
+    from tap_core.manifest.components.records import Selection
+    from tap_core.manifest.contract import Decoder, ErrorHandler
+    from tap_core.types import Context, Record
+
+__all__ = ["ManifestStream"]
+
+
+class _BeginAgain(Exception):  # noqa: N818  (no failure)
+    """An answer says that the pages are to be read again from the first one."""
+
+    def __init__(self, error: SyncError) -> None:
+        super().__init__(str(error))
+        self.error = error
+        """What to raise where that does not help."""
+
+
+class _Sending(Sliced):
+    """How requests of a stream are sent, and what becomes of answers that are errors."""
+
+    _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
+
+    def get_http_request_counter(self) -> metrics.Counter:
+        """Return the counter of all requests of this stream."""
+        return self._counted
+
+    def _complete_state(self, *, saw_all: bool) -> None:
+        super()._complete_state(saw_all=saw_all)
+        metrics.Counter.exit(self._counted)
+
+    def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
+        """Return a request without its signature: it is signed each time that it is sent."""
+        asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
+        return prepared(self.requests_session, asked, user_agent=self.user_agent)
+
+    @cached_property
+    def _signer(self) -> Auth:
+        declared = self.retriever.requester.authenticator
+        return (
+            SimpleAuthenticator()
+            if declared is None
+            else self._host.signer(declared, cast(StreamFace, self))
+        )
+
+    @property
+    def authenticator(self) -> Auth:
+        """What puts credentials on a request; streams that declare the same share it."""
+        return self._signer
+
+    @cached_property
+    def _handler(self) -> ErrorHandler:
+        return self.retriever.requester.error_handler or DefaultErrorHandler()
+
+    @property
+    def timeout(self) -> Any:
+        """Seconds to wait for a connection and for an answer."""
+        return self.retriever.requester.timeout or super().timeout
+
+    def _send(
+        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
+    ) -> requests.Response:
+        """Send a request, unless its answer is known; the budget of the tap is waited for."""
+        if (known := self._known_page(context)) is not None:
+            return known
+
+        def send(asked: requests.PreparedRequest) -> requests.Response:
+            asked = asked.copy()  # what is signed is this one, so that it can be asked for again
+            budget = self._host.budget
+            if budget is None:
+                return super(_Sending, self)._send(asked, context, authenticator)
+            budget.take(asked)
+            response = super(_Sending, self)._send(asked, context, authenticator)
+            budget.update(asked, response)
+            return response
+
+        answers = self._host.answers
+        return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
+
+    def _known_page(self, context: Context | None) -> requests.Response | None:
+        """Return the first page of a slice where it came with the parent's record.
+
+        What a parent holds of its children is all of them, so it serves a first sync.
+        """
+        page = getattr(context, "extra_fields", {}).get(CHILD_RESPONSE)
+        if page is None or self._scope.get("next_page_token"):
+            return None
+        kept = self.replication_method == REPLICATION_INCREMENTAL
+        if kept and self.get_context_state(context).get("replication_key_value"):
+            return None
+        return Answer.of(page)
+
+    def _is_good(self, response: requests.Response) -> bool:
+        verdict = self._handler.judge(response, self._scope) or usual_verdict(response)
+        return verdict.action is Action.SUCCESS or verdict.action is Action.IGNORE
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether answers are kept, for children or since the manifest says so."""
+        return self.retriever.requester.use_cache or self.name in self._host.parent_names
+
+    def fetch(self, request: HTTPRequest, scope: Scope) -> requests.Response:
+        """Send one request of a component's own, without the stream's authentication."""
+        before, self._scope = self._scope, scope  # a request of the stream may wait for this one
+        body = body_arguments(request.data, as_json=bool(request.as_json))
+        plain = requests.Request(
+            request.method,
+            request.url,
+            params=request.encode_params(),
+            headers={**body.pop("headers", {}), **request.headers},
+            auth=lambda asked: asked,
+            **body,
+        )
+        ready = prepared(self.requests_session, plain, user_agent=self.user_agent)
+        try:
+            return self.request_decorator(self._fetched)(ready, None)
+        finally:
+            self._scope = before
+
+    def _fetched(
+        self, request: requests.PreparedRequest, context: Context | None
+    ) -> requests.Response:
+        response = super()._send(request, context, lambda asked: asked)
+        self.validate_response(response)
+        return response
+
+    # Errors
+
+    def validate_response(self, response: requests.Response) -> None:
+        """Do what the error handler says of an answer.
+
+        Raises:
+            RetriableAPIError, FatalAPIError: it says that the answer is an error.
+        """
+        verdict = self._handler.judge(response, self._scope) or usual_verdict(response)
+        if verdict.action is Action.SUCCESS:
+            return
+        if verdict.action is Action.IGNORE:
+            self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
+            return
+        if verdict.action is Action.REFRESH_TOKEN_THEN_RETRY:
+            renewed(self.authenticator, response)
+        error = self._error(verdict, response)
+        raise _BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
+
+    def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
+        message = self.response_error_message(response)
+        if verdict.message:
+            secrets = self._secrets() | sent_secrets(response.request)
+            message = f"{secrets.hide(verdict.message)} ({message})"
+        ends = verdict.action in {Action.FAIL, Action.RESET_PAGINATION}
+        kind = FatalAPIError if ends else RetriableAPIError
+        error: SyncError = kind(message, response=response)
+        error.failure_type = verdict.failure_type
+        return error
+
+    def backoff_max_tries(self) -> int:
+        """Return how often a request is sent before its failure counts."""
+        return self._handler.max_tries
+
+    def backoff_jitter(self, value: float) -> float:
+        """Return a wait as it is: handlers say themselves what is random."""
+        return value
+
+    def backoff_wait_generator(self) -> Generator[float, Any, None]:
+        """Yield the waits that the error handler says: else 1, 2, 4 … seconds, and some more."""
+        begun, limit = time.monotonic(), self._handler.max_seconds
+        error = yield 0.0
+        for tries in itertools.count(1):
+            if limit is not None and time.monotonic() - begun >= limit:
+                return
+            response = getattr(error, "response", None)
+            told = self._handler.wait(response, tries, self._scope)
+            error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
+
+    def _check_body(self, response: requests.Response) -> None:
+        """Read JSON here, where a body that was cut off is asked for again."""
+        is_json = isinstance(self._decoder, JsonDecoder) and response.content
+        if is_json and isinstance(response, Answer):
+            response.read(self._secrets)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return self.retriever.decoder or JsonDecoder()
+
+
+class ManifestStream(_Sending):
+    """One stream of a manifest; ``node`` is its part of the document."""
+
+    def _prepare_for_threads(self, threads: int) -> None:
+        super()._prepare_for_threads(threads)
+        _ = self._selection, self._handler
+
+    # What a slice is asked with
+
+    def _seen(self, context: Context | None) -> Scope:
+        """Return what templates see of a slice and the window in hand."""
+        cursor, window = self.incremental_sync, self.stream_interval
+        fields = cursor.fields(window) if cursor is not None and window is not None else {}
+        partition = Slice(context or {}, extra_fields=getattr(context, "extra_fields", None))
+        whole = partition.joined(fields)
+        return {
+            "config": self.config,
+            **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
+            "partition": partition,
+            "next_page_token": None,
+        }
+
+    @property
+    def url_base(self) -> str:
+        """Nothing: a requester says whole addresses."""
+        return ""
+
+    def request_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of all pages of a slice, or of one window of it."""
+        retriever = self.declared.retriever
+        if isinstance(retriever, CustomRetriever):
+            yield from retriever.records(self._seen(context), self.schema, self._pages_of)
+            return
+        for tries in itertools.count(1):
+            self._scope = self._seen(context)
+            try:
+                yield from super().request_records(context)
+            except _BeginAgain as asked:
+                if tries >= self._handler.max_tries:
+                    raise asked.error from None
+                self.log("The pages of a slice are read again from the first one: %s", asked.error)
+            else:
+                return
+
+    def _pages_of(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of a slice for a retriever of others: several may be in hand."""
+        made = copy.copy(self)
+        vars(made)["declared"] = replace(self.declared, retriever=self.retriever)
+        return made.request_records(context)
+
+    def get_new_paginator(self) -> Any:
+        """Return the walk through the pages of the slice in hand."""
+        scope, declared = self._scope, self.declared
+        selector = self.retriever.record_selector
+        walk = self.retriever.paginator.walk(scope)
+        whole = getattr(selector.extractor, "whole", None)
+        pristine = not declared.transformations and selector.schema_normalization == "None"
+        return Pages(
+            walk,
+            scope,
+            self._decoder.decode,
+            self._selection,
+            is_pristine=pristine and whole is None,
+            documents=whole and whole(self._decoder),
+        )
+
+    def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:
+        parse: Callable[[requests.Response], Iterable[Record]] = walk.parse
+        return parse
+
+    def get_http_request(self, *, page: PageContext[Turn]) -> HTTPRequest:
+        """Return the request for a page, made by the components in their order."""
+        assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
+        turn, retriever = page.next_page_token, self.retriever
+        scope = self._scope = turn.scope
+        request = retriever.requester.request(scope)
+        turn.walk.put(request, scope)
+        later = bool(scope["next_page_token"])
+        if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
+            return finished(request)
+        for router in retriever.routers:
+            router.put(request, scope)
+        super()._put_window(request)
+        return finished(request)
+
+    def _put_window(self, asked: HTTPRequest) -> None:
+        """Do nothing: the window was put in its place among the components."""
+
+    # What becomes of records
+
+    def records_of(self, retriever: SimpleRetriever) -> Iterable[Record]:
+        """Yield the records of another retriever's only slice, such as those of a schema."""
+        made = copy.copy(self)
+        for made_of_mine in ("_selection", "_signer", "_handler", "_decoder"):
+            vars(made).pop(made_of_mine, None)
+        declared = DeclarativeStream(retriever=retriever, name=self.name)
+        vars(made).update(declared=declared, incremental_sync=None, schema={})
+        return made.request_records(None)
+
+    @cached_property
+    def _selection(self) -> Selection:
+        """What makes records of documents, without nulls at their top."""
+        cursor = self.incremental_sync
+        select = self.retriever.record_selector.selection(
+            self.declared.transformations,
+            lambda: self.schema,
+            transform_first=cursor is not None and cursor.is_client_side_incremental,
+        )
+
+        def selected(
+            documents: Iterable[Any], scope: Scope, extracted: Callable[[], None]
+        ) -> Iterator[Record]:
+            for record in select(documents, scope, extracted):
+                if None in record.values():
+                    yield {name: value for name, value in record.items() if value is not None}
+                else:
+                    yield record
+
+        return selected
+
+    # States
+
+    def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
+        state = kept
+        for migration in self._part("state_migrations", list[StateMigration]) or ():
+            if migration.should_migrate(state):
+                state = migration.migrate(state)
+        field = partition_field(self._node.get("incremental_stream", self._node))
+        return translated(state, cursor_field=self.replication_key, partition_field=field)

@@ -1,0 +1,216 @@
+"""The manifests beside this file, run by either side against their APIs, and what came of it.
+
+``python -m tests.manifest.beside.running`` asks airbyte-cdk anew, and writes what is expected.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.http.server import Asked, Reply, Server, serving
+from tests.manifest.beside import apis
+
+__all__ = ["CASES", "CDK", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
+
+FOLDER = Path(__file__).parent
+CDK = FOLDER.parents[2] / ".venv-peers/airbyte_cdk/bin/source-declarative-manifest"
+
+
+class Case:
+    """A manifest, its API, its settings, and the state that a run begins with."""
+
+    def __init__(
+        self,
+        manifest: str,
+        api: Callable[[str], Callable[[Asked], Reply]],
+        config: Mapping[str, Any],
+        state: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.manifest = FOLDER / manifest
+        self.api = api
+        self.config = config
+        self.state = state or {}
+
+
+_START = "1704067200"
+"""What airbyte-cdk stores for a slice without records; ours stores nothing, which is the same."""
+
+_SHOP = {"token": "t", "shop": "Corner", "start": "2024-01-01", "places": ["here", "there"]}
+_AT = {"user": "someone", "word": "open-sesame", "kind": "login"}
+
+CASES = {
+    "shop": Case("shop.yaml", apis.shop, _SHOP),
+    "shop-resumed": Case(
+        "shop.yaml",
+        apis.shop,
+        {**_SHOP, "lookback": 2},
+        {
+            "orders": {"changed": "2024-01-25T06:00:00Z"},
+            "visits": {
+                "use_global_cursor": False,
+                "states": [
+                    {
+                        "partition": {"customer": 3, "parent_slice": {}},
+                        "cursor": {"changed": "2024-01-12T00:00:00Z"},
+                    }
+                ],
+            },
+        },
+    ),
+    "station": Case("station.yaml", apis.station, _AT),
+    "station-resumed": Case(
+        "station.yaml",
+        apis.station,
+        {**_AT, "kind": "key"},
+        {"news": {"day": "2024-01-20"}, "alarms": {"day": "2024-02-01"}},
+    ),
+}
+
+
+def by_us(case: Case) -> dict[str, Any]:
+    """Return what our Airbyte source makes of a case."""
+    return _ran(case, [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest"])
+
+
+def by_airbyte_cdk(case: Case) -> dict[str, Any]:
+    """Return what airbyte-cdk makes of a case."""
+    return _ran(case, [str(CDK), "read", "--manifest-path"])
+
+
+def expected(name: str) -> dict[str, Any]:
+    """Return what airbyte-cdk made of a case when it was asked last."""
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _ran(case: Case, command: list[str]) -> dict[str, Any]:
+    with serving() as server, TemporaryDirectory() as folder:
+        server.answers_by(case.api(server.url))
+        files = {
+            "config": {**case.config, "url": server.url},
+            "catalog": {"streams": [_configured(one) for one in _streams(case)]},
+            "state": [_stored(name, state) for name, state in case.state.items()],
+        }
+        arguments = [*command, str(case.manifest)]
+        for name, content in files.items():
+            if content:
+                path = Path(folder, f"{name}.json")
+                path.write_text(json.dumps(content), encoding="utf-8")
+                arguments += [f"--{name}", str(path)]
+        ran = subprocess.run(
+            arguments,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(FOLDER.parents[2])},
+        )
+        if ran.returncode:
+            raise AssertionError(ran.stdout[-3000:] + ran.stderr[-3000:])
+        return _told(server, ran.stdout)
+
+
+def _streams(case: Case) -> list[tuple[str, bool]]:
+    """Return the names of the streams, and whether they have a cursor."""
+    text = case.manifest.read_text(encoding="utf-8").partition("\nstreams:")[2]
+    streams = re.split(r"\n  - ", text.partition("\nspec:")[0])[1:]
+    named = [re.search(r"\n?    name: (\w+)|customers", one) for one in streams]
+    return [
+        (found[1] or "customers", "incremental_sync" in one)
+        for found, one in zip(named, streams, strict=True)
+        if found
+    ]
+
+
+def _configured(stream: tuple[str, bool]) -> dict[str, Any]:
+    name, has_cursor = stream
+    mode = "incremental" if has_cursor else "full_refresh"
+    declared = {"name": name, "json_schema": {}, "supported_sync_modes": [mode]}
+    return {"stream": declared, "sync_mode": mode, "destination_sync_mode": "append"}
+
+
+def _stored(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "STREAM",
+        "stream": {"stream_descriptor": {"name": name}, "stream_state": state},
+    }
+
+
+# What it comes to
+
+
+def _told(server: Server, output: str) -> dict[str, Any]:
+    """Return the requests, each once, the records of each stream, and how far each came."""
+    requests = sorted({json.dumps(_request(one), sort_keys=True) for one in server.asked})
+    records: dict[str, list[Any]] = {}
+    states: dict[str, Any] = {}
+    for line in output.splitlines():
+        message = json.loads(line)
+        if message["type"] == "RECORD":
+            record = message["record"]
+            records.setdefault(record["stream"], []).append(record["data"])
+        elif message["type"] == "STATE":
+            state = message["state"]["stream"]
+            positions = _positions(state.get("stream_state") or {})
+            states[state["stream_descriptor"]["name"]] = positions
+    for found in records.values():
+        found.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    told = {"requests": [json.loads(one) for one in requests], "records": records}
+    told["states"] = {name: positions for name, positions in states.items() if positions}
+    text: str = json.dumps(told, sort_keys=True).replace(server.url, "http://the.api")
+    result: dict[str, Any] = json.loads(text)
+    return result
+
+
+def _request(asked: Asked) -> dict[str, Any]:
+    own = {"authorization", "content-type"}
+    headers = {name.lower(): value for name, value in asked.headers.items()}
+    return {
+        "asked": f"{asked.method} {asked.path}",
+        "query": asked.query,
+        "headers": {
+            name: value for name, value in headers.items() if name in own or name[:2] == "x-"
+        },
+        "body": json.loads(asked.body) if asked.body else None,
+    }
+
+
+def _positions(state: Mapping[str, Any]) -> dict[str, str]:
+    """Return how far each slice came, whichever side says so."""
+    if "states" in state:
+        found = {_slice(one["partition"]): _only(one["cursor"]) for one in state["states"]}
+        return {name: value for name, value in found.items() if value != _START}
+    if "partitions" in state:
+        return {
+            _slice(one["context"]): str(one["replication_key_value"])
+            for one in state["partitions"]
+            if "replication_key_value" in one
+        }
+    if "replication_key_value" in state:
+        return {"": str(state["replication_key_value"])}
+    known = {name: one for name, one in state.items() if not name.startswith("__ab_")}
+    return {"": _only(known)} if known else {}
+
+
+def _slice(context: Mapping[str, Any]) -> str:
+    known = {name: one for name, one in context.items() if name != "parent_slice"}
+    return json.dumps(known, sort_keys=True)
+
+
+def _only(cursor: Mapping[str, Any]) -> str:
+    (value,) = cursor.values()
+    return str(value)
+
+
+if __name__ == "__main__":
+    for case_name, each in CASES.items():
+        document = json.dumps(by_airbyte_cdk(each), indent=1, sort_keys=True)
+        (FOLDER / f"{case_name}.json").write_text(document + "\n", encoding="utf-8")

@@ -1,0 +1,52 @@
+"""Pieces of manifests, built from YAML as a manifest is, and what they need around them."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+from typing import Any
+
+import requests
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import Answer
+from tap_core.http.request import HTTPRequest, body_arguments
+from tap_core.manifest.build import build
+from tap_core.manifest.load import read_manifest
+
+__all__ = ["Sender", "answer", "made"]
+
+_AROUND = "type: DeclarativeSource\nversion: 6.0.0\nstreams: []\npiece:\n"
+
+
+def made(text: str, expected: Any, **config: Any) -> Any:
+    """Build a piece of YAML with a configuration."""
+    manifest = read_manifest(_AROUND + indent(dedent(text), "  "))
+    return build(manifest, manifest.tree["piece"], expected, config)
+
+
+def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str) -> Any:
+    """Return an answer as a stream gets it; ``_`` in names of headers stands for ``-``."""
+    found = requests.Response()
+    found.status_code, found._content, found.url = status, body, url
+    found.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
+    return Answer.of(found)
+
+
+class Sender:
+    """A stream, as far as components ask for requests of their own."""
+
+    name = "readings"
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        self.config = config or {}
+
+    def fetch(self, request: HTTPRequest, scope: Any) -> requests.Response:
+        body = body_arguments(request.data, as_json=bool(request.as_json))
+        headers = {**body.pop("headers", {}), **request.headers}
+        query = request.encode_params()
+        response = requests.request(
+            request.method, request.url, params=query, headers=headers, timeout=10, **body
+        )
+        if not response.ok:
+            raise FatalAPIError(f"status {response.status_code}", response=response)
+        return response

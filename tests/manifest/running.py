@@ -1,0 +1,128 @@
+"""A small API on loopback, manifests that read it, and runs of them with what they wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+from unittest.mock import patch
+
+from tap_core.manifest.tap import ManifestTap, tap_class
+from tests.http.server import Asked, Server
+
+__all__ = ["Ran", "asked", "manifest", "run", "stream"]
+
+_HEAD = """\
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [items]}
+definitions:
+  requester:
+    type: HttpRequester
+    url_base: "{{ config['url'] }}"
+spec:
+  type: Spec
+  connection_specification:
+    type: object
+    required: [url]
+    properties:
+      url: {type: string}
+      api_key: {type: string, airbyte_secret: true}
+streams:
+"""
+
+
+def stream(name: str, path: str, body: str = "", *, retriever: str = "", more: str = "") -> str:
+    """Return a declared stream whose records are the answer's ``data``.
+
+    ``retriever`` and ``more`` are further lines of the retriever and of the stream, ``body`` of
+    the requester.
+    """
+    return f"""\
+  - type: DeclarativeStream
+    name: {name}
+    retriever:
+      type: SimpleRetriever
+      requester:
+        $ref: "#/definitions/requester"
+        path: {json.dumps(path)}
+{indent(dedent(body), " " * 8)}
+      record_selector:
+        type: RecordSelector
+        extractor: {{type: DpathExtractor, field_path: [data]}}
+{indent(dedent(retriever), " " * 6)}
+{indent(dedent(more), " " * 4)}
+    schema_loader:
+      type: InlineSchemaLoader
+      schema: {{type: object, properties: {{id: {{type: integer}}, at: {{type: string}}}}}}
+"""
+
+
+def manifest(folder: Path, *streams: str, tail: str = "") -> Path:
+    """Write a manifest of these streams."""
+    path = folder / "manifest.yaml"
+    path.write_text(_HEAD + "".join(streams) + dedent(tail), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run wrote."""
+
+    lines: list[dict[str, Any]]
+    error: BaseException | None = None
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """Return the records of a stream."""
+        return [line["record"] for line in self._of("RECORD") if line["stream"] == name]
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        """All states."""
+        return [line["value"] for line in self._of("STATE")]
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The last state."""
+        return self.states[-1]
+
+    def _of(self, kind: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if line["type"] == kind]
+
+
+def run(
+    path: Path,
+    server: Server,
+    *,
+    state: dict[str, Any] | None = None,
+    changes: dict[str, str] | None = None,
+    config: dict[str, Any] | None = None,
+    fails: bool = False,
+) -> Ran:
+    """Sync all streams of a manifest against a server; waits are not waited for."""
+    kind: type[ManifestTap] = tap_class(path, changes)
+    written = io.StringIO()
+    error: BaseException | None = None
+    with redirect_stdout(written), patch("backoff._sync.time.sleep", lambda _seconds: None):
+        tap = kind(config={"url": server.url, **(config or {})}, state=state)
+        try:
+            tap.sync_all()
+        except Exception as raised:
+            if not fails:
+                raise
+            error = raised
+    return Ran([json.loads(line) for line in written.getvalue().splitlines()], error)
+
+
+def asked(server: Server) -> list[str]:
+    """Return the paths and queries of all requests, in their order."""
+    return [_shown(each) for each in server.asked]
+
+
+def _shown(request: Asked) -> str:
+    query = "&".join(f"{name}={','.join(each)}" for name, each in request.query.items())
+    return f"{request.path}?{query}" if query else request.path

@@ -1,0 +1,532 @@
+"""Credentials as a manifest declares them, seen on requests that arrive."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from datetime import timedelta
+from urllib.parse import parse_qs
+
+import pytest
+import requests
+
+from tap_core.authenticators import AccessTokenError
+from tap_core.clock import utc_now
+from tap_core.http.exchange import renewed
+from tap_core.manifest.contract import SignsRequests
+from tap_core.manifest.errors import ManifestError
+from tests.authenticators.logins import Stream
+from tests.http.server import Reply, serving
+from tests.manifest.pieces import Sender, made
+
+
+@pytest.fixture
+def server():
+    with serving() as found:
+        yield found
+
+
+def signed(text: str, method: str = "GET", *, stream=None, body=None, **config):
+    """Return a request with the credentials on it."""
+    declared = made(text, SignsRequests, **config)
+    auth = declared.auth(stream or Sender(config))
+    request = requests.Request(method, "http://api/users?a=1", **(body or {})).prepare()
+    return auth(auth(request))  # a session and a stream both do it
+
+
+KEY = "{{type: ApiKeyAuthenticator, api_token: '{{{{ config.key }}}}', {}}}"
+OPTION = "inject_into: {{type: RequestOption, field_name: key, inject_into: {}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("{type: NoAuth}", None),
+        ("{type: BearerAuthenticator, api_token: '{{ config.key }}'}", "Bearer s3cret"),
+        (
+            "{type: BasicHttpAuthenticator, username: '{{ config.key }}'}",
+            f"Basic {base64.b64encode(b's3cret:').decode()}",
+        ),
+        (
+            "{type: BasicHttpAuthenticator, username: \u00e4, password: '{{ config.key }}'}",
+            "Basic w6Q6czNjcmV0",
+        ),
+        (KEY.format("header: Authorization"), "s3cret"),
+    ],
+)
+def test_credentials_are_put_into_a_header(text, header):
+    assert signed(text, key="s3cret").headers.get("Authorization") == header
+
+
+def test_a_key_goes_where_an_option_says():
+    def with_key(place: str, **more):
+        return signed(KEY.format(OPTION.format(place)), **more, key="s3 cret")
+
+    assert with_key("header").headers["key"] == "s3 cret"
+    assert with_key("request_parameter").url == "http://api/users?a=1&key=s3+cret"
+    posted = with_key("body_json", method="POST", body={"json": {"a": 1}})
+    assert json.loads(posted.body) == {"a": 1, "key": "s3 cret"}
+    assert posted.headers["Content-Length"] == str(len(posted.body))
+    assert json.loads(with_key("body_json", method="POST").body) == {"key": "s3 cret"}
+    form = with_key("body_data", method="POST", body={"data": {"a": "1"}})
+    assert (form.body, form.headers["Content-Type"]) == (
+        *("a=1&key=s3+cret",),
+        "application/x-www-form-urlencoded",
+    )
+    broken = {"data": b"{", "headers": {"Content-Type": "application/json"}}
+    assert json.loads(with_key("body_json", method="POST", body=broken).body) == {"key": "s3 cret"}
+    assert json.loads(with_key("body_json").body) == {"key": "s3 cret"}
+    with pytest.raises(ManifestError, match="body of another form"):
+        with_key("body_json", method="POST", body={"data": {"a": "1"}})
+
+
+SELECTIVE = """
+type: SelectiveAuthenticator
+authenticator_selection_path: [login, kind]
+authenticators:
+  key: {type: ApiKeyAuthenticator, api_token: "{{ config.login.key }}", header: X-Key}
+  oauth:
+    type: OAuthAuthenticator
+    client_id: "{{ config.login.id }}"
+    client_secret: "{{ config.login.secret }}"
+    refresh_token: "{{ config.login.token }}"
+    token_refresh_endpoint: http://login
+"""
+
+
+def test_a_setting_chooses_the_authenticator_and_the_others_need_no_settings():
+    request = signed(SELECTIVE, login={"kind": "key", "key": "k"})
+    assert request.headers["X-Key"] == "k"
+
+
+@pytest.mark.parametrize("login", [{}, {"kind": "s3cret"}])
+def test_a_choice_that_is_none_says_which_there_are(login):
+    with pytest.raises(ManifestError, match=r"'login\.kind'.*key, oauth") as error:
+        signed(SELECTIVE, login=login)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{type: ApiKeyAuthenticator, api_token: x}", "where the key goes"),
+        (KEY.format(f"header: X, {OPTION.format('header')}"), "and not both"),
+        ("{type: OAuthAuthenticator, client_id: x}", "`client_secret`, `refresh_token`"),
+        ("{type: OAuthAuthenticator, use_profile_assertion: true}", "`profile_assertion`"),
+        ("{type: JwtAuthenticator, secret_key: x, algorithm: none}", "none"),
+    ],
+)
+def test_what_cannot_authenticate_is_refused_where_it_stands(text, words):
+    with pytest.raises(ManifestError, match=words) as error:
+        made(text, SignsRequests)
+    assert "line" in str(error.value)
+
+
+def test_nothing_shows_what_it_holds():
+    declared = made(SELECTIVE, SignsRequests, login={"kind": "key", "key": "s3cret"})
+    assert "s3cret" not in repr(declared) + repr(declared.auth(Sender()))
+
+
+# OAuth
+
+
+OAUTH = """
+type: OAuthAuthenticator
+token_refresh_endpoint: "{{ config.url }}/token"
+client_id: "{{ config.id }}"
+client_secret: "{{ config.secret }}"
+"""
+CLIENT = "grant_type: client_credentials"
+SETTINGS = {"id": "me", "secret": "s3cret", "token": "r0", "basic": "Basic x"}
+
+
+def form(asked):
+    return {
+        name: values if len(values) > 1 else values[0]
+        for name, values in parse_qs(asked.body.decode()).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "sent", "headers"),
+    [
+        (
+            "refresh_token: '{{ config.token }}'\nscopes: [a, b]",
+            {
+                "grant_type": "refresh_token",
+                "client_id": "me",
+                "client_secret": "s3cret",
+                "refresh_token": "r0",
+                "scopes": ["a", "b"],
+            },
+            {},
+        ),
+        (
+            f"{CLIENT}\nrefresh_request_body: {{audience: x, client_id: no, empty: ''}}",
+            {
+                "grant_type": "client_credentials",
+                "client_id": "me",
+                "client_secret": "s3cret",
+                "audience": "x",
+            },
+            {},
+        ),
+        (
+            f"{CLIENT}\nclient_id_name: user\ngrant_type_name: kind\nclient_secret_name: pass",
+            {"kind": "client_credentials", "user": "me", "pass": "s3cret"},
+            {},
+        ),
+        (
+            "refresh_token: r0\nrefresh_request_headers: {Authorization: '{{ config.basic }}'}",
+            {"grant_type": "refresh_token", "refresh_token": "r0"},
+            {"Authorization": "Basic x"},
+        ),
+    ],
+)
+def test_a_token_is_asked_for_with_the_names_of_the_manifest(server, more, sent, headers):
+    server.answers(Reply({"access_token": "t1", "expires_in": "3600"}))
+    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    assert request.headers["Authorization"] == "Bearer t1"
+    assert len(server.asked) == 1
+    assert form(server.asked[0]) == sent
+    assert headers.items() <= server.asked[0].headers.items()
+
+
+def test_a_token_may_be_asked_for_in_the_query(server):
+    server.answers(Reply({"access_token": "t1"}))
+    more = "grant_type: client_credentials\nsend_refresh_request_as_query_params: true"
+    signed(OAUTH + more, url=server.url, **SETTINGS)
+    assert server.asked[0].query == {
+        "grant_type": ["client_credentials"],
+        "client_id": ["me"],
+        "client_secret": ["s3cret"],
+    }
+    assert server.asked[0].body == b""
+
+
+def test_a_token_is_found_below_other_members(server):
+    server.answers(Reply({"data": [{"token": "t1", "lives": 60}]}))
+    more = "grant_type: client_credentials\naccess_token_name: token\nexpires_in_name: lives"
+    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    assert request.headers["Authorization"] == "Bearer t1"
+
+
+@pytest.mark.parametrize(("hours", "asked"), [(2, 1), (-2, 2)])
+def test_a_lifetime_may_be_the_instant_of_its_end(server, hours, asked):
+    ends_at = utc_now() + timedelta(hours=hours)
+    server.answers(Reply({"access_token": "t", "expires_at": f"{ends_at:%d.%m.%Y %H:%M}"}))
+    more = (
+        "grant_type: client_credentials\nexpires_in_name: expires_at\n"
+        "token_expiry_date_format: '%d.%m.%Y %H:%M'"
+    )
+    auth = made(OAUTH + more, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    auth(requests.Request("GET", "http://api").prepare())
+    if hours < 0:
+        auth.last_refreshed -= timedelta(seconds=2)
+    auth(requests.Request("GET", "http://api").prepare())
+    assert len(server.asked) == asked
+
+
+def test_a_lifetime_that_is_no_instant_is_the_usual_one(server):
+    server.answers(Reply({"access_token": "t", "expires_in": "soon"}))
+    more = f"{CLIENT}\ntoken_expiry_date_format: '%Y-%m-%d'"
+    auth = made(OAUTH + more, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    auth(requests.Request("GET", "http://api").prepare())
+    assert auth.expires_in == 3600
+
+
+@pytest.mark.parametrize(
+    ("more", "token"),
+    [
+        ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: '2999-01-01'", "old"),
+        ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: '32472144000'", "old"),
+        ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: '1999-01-01'", "new"),
+        ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: soon", "new"),
+        ("refresh_token: r\naccess_token_value: old", "new"),
+    ],
+)
+def test_a_token_that_is_known_is_used_until_it_ends(server, more, token):
+    server.answers(Reply({"access_token": "new"}))
+    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    assert request.headers["Authorization"] == f"Bearer {token}"
+
+
+def test_a_token_without_an_endpoint_is_used_for_good():
+    text = (
+        "type: OAuthAuthenticator\nclient_id: a\nclient_secret: b\nrefresh_token: r\n"
+        "access_token_value: given"
+    )
+    declared = made(text, SignsRequests)
+    auth = declared.auth(Sender())
+    auth.update_access_token()
+    request = auth(requests.Request("GET", "http://api").prepare())
+    assert request.headers["Authorization"] == "Bearer given"
+
+
+UPDATER = """
+type: OAuthAuthenticator
+token_refresh_endpoint: "{{ config.url }}/token"
+client_id: "{{ config.credentials.client_id }}"
+client_secret: "{{ config.credentials.client_secret }}"
+refresh_token: "{{ config.credentials.refresh_token }}"
+refresh_token_updater: {}
+"""
+
+
+class Tap:
+    """A tap that is told of new settings, as Airbyte's door does it."""
+
+    config_file = None
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def config_listener(self, renew):
+        self.settings = renew(self.settings)
+
+
+def test_tokens_that_are_replaced_are_handed_back_and_used_by_the_next_run(server):
+    server.answers(Reply({"access_token": "t1", "expires_in": 3600, "refresh_token": "r1"}))
+    login = {"client_id": "me", "client_secret": "s3cret", "refresh_token": "r0"}
+    tap = Tap({"url": server.url, "credentials": login})
+    for _ in range(2):
+        auth = made(UPDATER, SignsRequests, **tap.settings).auth(Sender())
+        auth.attach(Stream(_tap=tap))
+        request = auth(requests.Request("GET", "http://api").prepare())
+        assert request.headers["Authorization"] == "Bearer t1"
+    kept = tap.settings["credentials"]
+    assert (kept["access_token"], kept["refresh_token"]) == ("t1", "r1")
+    assert kept["token_expiry_date"] > utc_now().isoformat()
+    assert [form(asked)["refresh_token"] for asked in server.asked] == ["r0"]
+
+
+def test_a_second_new_token_is_asked_for_with_the_newest_refresh_token(server):
+    server.answers(
+        Reply({"access_token": "t1", "rt": "r1"}), Reply({"access_token": "t2", "rt": "r2"})
+    )
+    text = OAUTH + "refresh_token: '{{ config.token }}'\nrefresh_token_name: rt"
+    auth = made(text, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    for _ in range(2):
+        auth.update_access_token()
+    assert [form(asked)["rt"] for asked in server.asked] == ["r0", "r1"]
+
+
+def test_a_refusal_says_why_and_shows_no_secret(server):
+    server.answers(Reply({"error": "invalid_grant", "error_description": "no s3cret"}, 400))
+    with pytest.raises(AccessTokenError, match="invalid_grant") as error:
+        signed(f"{OAUTH}refresh_token: '{{{{ config.token }}}}'", url=server.url, **SETTINGS)
+    assert "s3cret" not in str(error.value)
+
+
+def test_a_client_without_a_name_is_told_of(server):
+    with pytest.raises(ManifestError, match="is the setting missing"):
+        signed(f"{OAUTH}grant_type: client_credentials", url=server.url)
+
+
+# JSON Web Tokens
+
+
+def test_a_token_is_signed_with_claims_and_headers():
+    jwt = pytest.importorskip("jwt")
+    key = "k" * 40
+    text = """
+type: JwtAuthenticator
+secret_key: "{{ json_loads(config.file)['key'] }}"
+algorithm: HS256
+token_duration: 600
+header_prefix: JWT
+jwt_headers: {kid: "{{ config.kid }}"}
+additional_jwt_headers: {x: "{{ 1 }}"}
+jwt_payload: {iss: me, aud: "{{ config.kid }}"}
+additional_jwt_payload: {scope: read}
+"""
+    request = signed(text, file=json.dumps({"key": key}), kid="7a")
+    prefix, token = request.headers["Authorization"].split(" ")
+    claims = jwt.decode(token, key, algorithms=["HS256"], audience="7a")
+    assert prefix == "JWT"
+    assert (claims["iss"], claims["scope"], claims["exp"] - claims["iat"]) == ("me", "read", 600)
+    assert claims["nbf"] == claims["iat"]
+    assert jwt.get_unverified_header(token) == {
+        "alg": "HS256",
+        "typ": "JWT",
+        "kid": "7a",
+        "x": 1,
+    }
+
+
+def test_a_token_is_signed_once_while_it_is_good():
+    pytest.importorskip("jwt")
+    text = f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\ntoken_duration: "
+    auth = made(f"{text}1200", SignsRequests).auth(Sender())
+    first = auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"]
+    assert auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"] == first
+
+
+def test_a_key_may_be_encoded_and_a_token_a_parameter():
+    jwt = pytest.importorskip("jwt")
+    text = (
+        f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\n"
+        "base64_encode_secret_key: true\nrequest_option: {type: RequestOption,"
+        " inject_into: request_parameter, field_name: t}"
+    )
+    [token] = parse_qs(signed(text).url.partition("?")[2])["t"]
+    assert jwt.decode(token, base64.b64encode(b"k" * 40), algorithms=["HS256"])["exp"]
+
+
+def test_a_key_that_cannot_sign_is_told_of_and_not_shown():
+    pytest.importorskip("jwt")
+    text = "type: JwtAuthenticator\nsecret_key: s3cret\nalgorithm: RS256\npassphrase: "
+    for passphrase in ("''", "x"):
+        with pytest.raises(ManifestError, match="cannot sign a token with RS256") as error:
+            signed(text + passphrase)
+        assert "s3cret" not in str(error.value)
+
+
+def test_packages_that_are_missing_are_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    with pytest.raises(ManifestError, match="PyJWT and cryptography: pip install"):
+        signed(f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256")
+
+
+def test_claims_that_have_options_of_their_own_are_refused():
+    text = (
+        "type: JwtAuthenticator\nsecret_key: s\nalgorithm: HS256\nadditional_jwt_payload: {exp: 1}"
+    )
+    with pytest.raises(ManifestError, match="`additional_jwt_payload` has exp"):
+        signed(text)
+
+
+def test_an_assertion_asks_for_a_token(server):
+    jwt = pytest.importorskip("jwt")
+    server.answers(Reply({"access_token": "t1", "expires_in": 3600}))
+    text = f"""
+type: OAuthAuthenticator
+token_refresh_endpoint: "{{{{ config.url }}}}/token"
+use_profile_assertion: true
+profile_assertion: {{type: JwtAuthenticator, secret_key: {"k" * 40}, algorithm: HS256}}
+"""
+    assert signed(text, url=server.url).headers["Authorization"] == "Bearer t1"
+    sent = form(server.asked[0])
+    assert sent.pop("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    assert jwt.decode(sent.pop("assertion"), "k" * 40, algorithms=["HS256"])
+    assert sent == {}
+
+
+# Sessions
+
+
+SESSION = """
+type: SessionTokenAuthenticator
+login_requester:
+  type: HttpRequester
+  url: "{{ config.url }}"
+  path: login
+  http_method: POST
+  request_body_json: {user: "{{ config.user }}"}
+  authenticator: {type: BasicHttpAuthenticator, username: "{{ config.user }}", password: p}
+session_token_path: [data, token]
+request_authentication: ANY
+"""
+BEARER = "{type: Bearer}"
+IN_HEADER = "{type: ApiKey, inject_into: {type: RequestOption, inject_into: header, field_name: X}"
+
+
+@pytest.mark.parametrize(
+    ("how", "header", "expected"),
+    [
+        (BEARER, "Authorization", "Bearer s1"),
+        (f"{IN_HEADER}}}", "X", "s1"),
+        (f"{IN_HEADER}, api_token: 'Token {{{{ session_token }}}}'}}", "X", "Token s1"),
+    ],
+)
+def test_a_session_is_begun_with_a_request_of_its_own(server, how, header, expected):
+    server.answers(Reply({"data": {"token": "s1"}}))
+    request = signed(SESSION.replace("ANY", how), url=server.url, user="me")
+    assert request.headers[header] == expected
+    [asked] = server.asked
+    assert (asked.method, asked.path, asked.json) == ("POST", "/login", {"user": "me"})
+    assert asked.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p').decode()}"
+
+
+@pytest.mark.parametrize(("duration", "logins"), [("PT0.001S", 2), ("PT1H", 1)])
+def test_a_session_is_begun_anew_when_it_has_ended(server, duration, logins):
+    server.answers(Reply({"data": {"token": "s1"}}))
+    text = SESSION.replace("ANY", BEARER) + f"expiration_duration: {duration}"
+    auth = made(text, SignsRequests, url=server.url, user="me").auth(Sender())
+    for _ in range(2):
+        auth(requests.Request("GET", "http://api").prepare())
+    assert len(server.asked) == logins
+
+
+def test_a_session_that_is_refused_is_begun_anew_once(server):
+    server.answers(Reply({"data": {"token": "s1"}}), Reply({"data": {"token": "s2"}}))
+    text = SESSION.replace("ANY", BEARER)
+    auth = made(text, SignsRequests, url=server.url, user="me").auth(Sender())
+    refused = requests.Response()
+    refused.request = auth(requests.Request("GET", "http://api").prepare())
+    for _ in range(2):  # the second one was sent with the old token, too
+        assert renewed(auth, refused)
+    request = auth(requests.Request("GET", "http://api").prepare())
+    assert request.headers["Authorization"] == "Bearer s2"
+    assert len(server.asked) == 2
+
+
+def test_an_answer_without_a_token_says_where_it_was_looked_for(server):
+    server.answers(Reply({"data": {}}))
+    with pytest.raises(Exception, match=r"no token at the `session_token_path` data\.token"):
+        signed(SESSION.replace("ANY", BEARER), url=server.url, user="me")
+
+
+def test_a_duration_that_is_none_is_refused_where_it_stands():
+    with pytest.raises(ManifestError, match="no duration"):
+        made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", SignsRequests)
+
+
+LEGACY = """
+type: LegacySessionTokenAuthenticator
+header: X-Session
+login_url: session
+validate_session_url: me
+session_token_response_key: id
+session_token: "{{ config.token }}"
+username: "{{ config.user }}"
+password: p
+"""
+
+
+class Requester:
+    """What knows the address that the login is below."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def base(self, scope):
+        return f"{self.url}/"
+
+
+@pytest.mark.parametrize(
+    ("status", "config", "token"),
+    [
+        (200, {"token": "set", "user": "me"}, "set"),
+        (401, {"token": "set", "user": "me"}, "new"),
+        (200, {"user": "me"}, "new"),
+    ],
+)
+def test_an_older_session_is_used_while_it_is_good(server, status, config, token):
+    server.answers_by(
+        lambda asked: Reply({"id": "new"}) if asked.path == "/session" else Reply({}, status)
+    )
+    stream = Sender()
+    stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
+    request = signed(LEGACY, stream=stream, **config)
+    assert request.headers["X-Session"] == token
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_an_older_session_without_a_way_to_log_in_is_told_of(server, status):
+    server.answers(Reply({}, status))
+    stream = Sender()
+    stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
+    with pytest.raises(Exception, match="set them" if status == 401 else "status 500"):
+        signed(LEGACY, stream=stream, token="set")

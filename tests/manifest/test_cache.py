@@ -1,0 +1,123 @@
+"""Answers that are kept: asked for once, whoever wants them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.http.answer import document_of
+from tap_core.manifest.cache import AnswerCache
+from tests.http.server import Asked, Reply, Server, serving
+
+
+@pytest.fixture
+def server():
+    with serving() as found:
+        found.answers_by(lambda asked: Reply({"path": asked.path, "query": asked.query, "n": 1.50}))
+        yield found
+
+
+def asked(server: Server, path: str = "/a", **options: Any) -> requests.PreparedRequest:
+    method = options.pop("method", "GET")
+    return requests.Request(method, f"{server.url}{path}", **options).prepare()
+
+
+def fetched(cache: AnswerCache, request: requests.PreparedRequest) -> requests.Response:
+    with requests.Session() as session:
+        return cache.fetch(request, lambda one: session.send(one, timeout=10))
+
+
+def test_the_same_request_is_sent_once_and_answered_alike(server):
+    cache = AnswerCache()
+    first, second, third = (fetched(cache, asked(server)) for _ in range(3))
+    assert len(server.asked) == 1
+    assert document_of(first) == document_of(second) == document_of(third)
+    assert second.headers == first.headers
+    assert (second.url, second.status_code, second.reason) == (first.url, 200, first.reason)
+    assert second.json() is not third.json(), "records are changed by whoever gets them"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"path": "/b"},
+        {"params": {"page": 2}},
+        {"headers": {"X-Account": "2"}},
+        {"method": "POST"},
+        {"method": "POST", "json": {"page": 2}},
+    ],
+)
+def test_another_request_is_another_answer(server, other):
+    """Method, URL, headers and body: an account in a header has answers of its own."""
+    cache = AnswerCache()
+    fetched(cache, asked(server))
+    fetched(cache, asked(server, **other))
+    assert len(server.asked) == 2
+
+
+def test_an_error_is_not_kept(server):
+    replies = [Reply("no", status=500), Reply({"id": 1})]
+    server.answers(*replies)
+    cache = AnswerCache()
+    assert fetched(cache, asked(server)).status_code == 500
+    assert fetched(cache, asked(server)).json() == {"id": 1}
+    assert fetched(cache, asked(server)).json() == {"id": 1}
+    assert len(server.asked) == 2
+
+
+def test_threads_that_want_the_same_answer_wait_for_the_one_that_asks(server):
+    together = threading.Barrier(5)
+    all_came = threading.Event()
+    cache = AnswerCache()
+
+    def slow(_: Asked) -> Reply:
+        all_came.wait(10)
+        return Reply({"id": 1})
+
+    def ask() -> Any:
+        together.wait(10)
+        return fetched(cache, asked(server)).json()
+
+    server.answers_by(slow)
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(ask) for _ in range(4)]
+        together.wait(10)
+        all_came.set()
+        assert [one.result(10) for one in found] == [{"id": 1}] * 4
+    assert len(server.asked) == 1
+
+
+def test_the_one_that_waits_asks_itself_when_the_other_failed(server):
+    cache = AnswerCache()
+
+    def broken(_: requests.PreparedRequest) -> requests.Response:
+        raise requests.ConnectionError("gone")
+
+    with pytest.raises(requests.ConnectionError):
+        cache.fetch(asked(server), broken)
+    assert fetched(cache, asked(server)).ok
+
+
+def test_a_body_that_is_read_while_it_is_sent_is_always_sent(server):
+    cache = AnswerCache()
+    for _ in range(2):
+        fetched(cache, asked(server, method="POST", data=iter([b"1"])))
+    assert len(server.asked) == 2
+
+
+def test_answers_lie_in_a_file_without_a_name(server):
+    cache = AnswerCache()
+    fetched(cache, asked(server))
+    assert cache._file is not None
+    found = os.fstat(cache._file.fileno())
+    assert stat.S_IMODE(found.st_mode) == 0o600
+    assert found.st_nlink == 0
+    cache.close()
+    assert fetched(cache, asked(server)).ok
+    assert len(server.asked) == 2

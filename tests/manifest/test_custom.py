@@ -1,0 +1,718 @@
+"""Python of connectors beside a manifest: written for airbyte-cdk, run as it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face import dpaths
+from tap_core.manifest.face.code import class_named
+from tap_core.manifest.face.dates import ab_datetime_format, ab_datetime_parse
+from tap_core.manifest.face.records import TransformConfig, TypeTransformer
+from tap_core.manifest.face.values import StreamSlice
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, asked, manifest, run, stream
+
+PLACE = "source_declarative_manifest.components"
+CDK = "airbyte_cdk.sources.declarative"
+
+
+def written(folder: Path, text: str, name: str = "components.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dedent(text), encoding="utf-8")
+    return path
+
+
+def read(folder: Path, server: Server, components: str, *streams: str, **more: Any) -> Ran:
+    written(folder, components)
+    return run(manifest(folder, *streams), server, **more)
+
+
+def test_an_extractor_reads_the_answer_itself(tmp_path: Path):
+    components = f"""
+    import requests
+    from dataclasses import dataclass
+    from {CDK}.extractors.record_extractor import RecordExtractor
+    from {CDK}.types import Record
+
+    @dataclass
+    class Table(RecordExtractor):
+        def extract_records(self, response: requests.Response) -> list[Record]:
+            head, *rows = response.json()
+            return [dict(zip(head, row)) for row in rows]
+    """
+    declared = stream("items", "/items").replace(
+        "{type: DpathExtractor, field_path: [data]}",
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Table}}",
+    )
+    with serving() as server:
+        server.answers(Reply([["id", "name"], [1, "a"], [2, "b"]]))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+def test_an_extractor_that_extends_another_has_the_decoder_of_the_retriever(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.extractors import DpathExtractor
+
+    @dataclass
+    class Unfolded(DpathExtractor):
+        def extract_records(self, response):
+            for record in super().extract_records(response):
+                yield from ({{**one, "of": record["id"]}} for one in record["parts"])
+    """
+    extractor = (
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Unfolded,"
+        " field_path: ['{{ parameters.key }}']}"
+    )
+    declared = stream(
+        "items",
+        "/items",
+        retriever="decoder: {type: JsonlDecoder}",
+        more="$parameters: {key: row}",
+    ).replace("{type: DpathExtractor, field_path: [data]}", extractor)
+    with serving() as server:
+        lines = '{"row": {"id": 1, "parts": [{"n": 1}, {"n": 2}]}}\n{"row": {"id": 2, "parts": []}}'
+        server.answers(Reply(lines))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
+
+
+def test_records_are_filtered_transformed_and_converted_by_classes(tmp_path: Path):
+    components = f"""
+    from dataclasses import InitVar, dataclass
+    from typing import Any, Mapping
+    from {CDK}.extractors.record_filter import RecordFilter
+    from {CDK}.transformations import AddFields, RecordTransformation
+    from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
+
+    @dataclass
+    class Once(RecordFilter):
+        def __post_init__(self, parameters):
+            super().__post_init__(parameters)
+            self._seen = set()
+
+        def filter_records(self, records, stream_state, stream_slice=None, **kwargs):
+            for record in super().filter_records(records, stream_state, stream_slice):
+                if record["id"] not in self._seen:
+                    self._seen.add(record["id"])
+                    yield record
+
+    @dataclass
+    class Told(RecordTransformation):
+        config: Mapping[str, Any]
+        parameters: InitVar[Mapping[str, Any]]
+        field: str = "told"
+
+        def __post_init__(self, parameters):
+            self._word = parameters["word"]
+
+        def transform(self, record, config=None, stream_state=None, stream_slice=None):
+            told = [self._word, config["url"][:4], stream_slice["kind"]]
+            record[self.field] = [*told, sorted(stream_slice.partition)]
+
+    class Upper(TypeTransformer):
+        def __init__(self):
+            super().__init__(TransformConfig.CustomSchemaNormalization)
+            self.registerCustomTransform(lambda value, schema: str(value).upper())
+    """
+    retriever = (
+        "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [cat, dog]}"
+    )
+    more = f"""
+    transformations:
+      - {{type: CustomTransformation, class_name: {PLACE}.Told, field: said}}
+    $parameters: {{word: hello}}
+    """
+    selector = f"""extractor: {{type: DpathExtractor, field_path: [data]}}
+        record_filter:
+          type: CustomRecordFilter
+          class_name: {PLACE}.Once
+          condition: "{{{{ record.id < 3 }}}}"
+        schema_normalization: {{type: CustomSchemaNormalization, class_name: {PLACE}.Upper}}"""
+    declared = stream("items", "/items", retriever=retriever, more=more).replace(
+        "extractor: {type: DpathExtractor, field_path: [data]}", selector
+    )
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "x"}, {"id": 1}, {"id": 3}), page({"id": 2}))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [
+        {"id": "1", "at": "X", "said": ["hello", "http", "cat", ["kind"]]},
+        {"id": "2", "said": ["hello", "http", "dog", ["kind"]]},
+    ]
+
+
+AUTHENTICATOR = f"""
+import requests
+from dataclasses import dataclass
+from typing import Any, Mapping, Union
+from {CDK}.auth.declarative_authenticator import NoAuth
+from {CDK}.interpolation import InterpolatedString
+from {CDK}.types import Config
+
+@dataclass
+class Login(NoAuth):
+    config: Config
+    key: Union[InterpolatedString, str]
+
+    _token = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]):
+        self._key = InterpolatedString.create(self.key, parameters=parameters).eval(self.config)
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._token is None:
+            answer = requests.post(f"{{self.config['url']}}/login", json={{"key": self._key}})
+            self._token = answer.json()["token"]
+        request.headers["X-Session"] = self._token
+        return request
+"""
+
+
+def test_an_authenticator_signs_requests_and_logs_in_once_for_all_streams(tmp_path: Path):
+    body = f"""
+    authenticator:
+      type: CustomAuthenticator
+      class_name: {PLACE}.Login
+      key: "{{{{ config['api_key'] }}}}"
+    """
+    with serving() as server:
+        server.answers(Reply({"token": "t-1"}), page({"id": 1}))
+        streams = stream("items", "/items", body), stream("others", "/others", body)
+        read(tmp_path, server, AUTHENTICATOR, *streams, config={"api_key": "k"})
+    assert asked(server) == ["/login", "/items", "/others"]
+    assert server.asked[0].json == {"key": "k"}
+    assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
+
+
+def test_a_requester_says_parameters_headers_and_body(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Any, Mapping, Optional
+    from {CDK}.requesters.http_requester import HttpRequester
+
+    @dataclass
+    class Asking(HttpRequester):
+        request_parameters: Optional[Mapping[str, Any]] = None
+
+        def get_path(self, **kwargs):
+            return super().get_path(**kwargs) + "/v2"
+
+        def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+            return {{**(self.request_parameters or {{}}), "page": (next_page_token or {{}}).get(
+                "next_page_token", "first")}}
+
+        def get_request_headers(self, **kwargs):
+            return {{"X-Name": self.name}}
+    """
+    declared = f"""
+  - type: DeclarativeStream
+    name: items
+    $parameters: {{name: items}}
+    retriever:
+      type: SimpleRetriever
+      requester:
+        type: CustomRequester
+        class_name: {PLACE}.Asking
+        url_base: "{{{{ config['url'] }}}}/base/"
+        path: "/items"
+        request_parameters: {{a: 1}}
+        authenticator: {{type: BearerAuthenticator, api_token: "{{{{ config['api_key'] }}}}"}}
+      record_selector:
+        type: RecordSelector
+        extractor: {{type: DpathExtractor, field_path: [data]}}
+      paginator:
+        type: DefaultPaginator
+        pagination_strategy: {{type: CursorPagination, cursor_value: "{{{{ response.next }}}}"}}
+    schema_loader: {{type: InlineSchemaLoader, schema: {{type: object, properties: {{}}}}}}
+"""
+    with serving() as server:
+        server.answers(page({"id": 1}, next="n2"), page({"id": 2}))
+        read(tmp_path, server, components, declared, config={"api_key": "k"})
+    assert asked(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
+    assert server.asked[0].headers["X-Name"] == "items"
+    assert server.asked[0].headers["Authorization"] == "Bearer k"
+
+
+PARENT = """
+  partition_router:
+    type: CustomPartitionRouter
+    class_name: {name}
+    parent_stream_configs:
+      - type: ParentStreamConfig
+        stream: "#/streams/0"
+        parent_key: id
+        partition_field: parent
+        request_option: {{type: RequestOption, inject_into: request_parameter, field_name: of}}
+"""
+
+
+def test_a_partition_router_reads_parents_and_leaves_out_what_it_wants(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Iterable
+    from airbyte_cdk.models import SyncMode
+    from {CDK}.partition_routers.substream_partition_router import SubstreamPartitionRouter
+    from {CDK}.types import StreamSlice
+
+    @dataclass
+    class Odd(SubstreamPartitionRouter):
+        def stream_slices(self) -> Iterable[StreamSlice]:
+            parent = self.parent_stream_configs[0]
+            field = parent.partition_field.eval(self.config)
+            assert parent.stream.name == "items" and parent.parent_key.string == "id"
+            for record in parent.stream.read_records(sync_mode=SyncMode.full_refresh):
+                if record["id"] % 2:
+                    partition = {{field: record["id"], "parent_slice": {{}}}}
+                    yield StreamSlice(partition=partition, cursor_slice={{}})
+    """
+    children = stream(
+        "children",
+        "/children/{{ stream_partition.parent }}",
+        retriever=dedent(PARENT.format(name=f"{PLACE}.Odd")),
+    )
+
+    def answer(request: Asked) -> Reply:
+        ids = [1, 2, 3] if request.path == "/items" else [10]
+        return page(*({"id": one} for one in ids))
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = read(tmp_path, server, components, stream("items", "/items"), children)
+    assert [one for one in asked(server) if "of=" in one] == [
+        "/children/1?of=1",
+        "/children/3?of=3",
+    ]
+    assert len(ran.records("children")) == 2
+
+
+def test_a_router_of_its_own_names_streams_in_its_fields(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from typing import Any, Mapping
+    from {CDK}.stream_slicers.stream_slicer import StreamSlicer
+    from airbyte_cdk.sources.streams.core import Stream
+
+    @dataclass
+    class Pairs(StreamSlicer):
+        first: Stream
+        config: Mapping[str, Any]
+
+        def stream_slices(self):
+            for record in self.first.read_records():
+                yield {{"a": record["id"], "b": record.data["id"] + 1}}
+    """
+    router = f"""
+    partition_router:
+      type: CustomPartitionRouter
+      class_name: {PLACE}.Pairs
+      first: "#/streams/0"
+    """
+    children = stream(
+        "children", "/{{ stream_slice['a'] }}/{{ stream_slice.b }}", retriever=dedent(router)
+    )
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items"), children)
+    assert "/1/2" in asked(server)
+
+
+def test_errors_and_waits_and_pages_are_decided_by_classes(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from airbyte_cdk.models import FailureType
+    from {CDK}.requesters.error_handlers import DefaultErrorHandler
+    from {CDK}.requesters.paginators.strategies.page_increment import PageIncrement
+    from airbyte_cdk.sources.streams.http.error_handlers import (
+        BackoffStrategy, ErrorResolution, ResponseAction
+    )
+
+    @dataclass
+    class Patient(DefaultErrorHandler):
+        def interpret_response(self, response_or_exception):
+            if response_or_exception.status_code == 418:
+                return ErrorResolution(
+                    ResponseAction.RETRY, FailureType.transient_error, "a teapot"
+                )
+            return super().interpret_response(response_or_exception)
+
+    class Short(BackoffStrategy):
+        def backoff_time(self, response_or_exception, attempt_count):
+            return 0.01
+
+    @dataclass
+    class Halves(PageIncrement):
+        def next_page_token(
+            self, response, last_page_size, last_record, last_page_token_value=None
+        ):
+            known = super().next_page_token(
+                response, last_page_size, last_record, last_page_token_value
+            )
+            return None if last_record["id"] > 3 else known
+    """
+    body = f"""
+    error_handler:
+      type: CustomErrorHandler
+      class_name: {PLACE}.Patient
+      max_retries: 2
+      response_filters:
+        - {{type: HttpResponseFilter, http_codes: [404], action: IGNORE}}
+      backoff_strategies:
+        - {{type: CustomBackoffStrategy, class_name: {PLACE}.Short}}
+    """
+    retriever = f"""
+    paginator:
+      type: DefaultPaginator
+      page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: page}}
+      pagination_strategy:
+        type: CustomPaginationStrategy
+        class_name: {PLACE}.Halves
+        page_size: 2
+        start_from_page: 1
+    """
+    streams = (
+        stream("items", "/items", body, retriever=dedent(retriever)),
+        stream("none", "/none", body),
+    )
+    with serving() as server:
+        server.answers(
+            Reply(status=418),
+            *(page({"id": 1}, {"id": 2}), page({"id": 3}, {"id": 4}), Reply(status=404)),
+        )
+        ran = read(tmp_path, server, components, *streams)
+    assert asked(server) == ["/items", "/items", "/items?page=2", "/none"]
+    assert len(ran.records("items")) == 4
+
+
+def test_schemas_decoders_and_states_come_from_classes(tmp_path: Path):
+    written(tmp_path, '{"type": "object", "properties": {"id": {}}}', "schemas/items.json")
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.decoders.decoder import Decoder
+    from {CDK}.migrations.state_migration import StateMigration
+    from {CDK}.schema import JsonFileSchemaLoader
+
+    @dataclass
+    class More(JsonFileSchemaLoader):
+        def get_json_schema(self):
+            found = super().get_json_schema()
+            return {{**found, "properties": {{**found["properties"], "more": {{}}}}}}
+
+    class Words(Decoder):
+        def decode(self, response):
+            yield {{"data": [{{"id": word}} for word in response.text.split()]}}
+
+    class Renamed(StateMigration):
+        def should_migrate(self, stream_state):
+            return "old" in stream_state
+
+        def migrate(self, stream_state):
+            return {{"at": stream_state["old"]}}
+    """
+    more = f"""
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+    state_migrations:
+      - {{type: CustomStateMigration, class_name: {PLACE}.Renamed}}
+    """
+    declared = stream(
+        "items",
+        "/items",
+        retriever=f"decoder: {{type: CustomDecoder, class_name: {PLACE}.Words}}",
+        more=dedent(more),
+    )
+    head, loader, _ = declared.partition("schema_loader:")
+    declared = f"""{head}{loader}
+      type: CustomSchemaLoader
+      class_name: {PLACE}.More
+      file_path: ./schemas/items.json
+"""
+    state = {"bookmarks": {"items": {"old": "2024-02-03"}}}
+    with serving() as server:
+        server.answers(Reply("a b"))
+        ran = read(tmp_path, server, components, declared, state=state)
+    assert asked(server) == ["/items?since=2024-02-03"]
+    assert ran.records("items") == [{"id": "a"}, {"id": "b"}]
+    schema = next(line["schema"] for line in ran.lines if line["type"] == "SCHEMA")
+    assert {"id", "more"} <= schema["properties"].keys()
+
+
+def test_a_retriever_reads_slices_within_slices(tmp_path: Path):
+    components = f"""
+    from dataclasses import dataclass
+    from {CDK}.retrievers.simple_retriever import SimpleRetriever
+    from {CDK}.types import StreamSlice
+
+    @dataclass
+    class Deep(SimpleRetriever):
+        def read_records(self, records_schema, stream_slice=None):
+            for record in super().read_records(records_schema, stream_slice):
+                if record.data.get("has_more"):
+                    inner = StreamSlice(
+                        partition={{"block": record["id"], "parent_slice": {{}}}}, cursor_slice={{}}
+                    )
+                    yield from self.read_records(records_schema, inner)
+                record.data["at"] = stream_slice["block"]
+                yield record
+    """
+    retriever = """
+    partition_router: {type: ListPartitionRouter, cursor_field: block, values: [a, b]}
+    """
+    declared = stream("items", "/{{ stream_partition.block }}", retriever=retriever).replace(
+        "type: SimpleRetriever", f"type: CustomRetriever\n      class_name: {PLACE}.Deep"
+    )
+
+    def answer(request: Asked) -> Reply:
+        if request.path == "/a":
+            return page({"id": "a1", "has_more": True}, {"id": "a2"})
+        return page({"id": f"{request.path[1:]}1"})
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = read(tmp_path, server, components, declared)
+    assert asked(server) == ["/a", "/a1", "/b"]
+    assert [(one["id"], one["at"]) for one in ran.records("items")] == [
+        *(("a11", "a1"), ("a1", "a"), ("a2", "a"), ("b1", "b")),
+    ]
+
+
+# Files, modules, names
+
+
+def test_files_of_a_connector_import_each_other_and_two_connectors_never_meet(tmp_path: Path):
+    found: list[Any] = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        written(folder, f"WORD = '{name}'", "words.py")
+        written(
+            folder,
+            f"""
+            from source_x.words import WORD
+            from .words import WORD as SAME
+            from {CDK}.transformations import RecordTransformation
+
+            class Said(RecordTransformation):
+                word = WORD + SAME
+            """,
+        )
+        found.append(class_named("source_x.components.Said", folder))
+    assert [one.word for one in found] == ["oneone", "twotwo"]
+    assert "airbyte_cdk" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        ("", f"{PLACE}.Missing", "There is no class 'Missing' in .*components.py"),
+        ("", "source_x.elsewhere.Missing", "no such Python file .* put the connector's"),
+        ("\nx = = 1", f"{PLACE}.X", "components.py, line 2: SyntaxError"),
+        ("x = 1\ny = {}[0]", f"{PLACE}.X", "components.py, line 2: KeyError"),
+        ("import nothing_like_it", f"{PLACE}.X", "line 1: the package 'nothing_like_it' is not"),
+        ("import airbyte_cdk.models", f"{PLACE}.X", "line 1: 'import airbyte_cdk.models' is not"),
+        (
+            "from source_x.utils import a",
+            "source_x.components.X",
+            "line 1: there is no file utils.py",
+        ),
+        (
+            "from airbyte_cdk.models import Thing\nclass X(Thing): pass",
+            f"{PLACE}.X",
+            "components.py, class X: 'Thing' of airbyte_cdk.models is not part of",
+        ),
+    ],
+)
+def test_what_cannot_be_loaded_is_told_with_file_and_line(
+    tmp_path: Path, text: str, name: str, reason: str
+):
+    written(tmp_path, text)
+    with pytest.raises(ManifestError, match=reason):
+        class_named(name, tmp_path)
+
+
+def test_a_name_that_is_not_here_hinders_only_the_classes_that_extend_it(tmp_path: Path):
+    text = """
+    from dataclasses import dataclass
+    from airbyte_cdk.somewhere import Elsewhere
+
+    @dataclass
+    class Off(Elsewhere):
+        field: str = ""
+
+    class On:
+        def made(self, it: Elsewhere | None = None) -> Elsewhere:
+            return Elsewhere()
+    """
+    written(tmp_path, text)
+    made = class_named(f"{PLACE}.On", tmp_path)()
+    with pytest.raises(ImportError, match=r"'Elsewhere' of airbyte_cdk\.somewhere"):
+        made.made()
+    with pytest.raises(ManifestError, match="class Off: 'Elsewhere'"):
+        class_named(f"{PLACE}.Off", tmp_path)
+
+
+REFUSED = f"""
+from dataclasses import dataclass
+from {CDK}.requesters import HttpRequester
+from {CDK}.retrievers import SimpleRetriever
+from {CDK}.requesters.paginators.strategies.page_increment import PageIncrement
+
+class Any: pass
+
+@dataclass
+class Sends(HttpRequester):
+    def send_request(self, **kwargs): ...
+
+class Own(SimpleRetriever):
+    def _read_pages(self, *args): ...
+
+class Old(PageIncrement):
+    def next_page_token(self, response, last_records): ...
+"""
+
+CURSOR = """incremental_sync: {{type: CustomIncrementalSync, class_name: {0}Any}}
+    schema_loader:"""
+OLD = """paginator:
+        type: DefaultPaginator
+        pagination_strategy: {{type: CustomPaginationStrategy, class_name: {0}Old}}
+      record_selector:"""
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "reason"),
+    [
+        (
+            "type: SimpleRetriever",
+            "type: CustomRetriever\n      class_name: {0}Any",
+            "no method read_records",
+        ),
+        (
+            "type: SimpleRetriever",
+            "type: CustomRetriever\n      class_name: {0}Own",
+            "overrides _read_pages",
+        ),
+        ("type: HttpRequester", "type: CustomRequester\n    class_name: {0}Sends", "send_request"),
+        (
+            "type: DpathExtractor",
+            "type: CustomRecordExtractor, class_name: {0}Any",
+            "no method extract_records",
+        ),
+        ("schema_loader:", CURSOR, "use a DatetimeBasedCursor"),
+        (
+            "record_selector:",
+            OLD,
+            "asks for last_records",
+        ),
+    ],
+)
+def test_what_cannot_be_done_soundly_is_refused_before_anything_is_asked(
+    tmp_path: Path, replaced: str, by: str, reason: str
+):
+    written(tmp_path, REFUSED)
+    path = manifest(tmp_path, stream("items", "/items"))
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(replaced, by.format(f"{PLACE}."), 1), encoding="utf-8")
+    with serving() as server, pytest.raises(ManifestError, match=reason) as raised:
+        run(path, server)
+    assert "manifest.yaml, line" in str(raised.value)
+    assert server.asked == []
+
+
+def test_a_class_that_cannot_be_made_is_told_without_the_settings(tmp_path: Path):
+    components = f"""
+    from {CDK}.transformations import RecordTransformation
+
+    class Broken(RecordTransformation):
+        config: dict
+
+        def __init__(self, config):
+            raise RuntimeError(config["api_key"])
+    """
+    written(tmp_path, components)
+    more = f"transformations: [{{type: CustomTransformation, class_name: {PLACE}.Broken}}]"
+    path = manifest(tmp_path, stream("items", "/items", more=more))
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        ran = run(path, server, config={"api_key": "hush"}, fails=True)
+    assert "Broken cannot be made: RuntimeError" in str(ran.error)
+    assert "hush" not in str(ran.error)
+
+
+# Small things that connectors use
+
+
+def test_a_slice_is_a_mapping_of_partition_and_interval():
+    one = StreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
+    assert one == {"a": 1, "b": 2}
+    assert (one["b"], one.partition, dict(one.cursor_slice)) == (2, {"a": 1}, {"b": 2})
+    assert one.extra_fields["c"] == 3
+    with pytest.raises(ValueError, match="a: a key of"):
+        StreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
+
+
+def test_instants_are_read_and_written_as_airbyte_cdk_does():
+    for given, expected in [
+        ("2024-01-02", "2024-01-02T00:00:00Z"),
+        ("2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05+02:00"),
+        (1704164645, "2024-01-02T03:04:05Z"),
+        ("2024-01-02 03:04:05.678", "2024-01-02T03:04:05.678Z"),
+    ]:
+        assert ab_datetime_format(ab_datetime_parse(given)) == expected
+    day = ab_datetime_parse("2024-01-02") - ab_datetime_parse("2024-01-01")
+    assert day.total_seconds() == 86_400
+
+
+def test_a_type_transformer_converts_by_schema_and_then_by_its_function():
+    both = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
+    transformer = TypeTransformer(both)
+    transformer.registerCustomTransform(
+        lambda value, schema: value * 2 if schema.get("double") else value
+    )
+    record = {"n": "4", "list": [{"n": 1}], "other": "x"}
+    inner = {"type": "object", "properties": {"n": {"type": "integer", "double": True}}}
+    schema = {"properties": {**inner["properties"], "list": {"type": "array", "items": inner}}}
+    transformer.transform(record, schema)
+    assert record == {"n": 8, "list": [{"n": 2}], "other": "x"}
+
+
+def test_paths_lead_where_the_package_dpath_leads():
+    document = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x": 5}
+    assert dpaths.get(document, "a/b/1/c") == 2
+    assert dpaths.get(document, ["a", "z"], default=None) is None
+    assert dpaths.values(document, "a/b/*/c") == [1, 2]
+    assert dpaths.set(document, "a/b/*/c", 9) == 2
+    dpaths.new(document, "n/m", 1)
+    assert dict(dpaths.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
+    assert dpaths.delete(document, "a/*/0") == 1
+    assert document == {"a": {"b": [{"c": 9}]}, "x": 5, "n": {"m": 1}}
+    with pytest.raises(KeyError):
+        dpaths.get(document, "a/q")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("dpath") is not None, reason="the package dpath is installed"
+)
+def test_a_connector_may_import_dpath_where_it_is_not_installed(tmp_path: Path):
+    written(
+        tmp_path,
+        """
+        import dpath.util
+        from dpath import get
+        import dpath
+
+        class Paths:
+            found = dpath.util.get({"a": {"b": 1}}, "a/b"), get({"a": 2}, ["a"])
+        """,
+    )
+    assert class_named(f"{PLACE}.Paths", tmp_path).found == (1, 2)  # type: ignore[attr-defined]

@@ -1,0 +1,275 @@
+"""What error handlers of a manifest say of answers, and how long is waited."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.components.errors import CompositeErrorHandler
+from tap_core.manifest.contract import Action, ErrorHandler, Verdict
+from tap_core.manifest.errors import ManifestError
+from tests.manifest.pieces import answer, made
+
+CONFIG = "config_error"
+SYSTEM = "system_error"
+PASSING = "transient_error"
+
+
+def handler(text: str = "type: DefaultErrorHandler", **config: Any) -> Any:
+    return made(text, ErrorHandler, **config)
+
+
+def filtered(*filters: str, **config: Any) -> Any:
+    listed = "".join(f"\n  - {one}" for one in filters)
+    return handler(f"type: DefaultErrorHandler\nresponse_filters:{listed}", **config)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "action", "kind"),
+    [
+        ((200, 204, 302), Action.SUCCESS, None),
+        ((400, 404, 405), Action.FAIL, SYSTEM),
+        ((401, 403), Action.FAIL, CONFIG),
+        ((408, 500, 502, 503, 504), Action.RETRY, PASSING),
+        ((429,), Action.RATE_LIMITED, PASSING),
+        ((418, 501), Action.RETRY, SYSTEM),
+    ],
+)
+def test_a_status_has_its_usual_meaning(statuses, action, kind):
+    for status in statuses:
+        verdict = handler().judge(answer(status), {})
+        assert (verdict.action, verdict.failure_type) == (action, kind)
+
+
+def test_a_request_is_sent_six_times_within_ten_minutes():
+    found = handler()
+    assert (found.max_tries, found.max_seconds) == (6, 600)
+    assert handler("type: DefaultErrorHandler\nmax_retries: 2").max_tries == 3
+    assert handler("type: DefaultErrorHandler\nmax_retries: '{{ config.n }}'", n=-1).max_tries == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "matching", "other"),
+    [
+        ("http_codes: [404, 410]", answer(410), answer(409)),
+        (
+            "predicate: \"{{ response.code == 7 and headers['X-Kind'] == 'a' }}\"",
+            answer(200, b'{"code": 7}', x_kind="a"),
+            answer(200, b'{"code": 8}', x_kind="a"),
+        ),
+        (
+            "predicate: \"{{ 'slow down' in response }}\"",
+            answer(400, b'["slow down"]'),
+            answer(400),
+        ),
+        (
+            "predicate: \"{{ request_url == 'http://x/y' }}\"",
+            answer(200, url="http://me:secret@x/y?key=1"),
+            answer(200, url="http://x/z"),
+        ),
+        (
+            "error_message_contains: again",
+            answer(400, b'{"errors": [{"message": "try again"}, {"detail": "x"}]}'),
+            answer(400, b'{"error": {"x": "again"}}'),
+        ),
+        ("error_message_contains: again", answer(503, b"<p>try again</p>"), answer(503, b"no")),
+    ],
+)
+def test_a_filter_knows_answers_by_status_condition_or_message(condition, matching, other):
+    found = filtered(f"{{type: HttpResponseFilter, action: IGNORE, {condition}}}")
+    assert found.judge(matching, {}).action is Action.IGNORE
+    assert found.judge(other, {}).action is not Action.IGNORE
+
+
+def test_the_first_filter_that_matches_decides_and_says_why():
+    found = filtered(
+        "{type: HttpResponseFilter, action: FAIL, http_codes: [403], failure_type: config_error,"
+        " error_message: \"{{ config.name }}: {{ response['why'] }}\"}",
+        "{type: HttpResponseFilter, action: IGNORE, http_codes: [403, 404]}",
+        name="Me",
+    )
+    assert found.judge(answer(403, b'{"why": "no"}'), {}) == Verdict(Action.FAIL, "Me: no", CONFIG)
+    assert found.judge(answer(404), {}) == Verdict(Action.IGNORE, None, SYSTEM)
+    assert found.judge(answer(405), {}).action is Action.FAIL
+
+
+def test_a_body_that_was_read_for_a_filter_is_still_there():
+    found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
+    response = answer(200, b'{"data": [1]}')
+    assert found.judge(response, {}).action is Action.SUCCESS
+    assert response.take() == {"data": [1]}
+
+
+COMPOSITE = """
+type: CompositeErrorHandler
+error_handlers:
+  - type: DefaultErrorHandler
+    max_retries: 3
+    response_filters:
+      - {type: HttpResponseFilter, http_codes: [403], error_message: mine, action: ACTION}
+    backoff_strategies: [{type: WaitTimeFromHeader, header: Wait}]
+  - type: DefaultErrorHandler
+    response_filters:
+      - {type: HttpResponseFilter, http_codes: [429], action: RATE_LIMITED}
+      - {type: HttpResponseFilter, predicate: "{{ response.skip }}", action: IGNORE}
+    backoff_strategies: [{type: ConstantBackoffStrategy, backoff_time_in_seconds: 7}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "response", "expected"),
+    [
+        ("RETRY", answer(403), Verdict(Action.RETRY, "mine", CONFIG)),
+        ("IGNORE", answer(403), Verdict(Action.IGNORE, "mine", CONFIG)),
+        ("FAIL", answer(403), Verdict(Action.FAIL, "mine", CONFIG)),
+        ("RATE_LIMITED", answer(403), Verdict(Action.RATE_LIMITED, "mine", CONFIG)),
+        ("FAIL", answer(403, b'{"skip": 1}'), Verdict(Action.IGNORE, None, CONFIG)),
+        ("FAIL", answer(500), Verdict(Action.RETRY, None, PASSING)),
+        ("FAIL", answer(429), Verdict(Action.RATE_LIMITED, None, PASSING)),
+        ("FAIL", answer(200), Verdict(Action.SUCCESS)),
+    ],
+)
+def test_of_several_handlers_a_later_one_may_still_try_again_or_ignore(action, response, expected):
+    assert handler(COMPOSITE.replace("ACTION", action)).judge(response, {}) == expected
+
+
+def test_several_handlers_wait_by_the_first_strategy_that_knows():
+    found = handler(COMPOSITE.replace("ACTION", "FAIL"))
+    assert (found.max_tries, found.max_seconds) == (4, 600)
+    assert found.wait(answer(429, Wait="3"), 1, {}) == 3
+    assert found.wait(answer(429), 1, {}) == 7
+    assert handler().wait(answer(429), 1, {}) is None
+    assert CompositeErrorHandler(error_handlers=[handler()]).wait(answer(429), 1, {}) is None
+
+
+class Silent:
+    """A handler of another's making, which leaves answers to others."""
+
+    max_tries, max_seconds = 1, None
+
+    def judge(self, response, scope):
+        return None
+
+    def wait(self, response, tries, scope):
+        return None
+
+
+def test_a_handler_that_says_nothing_leaves_it_to_the_next():
+    found = CompositeErrorHandler(error_handlers=[Silent(), handler()])
+    assert found.judge(answer(404), {}).action is Action.FAIL
+    assert found.max_seconds == 600
+
+
+def test_answers_of_other_makings_are_read_as_well():
+    found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
+    response = requests.Response()
+    response.status_code, response._content = 200, b'{"bad": 1}'
+    assert found.judge(response, {}).action is Action.FAIL
+
+
+def waited(strategy: str, response: Any = None, tries: int = 1, **config: Any) -> float | None:
+    text = f"type: DefaultErrorHandler\nbackoff_strategies: [{{{strategy}}}]"
+    found = handler(text, **config)
+    seconds: float | None = found.wait(response, tries, {})
+    return seconds
+
+
+HEADER = "type: WaitTimeFromHeader, header: Wait"
+UNTIL = "type: WaitUntilTimeFromHeader, header: Until"
+FROM_BODY = "type: WaitTimeFromResponse, wait_time_in_seconds: '{{ response.seconds }}'"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "response", "seconds"),
+    [
+        ("type: ConstantBackoffStrategy, backoff_time_in_seconds: 2.5", None, 2.5),
+        ("type: ConstantBackoffStrategy, backoff_time_in_seconds: '{{ config.s }}'", None, 9),
+        ("type: ExponentialBackoffStrategy", None, 10),
+        ("type: ExponentialBackoffStrategy, factor: 0.5", None, 1),
+        (HEADER, answer(429, Wait="12"), 12),
+        (HEADER, answer(429, Wait="soon"), None),
+        (HEADER, answer(429), None),
+        (HEADER, None, None),
+        (f"{HEADER}, regex: '[.0-9]+'", answer(429, Wait="1.5s please"), 1.5),
+        (UNTIL, answer(429, Until="1"), None),
+        (UNTIL, answer(429), None),
+        (f"{UNTIL}, min_wait: 4", answer(429, Until="1"), 4),
+        (f"{UNTIL}, min_wait: 4", None, 4),
+        (FROM_BODY, answer(429, b'{"seconds": 3}'), 3),
+        (FROM_BODY, answer(429, b'{"seconds": -3}'), None),
+        (FROM_BODY, answer(429, b"[]"), None),
+        (FROM_BODY, None, None),
+    ],
+)
+def test_a_strategy_says_how_long_to_wait(strategy, response, seconds):
+    assert waited(strategy, response, s=9) == seconds
+
+
+def test_exponential_waits_double():
+    waits = [waited("type: ExponentialBackoffStrategy, factor: 1", tries=n) for n in (1, 2, 3)]
+    assert waits == [2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "type: ConstantBackoffStrategy, backoff_time_in_seconds: 10, jitter_range_in_seconds: 2",
+        "type: ExponentialBackoffStrategy, factor: 5, jitter_range_in_seconds: 2",
+    ],
+)
+def test_jitter_adds_up_to_twice_its_range(strategy):
+    waits = [waited(strategy) or 0.0 for _ in range(20)]
+    assert all(10 <= seconds <= 14 for seconds in waits)
+    assert len(set(waits)) > 1
+
+
+def test_a_moment_in_a_header_is_waited_for():
+    seconds = waited(UNTIL, answer(429, Until=str(time.time() + 60))) or 0.0
+    assert 55 < seconds <= 60
+
+
+@pytest.mark.parametrize(
+    ("strategy", "response"),
+    [
+        (HEADER, answer(429, Wait="30")),
+        (UNTIL, answer(429, Until=str(time.time() + 3_600))),
+        (FROM_BODY, answer(429, b'{"seconds": 31}')),
+    ],
+)
+def test_a_wait_that_is_too_long_ends_the_stream(strategy, response):
+    with pytest.raises(FatalAPIError, match="sync again later"):
+        waited(f"{strategy}, max_waiting_time_in_seconds: 30", response)
+
+
+def test_a_filter_for_no_answer_is_warned_of_and_passed_over(caplog):
+    found = handler(FILTER.replace("WHICH", ""))
+    assert "response_filters[0]: This response filter is for no answer" in caplog.text
+    assert found.judge(answer(200), {}).action is Action.SUCCESS
+
+
+FILTER = """
+type: DefaultErrorHandler
+response_filters: [{type: HttpResponseFilter, action: FAILWHICH}]
+"""
+WAITING = """
+type: DefaultErrorHandler
+backoff_strategies: [{type: WaitTimeFromHeader, header: x, WHICH}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{type: CompositeErrorHandler, error_handlers: []}", "at least one"),
+        (FILTER.replace("WHICH", ", http_codes: [1]").replace("FAIL", "EXPLODE"), "EXPLODE"),
+        (WAITING.replace("WHICH", "regex: '('"), "no regular expression"),
+    ],
+)
+def test_handlers_that_cannot_work_are_refused_where_they_stand(text, words):
+    with pytest.raises(ManifestError, match=words) as error:
+        handler(text)
+    assert "line" in str(error.value)

@@ -1,0 +1,159 @@
+"""All problems of a manifest at once, with their lines."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+from tap_core.manifest.lint import problems
+
+_GOOD = """\
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [planes]}
+definitions:
+  cursor:
+    type: DatetimeBasedCursor
+    cursor_field: at
+    datetime_format: "%Y-%m-%d"
+    start_datetime: "{{ config['start_date'] }}"
+    step: P10D
+    cursor_granularity: P1D
+streams:
+  - type: DeclarativeStream
+    name: planes
+    primary_key: id
+    incremental_sync: "#/definitions/cursor"
+    retriever:
+      type: SimpleRetriever
+      requester:
+        type: HttpRequester
+        url: "https://x/{{ config['region'] }}/{{ stream_interval.start_time }}"
+        authenticator: {type: BearerAuthenticator, api_token: "{{ config['key'] }}"}
+      record_selector:
+        type: RecordSelector
+        extractor: {type: DpathExtractor, field_path: [data]}
+      paginator:
+        type: DefaultPaginator
+        pagination_strategy: {type: PageIncrement, page_size: "{{ config['size'] }}"}
+    schema_loader: {type: InlineSchemaLoader, schema: {type: object, properties: {}}}
+"""
+
+
+def _told(text: str) -> list[tuple[int, str, str]]:
+    return [(one.line, one.severity, one.message) for one in problems(text)]
+
+
+def test_a_good_manifest_has_no_problem_though_its_settings_are_not_known():
+    assert problems(_GOOD) == []
+
+
+def test_all_problems_are_told_each_with_its_line():
+    text = (
+        _GOOD.replace("step: P10D", "step: P10X")
+        .replace("field_path: [data]", "fieldpath: [data]")
+        .replace("stream_interval.start_time", "interval.start")
+        .replace("[planes]}", "[trains]}")
+        .replace("type: PageIncrement", "type: PageIncrements")
+    )
+    told = _told(text)
+    assert [(line, severity) for line, severity, _ in told] == [
+        (3, "error"),
+        (6, "error"),
+        (21, "error"),
+        (25, "error"),
+        (25, "error"),
+        (28, "error"),
+    ]
+    said = " ".join(message for _, _, message in told)
+    for part in ("'trains'", "'P10X'", "'interval'", "'fieldpath'", "field_path", "PageIncrements"):
+        assert part in said
+
+
+def test_step_and_granularity_formats_and_feeds_are_checked_without_settings():
+    cursor = "    is_data_feed: true\n    cursor_granularity: P1D\n"
+    feed = _told(_GOOD.replace("    cursor_granularity: P1D\n", cursor))
+    assert [(line, severity) for line, severity, _ in feed] == [(6, "warning")]
+    alone = _told(_GOOD.replace("    cursor_granularity: P1D\n", ""))
+    assert "step and cursor_granularity belong together" in alone[0][2]
+    short = _told(_GOOD.replace("P10D", "PT1S"))
+    assert "shorter than the cursor_granularity" in short[0][2]
+    wrong = _told(_GOOD.replace("%Y-%m-%d", "%Q"))
+    assert "%Q" in wrong[0][2]
+
+
+def test_references_that_lead_nowhere_are_all_told():
+    text = _GOOD.replace("#/definitions/cursor", "#/definitions/curser").replace(
+        "primary_key: id", 'primary_key: "#/key"'
+    )
+    told = [message for _, severity, message in _told(text) if severity == "error"]
+    assert [message.split("'")[1] for message in told] == ["#/key", "#/definitions/curser"]
+
+
+def test_a_fault_that_streams_share_is_told_once():
+    first, streams = _GOOD.split("streams:\n")
+    second = streams.replace("name: planes", "name: trains")
+    text = (first + "streams:\n" + streams + second).replace("step: P10D", "step: P10X")
+    assert len(problems(text)) == 1
+
+
+def test_names_that_are_there_twice_and_keys_too():
+    first, streams = _GOOD.split("streams:\n")
+    told = _told(first + "streams:\n" + streams + streams)
+    assert {message for _, _, message in told} == {"2 streams are called 'planes'."}
+    twice = _told(_GOOD.replace("    step: P10D\n", "    step: P1D\n    step: P10D\n"))
+    assert twice == [(11, "warning", "the key 'step' stands twice: the last one counts.")]
+
+
+def test_what_cannot_be_read_is_one_problem_with_its_line(tmp_path):
+    file = tmp_path / "m.yaml"
+    file.write_text("a: [1\nb: 2\n")
+    [problem] = problems(file)
+    assert problem.is_error
+    assert str(problem).startswith(f"{file}:2: error: this is not YAML")
+
+
+def test_the_streams_of_parents_are_looked_into():
+    text = _GOOD + dedent(
+        """\
+      - type: DeclarativeStream
+        name: seats
+        retriever:
+          requester: {url: x}
+          record_selector: {extractor: {field_path: []}}
+          partition_router:
+            type: SubstreamPartitionRouter
+            parent_stream_configs:
+              - parent_key: id
+                partition_field: plane
+                stream: {retriever: {requester: {url: x}}}
+    """
+    ).replace("\n", "\n  ").replace("- type", "  - type", 1).rstrip(" ")
+    told = _told(text)
+    assert [message for _, _, message in told] == ["SimpleRetriever needs record_selector."]
+
+
+def test_every_fault_of_one_cursor_is_told():
+    """A bad step does not hide a bad format."""
+    text = """
+    streams:
+      - type: DeclarativeStream
+        name: items
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url_base: "http://localhost"}
+          record_selector:
+            type: RecordSelector
+            extractor: {type: DpathExtractor, field_path: []}
+        incremental_sync:
+          type: DatetimeBasedCursor
+          cursor_field: at
+          datetime_format: "%Q"
+          start_datetime: "2024-01-01"
+          step: PT1S
+          cursor_granularity: P1D
+          lookback_window: two days
+    """
+    [told] = [str(one) for one in problems(dedent(text)) if "incremental_sync" in one.path]
+    assert "%Q" in told
+    assert "PT1S" in told
+    assert "two days" in told

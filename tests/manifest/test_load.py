@@ -1,0 +1,203 @@
+"""A manifest read: lines, references, parameters, and what is no manifest."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import pytest
+
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.load import read_manifest
+from tap_core.manifest.tree import plain
+
+_TOP = "type: DeclarativeSource\nversion: 6.0.0\n"
+
+
+def _manifest(text: str):
+    return read_manifest(_TOP + dedent(text))
+
+
+def test_every_key_knows_its_line():
+    manifest = _manifest(
+        """\
+        streams:
+          - type: DeclarativeStream
+            name: planes
+        """
+    )
+    stream = manifest.streams[0]
+    assert (stream.line, stream.lines["name"], stream.path) == (4, 5, "streams[0]")
+
+
+def test_a_date_stays_the_text_that_it_is_and_words_are_read_as_yaml_does():
+    manifest = _manifest("streams: []\nx: {day: 2024-01-01, yes: yes, big: 1_000, n: ~, s: '1'}\n")
+    assert plain(manifest.part("x")) == {
+        "day": "2024-01-01",
+        "true": True,
+        "big": 1000,
+        "n": None,
+        "s": "1",
+    }
+
+
+def test_a_manifest_may_be_json():
+    text = json.dumps({"version": "6.0.0", "streams": [{"name": "a"}]}, indent="\t")
+    assert read_manifest(text).streams[0]["name"] == "a"
+
+
+# References
+
+
+def test_a_reference_gives_what_stands_there_and_own_keys_win():
+    """Airbyte's YAML reference, "References": keys beside ``$ref`` take precedence."""
+    manifest = _manifest(
+        """\
+        definitions:
+          limit: 50
+          base: {url: a, size: "#/definitions/limit"}
+        whole: "#/definitions/base"
+        changed: {$ref: "#/definitions/base", url: b}
+        other_way: {$ref: "#/whole"}
+        """
+    )
+    base = {"url": "a", "size": 50}
+    assert plain(manifest.part("whole")) == base == plain(manifest.part("other_way"))
+    assert plain(manifest.part("changed")) == {"url": "b", "size": 50}
+
+
+def test_a_key_with_slashes_is_found_before_the_steps_that_it_looks_like():
+    manifest = _manifest(
+        """\
+        nested: {path: steps}
+        nested/path: whole
+        items: [{a: 1}, {a: 2}]
+        one: "#/nested/path"
+        two: "#/items/1/a"
+        """
+    )
+    assert (manifest.part("one"), manifest.part("two")) == ("whole", 2)
+
+
+@pytest.mark.parametrize(
+    "reference, said",
+    [
+        ("#/definitions/nothing", "line 4: the reference '#/definitions/nothing' leads nowhere"),
+        ("#/here", "leads back to itself (#/here -> #/here)"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_or_in_a_circle_is_an_error(reference, said):
+    manifest = _manifest(f'definitions: {{a: 1}}\nhere: "{reference}"\n')
+    with pytest.raises(ManifestError) as refused:
+        manifest.part("here")
+    assert said in str(refused.value)
+
+
+def test_what_is_not_asked_for_is_not_resolved():
+    """The settings are known even where a stream is broken."""
+    manifest = _manifest('spec: {a: 1}\nstreams: ["#/nowhere"]\n')
+    assert plain(manifest.part("spec")) == {"a": 1}
+
+
+# $parameters
+
+
+def test_parameters_go_down_to_every_component_and_fill_its_options():
+    """Airbyte's YAML reference, "$parameters": inner ones win, and so does an own value."""
+    manifest = _manifest(
+        """\
+        streams:
+          - type: DeclarativeStream
+            $parameters: {name: outer, path: /p, size: 5}
+            retriever:
+              $parameters: {path: /inner}
+              size: 0
+              requester: {path: /own, url_base: x}
+        """
+    )
+    stream = manifest.streams[0]
+    retriever = stream["retriever"]
+    requester = retriever["requester"]
+    assert (stream["name"], stream["type"]) == ("outer", "DeclarativeStream")
+    assert (retriever["type"], retriever["path"]) == ("SimpleRetriever", "/inner")
+    assert retriever["size"] == 5  # a value that counts as nothing does not win
+    assert (requester["type"], requester["path"]) == ("HttpRequester", "/own")
+    assert requester.path == "streams[0].retriever.requester"
+    assert requester.parameters == {"name": "outer", "path": "/inner", "size": 5}
+
+
+def test_a_parameter_does_not_go_into_the_option_of_its_own_name():
+    manifest = _manifest(
+        """\
+        streams:
+          - type: DeclarativeStream
+            $parameters: {retriever: {requester: {path: x}}}
+        """
+    )
+    retriever = manifest.streams[0]["retriever"]
+    assert retriever["type"] == "SimpleRetriever"
+    assert "retriever" not in retriever
+
+
+def test_a_json_schema_is_no_component():
+    manifest = _manifest(
+        """\
+        streams:
+          - $parameters: {name: a}
+            schema_loader:
+              type: InlineSchemaLoader
+              schema: {type: object, properties: {b: {type: [string, "null"]}}}
+        """
+    )
+    schema = manifest.streams[0]["schema_loader"]["schema"]
+    assert plain(schema) == {
+        "type": "object",
+        "properties": {"b": {"type": ["string", "null"]}},
+    }
+
+
+def test_a_component_within_a_plain_mapping_gets_the_parameters_too():
+    manifest = _manifest(
+        """\
+        streams:
+          - $parameters: {path: x}
+            retriever:
+              requester:
+                request_parameters: {a: 1, deep: {type: QueryProperties}}
+        """
+    )
+    found = manifest.streams[0]["retriever"]["requester"]["request_parameters"]
+    assert "path" not in found
+    assert found["deep"]["path"] == "x"
+
+
+# What is no manifest
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("a: [1\nb: 2\n", "manifest, line 2: this is not YAML"),
+        ("- a\n", "a manifest is a mapping"),
+        ("", "a manifest is a mapping"),
+        ("a: !other b\n", "line 1: this is not YAML: the tag !other is not known"),
+        ("a: &b [*b]\n", "an anchor contains itself"),
+        ("? [a]\n: b\n", "line 1: this is not YAML: a key is a text"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_with_its_line(text, said):
+    with pytest.raises(ManifestError) as refused:
+        read_manifest(text)
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ManifestError, match=r"none\.yaml.*cannot be read"):
+        read_manifest(tmp_path / "none.yaml")
+
+
+def test_a_manifest_without_streams_is_refused_when_they_are_asked_for(tmp_path):
+    file = tmp_path / "m.yaml"
+    file.write_text(_TOP + "dynamic_streams: []\n")
+    with pytest.raises(ManifestError, match=r"m\.yaml, line 1, streams: .*dynamic_streams are not"):
+        _ = read_manifest(file).streams

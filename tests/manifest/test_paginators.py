@@ -1,0 +1,188 @@
+"""Walks from page to page, as the paginators of a manifest say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tap_core.http.request import HTTPRequest
+from tap_core.manifest.components.paginators import DefaultPaginator, NoPagination
+from tap_core.manifest.contract import Page
+from tap_core.manifest.errors import ManifestError
+from tests.manifest.pieces import answer, made
+
+
+def page(size: int = 0, *, kept: int | None = None, last: Any = None, body: Any = None, **headers):
+    document = {} if body is None else body
+    response = answer(200, json.dumps(document).encode(), **headers)
+    return Page(response, lambda: document, size, size if kept is None else kept, last)
+
+
+def paginator(strategy: str, *, option: str = "request_parameter", **config: Any):
+    return made(
+        f"""
+        type: DefaultPaginator
+        page_size_option: {{type: RequestOption, inject_into: {option}, field_name: limit}}
+        page_token_option: {{type: RequestOption, inject_into: {option}, field_name: page}}
+        pagination_strategy: {{{strategy}}}
+        """,
+        DefaultPaginator,
+        **config,
+    )
+
+
+def walked(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
+    """Return the parameters of each page that is asked for."""
+    walk, asked = declared.walk(scope or {}), []
+    for one in pages:
+        request = HTTPRequest("http://api")
+        walk.put(request, scope or {})
+        asked.append(request.params)
+        if not walk.advance(one, scope or {}):
+            break
+    return asked
+
+
+PAGES = "type: PageIncrement, page_size: 2"
+OFFSETS = "type: OffsetIncrement, page_size: '{{ config.size }}'"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sizes", "asked"),
+    [
+        (PAGES, [2, 2, 1, 2], [None, 1, 2]),
+        (f"{PAGES}, start_from_page: 1", [2, 2, 0], [None, 2, 3]),
+        (f"{PAGES}, start_from_page: 1, inject_on_first_request: true", [2, 0], [1, 2]),
+        (f"{PAGES}, inject_on_first_request: true", [2, 1], [0, 1]),
+        (OFFSETS, [2, 3, 1], [None, 2, 5]),
+        (f"{OFFSETS}, inject_on_first_request: true", [2, 0], [0, 2]),
+    ],
+)
+def test_pages_are_counted_until_one_is_short(strategy, sizes, asked):
+    found = walked(paginator(strategy, size=2), *map(page, sizes))
+    assert [params.get("page") for params in found] == asked
+    assert {params["limit"] for params in found} == {2}
+
+
+@pytest.mark.parametrize("strategy", ["type: PageIncrement", "type: OffsetIncrement"])
+def test_without_a_size_pages_end_with_an_empty_one(strategy):
+    declared = made(
+        f"type: DefaultPaginator\npagination_strategy: {{{strategy}}}", DefaultPaginator
+    )
+    assert len(walked(declared, page(9), page(1), page(0), page(5))) == 3
+
+
+def test_a_filter_does_not_end_the_walk():
+    """The size of a page is what the answer holds, not what was kept of it."""
+    assert len(walked(paginator(PAGES), page(2, kept=0), page(1))) == 2
+
+
+def test_the_size_of_a_page_may_stand_in_the_answer():
+    strategy = "{type: OffsetIncrement, page_size: \"{{ response['per_page'] }}\"}"
+    declared = made(f"type: DefaultPaginator\npagination_strategy: {strategy}", DefaultPaginator)
+    body = {"per_page": 3}
+    assert len(walked(declared, page(3, body=body), page(2, body=body), page(3))) == 2
+
+
+def cursor(value: str, stop: str = "") -> str:
+    """Return a strategy; quotes within the templates are single ones."""
+    until = f', stop_condition: "{{{{ {stop} }}}}"' if stop else ""
+    return f'type: CursorPagination, page_size: 2, cursor_value: "{{{{ {value} }}}}"{until}'
+
+
+@pytest.mark.parametrize(
+    ("strategy", "pages", "asked"),
+    [
+        (
+            cursor("response.next"),
+            [page(body={"next": "b"}), page(body={"next": 7}), page(body={})],
+            [None, "b", 7],
+        ),
+        (
+            cursor("response.get('paging', {}).get('next', {})"),
+            [page(body={"paging": {"next": "b"}}), page(body={"paging": {}})],
+            [None, "b"],
+        ),
+        (
+            cursor("last_record['id']", stop="last_page_size < page_size"),
+            [page(2, last={"id": 5}), page(1, last={"id": 6})],
+            [None, 5],
+        ),
+        (
+            cursor("headers['link']['next']['url']", stop="'next' not in headers['link']"),
+            [page(Link='<http://api?page=2>; rel="next"'), page()],
+            [None, "http://api?page=2"],
+        ),
+        (cursor("headers['X-Next']"), [page(X_Next="0042"), page(X_Next="0")], [None, "0042"]),
+        (
+            cursor("stream_partition.id ~ '-' ~ response.n"),
+            [page(body={"n": 1}), page(body={"n": 2}), page()],
+            [None, "p-1", "p-2"],
+        ),
+    ],
+)
+def test_a_cursor_comes_from_what_was_answered(strategy, pages, asked):
+    found = walked(paginator(strategy), *pages, scope={"stream_partition": {"id": "p"}})
+    assert [params.get("page") for params in found] == asked
+
+
+def test_templates_see_the_token_of_the_page_that_is_asked_for():
+    walk = paginator(f"{PAGES}, inject_on_first_request: true").walk({})
+    assert walk.token == {"next_page_token": 0}
+    walk.advance(page(2), {})
+    assert walk.token == {"next_page_token": 1}
+    walk.reset()
+    assert walk.token == {"next_page_token": 0}
+    assert paginator(PAGES).walk({}).token is None
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [("body_json", {"page": 1, "limit": 2}), ("body_data", {"page": 1, "limit": 2})],
+)
+def test_token_and_size_may_go_into_the_body(option, expected):
+    walk = paginator(PAGES, option=option).walk({})
+    walk.advance(page(2), {})
+    request = HTTPRequest("http://api", "POST")
+    walk.put(request, {})
+    assert (request.data, request.as_json) == (expected, option == "body_json")
+
+
+def test_a_token_may_be_a_url():
+    declared = made(
+        """
+        type: DefaultPaginator
+        page_token_option: {type: RequestPath}
+        pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+        """,
+        DefaultPaginator,
+    )
+    walk = declared.walk({})
+    walk.advance(page(body={"next": "http://api/x?page=2"}), {})
+    request = HTTPRequest("http://api/y?page=1")
+    walk.put(request, {})
+    assert request.url == "http://api/x?page=2"
+
+
+def test_one_page_is_all_there_is_without_pagination():
+    walk = made("type: NoPagination", NoPagination).walk({})
+    request = HTTPRequest("http://api")
+    walk.put(request, {})
+    walk.reset()
+    assert (request, walk.token, walk.advance(page(9), {})) == (
+        HTTPRequest("http://api"),
+        None,
+        False,
+    )
+
+
+def test_a_size_option_needs_a_size():
+    with pytest.raises(ManifestError, match="give the pagination strategy a `page_size`"):
+        paginator("type: PageIncrement")
+
+
+def test_a_size_is_a_whole_number():
+    with pytest.raises(ManifestError, match="'many', and is to be a whole number"):
+        walked(paginator(OFFSETS, size="many"), page(1))

@@ -1,0 +1,89 @@
+"""Paths into documents: one step after the other, wildcards, and what is put and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.manifest.paths import ABSENT, found_all, put_at, remover, split, walker
+
+_VALUES = st.recursive(
+    st.none() | st.integers() | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", max_size=1), inner),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (["a", "b"], 1),
+        (["a", "l", "1"], 20),
+        (["a", "l", "-1"], 20),
+        (["a", "x"], ABSENT),
+        (["a", "b", "c"], ABSENT),
+        (["a", "l", "2"], ABSENT),
+        (["a", "n"], None),
+    ],
+)
+def test_a_path_leads_to_one_value(path, value):
+    document = {"a": {"b": 1, "l": [10, 20], "n": None}}
+    assert walker(path)(document) is value or walker(path)(document) == value
+
+
+@pytest.mark.parametrize(
+    "path, values",
+    [
+        (["*", "id"], [1, 2]),
+        (["p", "l", "*", "v"], [7, 8]),
+        (["**", "v"], [7, 8]),
+        (["p", "**"], [{"id": 1, "l": [{"v": 7}, {"v": 8}]}]),
+        (["[pq]", "id"], [1, 2]),
+        (["?", "i*"], [1, 2]),
+    ],
+)
+def test_wildcards_find_all_values_in_the_order_of_the_document(path, values):
+    document = {"p": {"id": 1, "l": [{"v": 7}, {"v": 8}]}, "q": {"id": 2}}
+    assert found_all(path)(document)[: len(values)] == values
+
+
+def test_a_text_is_a_path_with_slashes():
+    assert split("owner/login") == ("owner", "login")
+    assert split("/id") == ("id",)
+    assert split("/") == ()
+
+
+def test_what_is_missing_on_the_way_to_a_value_is_made():
+    document: dict[str, Any] = {}
+    put_at(document, ["a", "b", "1"], "x")
+    assert document == {"a": {"b": [None, "x"]}}
+
+
+def test_a_removed_element_leaves_a_null_behind_unless_it_is_the_last():
+    document = {"l": [1, 2, 3]}
+    remover(["l", "0"])(document)
+    remover(["l", "2"])(document)
+    assert document == {"l": [None, 2]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=1), _VALUES),
+    st.lists(st.text("abc", min_size=1, max_size=1), min_size=1, max_size=3),
+)
+def test_what_was_removed_is_not_found(document, path):
+    remover(path)(document)
+    assert walker(path)(document) is ABSENT
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=1), st.none()),
+    st.lists(st.text("abc", min_size=1, max_size=1), min_size=1, max_size=3),
+)
+def test_what_was_put_is_found(document, path):
+    put_at(document, path, "put")
+    assert walker(path)(document) == "put"

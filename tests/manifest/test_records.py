@@ -1,0 +1,193 @@
+"""From documents to records: extraction, filters, order of the steps, types of values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.components.records import (
+    CombinedExtractor,
+    DpathExtractor,
+    ParentFieldPath,
+    RecordExpander,
+    RecordFilter,
+    RecordSelector,
+)
+from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interpolate import Bound, template
+
+
+def condition(text: str) -> Any:
+    return Bound(template(text), {"config": {"least": 2}}, "condition")
+
+
+def value(text: str) -> Any:
+    return Bound(template(text), {}, "value")
+
+
+def selected(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:
+    found = selector.selection(**options)
+    return list(found(documents, {"stream_slice": {}}, lambda: None))
+
+
+@pytest.mark.parametrize(
+    "path, records",
+    [
+        (["data"], [{"id": 1}, {"id": 2}]),
+        (["one"], [{"id": 3}]),
+        (["empty"], []),
+        (["null"], []),
+        (["absent"], []),
+        (["data", "0"], [{"id": 1}]),
+        (["groups", "*", "members", "*"], [{"id": 4}, {"id": 5}]),
+    ],
+)
+def test_a_path_gives_the_elements_of_a_list_or_one_object(path, records):
+    """Airbyte's YAML reference, DpathExtractor: an empty object or nothing gives no record."""
+    document = {
+        "data": [{"id": 1}, {"id": 2}],
+        "one": {"id": 3},
+        "empty": {},
+        "null": None,
+        "groups": [{"members": [{"id": 4}]}, {"members": [{"id": 5}]}],
+    }
+    assert selected(RecordSelector(DpathExtractor(path)), document) == records
+
+
+def test_without_a_path_a_document_is_a_record_and_a_list_is_many():
+    selector = RecordSelector(DpathExtractor([]))
+    assert selected(selector, {"id": 1}, [{"id": 2}], {}) == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("mode, records", [("union", [1, 2, 3]), ("first_match", [1, 2])])
+def test_several_extractors_are_joined_or_tried_in_turn(mode, records):
+    """Airbyte's YAML reference, CombinedExtractor."""
+    paths = [["absent"], ["a"], ["b"]]
+    combined = CombinedExtractor(
+        [DpathExtractor(path) for path in paths], mode, skip_empty_records=True
+    )
+    assert selected(RecordSelector(combined), {"a": [1, None, 2], "b": [3]}) == records
+
+
+def test_every_extracted_record_is_counted_before_the_filter():
+    """Paginators go by what the API sent, not by what stayed."""
+    counted: list[None] = []
+    selector = RecordSelector(DpathExtractor([]), RecordFilter(condition("{{ record.id == 2 }}")))
+    kept = selector.selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
+    assert list(kept) == [{"id": 2}]
+    assert len(counted) == 2
+
+
+def test_a_filter_sees_the_record_the_slice_and_the_configuration():
+    text = "{{ record.id >= config.least and record.of == stream_slice.group }}"
+    select = RecordSelector(DpathExtractor([]), RecordFilter(condition(text))).selection()
+    records = [{"id": 1, "of": "a"}, {"id": 2, "of": "a"}, {"id": 2, "of": "b"}]
+    kept = select([records], {"stream_slice": {"group": "a"}}, lambda: None)
+    assert list(kept) == [{"id": 2, "of": "a"}]
+
+
+@pytest.mark.parametrize(
+    "asked, default, kept",
+    [(None, False, []), (None, True, [{"id": 1, "new": 1}]), (True, False, [{"id": 1, "new": 1}])],
+)
+def test_records_are_filtered_before_they_are_transformed_unless_asked_otherwise(
+    asked, default, kept
+):
+    adding = AddFields([AddedFieldDefinition(["new"], value("{{ record.id }}"))])
+    selector = RecordSelector(
+        DpathExtractor([]),
+        RecordFilter(condition("{{ record.new == 1 }}")),
+        transform_before_filtering=asked,
+    )
+    found = selected(selector, [{"id": 1}], transformations=[adding], transform_first=default)
+    assert found == kept
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": ["null", "string"]},
+        "number": {"type": "number"},
+        "whole": {"type": ["integer", "null"]},
+        "flag": {"type": "boolean"},
+        "many": {"type": "array", "items": {"type": ["string"]}},
+        "either": {"type": ["string", "integer"]},
+        "inner": {"$ref": "#/definitions/inner"},
+    },
+    "definitions": {
+        "inner": {
+            "type": "object",
+            "properties": {"whole": {"type": "integer"}, "inner": {"$ref": "#/definitions/inner"}},
+        }
+    },
+}
+
+
+def normalized(record: dict[str, Any]) -> dict[str, Any]:
+    selector = RecordSelector(DpathExtractor([]), schema_normalization="Default")
+    [found] = selected(selector, [record], schema=lambda: SCHEMA)
+    return found
+
+
+@pytest.mark.parametrize(
+    "field, given, made",
+    [
+        ("text", 5, "5"),
+        ("text", Decimal("1.50"), "1.5"),
+        ("text", {"a": Decimal("1.5")}, "{'a': 1.5}"),
+        ("text", None, None),
+        ("number", "1.10", Decimal("1.10")),
+        ("number", "much", "much"),
+        ("number", Decimal("0.12345678901234567890123"), Decimal("0.12345678901234567890123")),
+        ("whole", "7", 7),
+        ("whole", "7.5", "7.5"),
+        ("whole", Decimal("7.5"), 7),
+        ("flag", "Yes", True),
+        ("flag", "off", False),
+        ("flag", "maybe", "maybe"),
+        ("flag", 0, False),
+        ("many", "one", ["one"]),
+        ("many", [1, 2], ["1", "2"]),
+        ("either", 5, 5),
+        ("inner", {"whole": "1", "inner": {"whole": "2"}}, {"whole": 1, "inner": {"whole": 2}}),
+        ("unknown", "1", "1"),
+    ],
+)
+def test_default_normalization_brings_values_to_the_types_of_the_schema(field, given, made):
+    """Airbyte's YAML reference, SchemaNormalization; the rules are airbyte-cdk's."""
+    found = normalized({field: given})[field]
+    assert found == made
+    assert type(found) is type(made)
+
+
+def test_a_list_within_a_record_can_be_expanded_into_records():
+    """Airbyte's YAML reference, RecordExpander."""
+    expander = RecordExpander(
+        ["lines"],
+        parent_fields=[ParentFieldPath(["id"], ["order", "id"])],
+        remain_original_record=True,
+        on_no_records="emit_parent",
+    )
+    selector = RecordSelector(DpathExtractor(["data"], expander))
+    order = {"id": 1, "lines": [{"n": 1}, 2]}
+    empty = {"id": 2, "lines": []}
+    assert selected(selector, {"data": [order, empty]}) == [
+        {"n": 1, "order": {"id": 1}, "original_record": order},
+        {"value": 2, "order": {"id": 1}, "original_record": order},
+        empty,
+    ]
+
+
+def test_an_expanded_record_can_hold_all_else_of_its_parent():
+    expander = RecordExpander(["lines", "data"], merge_parent=True)
+    selector = RecordSelector(DpathExtractor([], expander))
+    order = {"id": 1, "lines": {"data": [{"id": 9}], "more": False}}
+    assert selected(selector, order) == [{"id": 9, "lines": {"more": False}}]
+
+
+def test_a_parent_field_with_a_wildcard_is_refused():
+    with pytest.raises(ManifestError, match="exactly one field"):
+        ParentFieldPath(["*"], ["id"])

@@ -1,0 +1,236 @@
+"""What a requester of a manifest asks for: URL, parameters, headers, body."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.http.request import body_arguments
+from tap_core.incremental.options import RequestOption
+from tap_core.manifest.components.requests import HttpRequester, RequestPath, finished
+from tap_core.manifest.errors import ManifestError
+from tests.manifest.pieces import made
+
+URL = "type: HttpRequester\nurl: http://api/v1\n"
+
+
+def sent(requester: HttpRequester, **scope):
+    """Return the request as it would leave."""
+    asked = finished(requester.request(scope))
+    body = body_arguments(asked.data, as_json=bool(asked.as_json))
+    headers = {**body.pop("headers", {}), **asked.headers}
+    plain = requests.Request(
+        asked.method, asked.url, params=asked.encode_params(), headers=headers, **body
+    )
+    return plain.prepare()
+
+
+def query(requester: HttpRequester, **scope):
+    parts = urlsplit(sent(requester, **scope).url)
+    return parse_qsl(parts.query, keep_blank_values=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ("url_base: http://api/v1\npath: users", "http://api/v1/users"),
+        ("url_base: http://api/v1/\npath: /users/", "http://api/v1/users/"),
+        ("url_base: http://api/v1", "http://api/v1"),
+        ("url_base: http://api/v1\npath: http://other/x", "http://other/x"),
+        ("url: http://api/v1/users", "http://api/v1/users"),
+        ("url: http://api/v1\npath: users?a=1", "http://api/v1/users?a=1"),
+        (
+            "url_base: 'http://{{ config.host }}/v1'\npath: '{{ stream_partition.id }}'",
+            "http://h/v1/7",
+        ),
+    ],
+)
+def test_a_url_is_joined_of_base_and_path(options, url):
+    requester = made(f"type: HttpRequester\n{options}", HttpRequester, host="h")
+    assert sent(requester, stream_partition={"id": 7}).url == url
+
+
+def test_parameters_are_texts_and_lists_and_what_is_empty_is_left_out():
+    requester = made(
+        f"""{URL}request_parameters:
+  number: "{{{{ 1.50 }}}}"
+  truth: "{{{{ true }}}}"
+  list: "{{{{ [1, 'b'] }}}}"
+  object: "{{{{ {{'a': 1}} }}}}"
+  none: "{{{{ none }}}}"
+  empty: ""
+  missing: "{{{{ config['nothing'] }}}}"
+  zeros: "{{{{ '007' }}}}"
+  power: "1e3"
+  quoted: "'x'"
+  zero: "{{{{ stream_partition.zero }}}}"
+  plain: 5
+""",
+        HttpRequester,
+    )
+    assert query(requester, stream_partition={"zero": 0}) == [
+        *[("number", "1.5"), ("truth", "True"), ("list", "1"), ("list", "b")],
+        *[("object", "{'a': 1}"), ("none", "None"), ("zeros", "007"), ("power", "1e3")],
+        *[("quoted", "x"), ("zero", "0"), ("plain", "5")],
+    ]
+
+
+def test_one_template_may_give_all_parameters():
+    requester = made(
+        URL + """request_parameters: "{{ {'type': 'x', 'none': none, 'empty': ''} }}" """,
+        HttpRequester,
+    )
+    assert query(requester) == [("type", "x"), ("empty", "")]
+
+
+def test_a_parameter_that_is_an_object_is_refused():
+    requester = made(URL + "request_parameters: \"{{ {'a': stream_slice} }}\"", HttpRequester)
+    with pytest.raises(ManifestError, match="'a' is an object"):
+        requester.request({"stream_slice": {"b": 1}})
+
+
+def test_a_parameter_of_the_url_is_sent_once_and_with_another_value_twice():
+    text = "type: HttpRequester\nurl: http://api/v1?a=1&b=2\nrequest_parameters: {a: '1', b: '3'}"
+    assert query(made(text, HttpRequester)) == [("a", "1"), ("b", "2"), ("b", "3")]
+
+
+def test_headers_are_read_as_literals_and_nulls_left_out():
+    requester = made(
+        f"""{URL}request_headers:
+  x-number: "{{{{ 1.50 }}}}"
+  x-power: "1e3"
+  x-none: "{{{{ none }}}}"
+  x-list: "{{{{ [1, 'b'] }}}}"
+""",
+        HttpRequester,
+    )
+    headers = sent(requester).headers
+    assert (headers["x-number"], headers["x-power"], headers["x-list"]) == (
+        *("1.5", "1000.0"),
+        "[1, 'b']",
+    )
+    assert "x-none" not in headers
+
+
+def test_a_json_body_keeps_types_and_leaves_out_what_is_empty_on_all_levels():
+    requester = made(
+        f"""{URL}http_method: POST
+request_body_json:
+  number: "{{{{ 1 }}}}"
+  zeros: "007"
+  none: "{{{{ none }}}}"
+  truth: true
+  below: {{empty: "", id: "{{{{ stream_partition.id }}}}"}}
+  list: ["", "{{{{ [1] }}}}"]
+""",
+        HttpRequester,
+    )
+    request = sent(requester, stream_partition={"id": "x"})
+    assert json.loads(request.body) == {
+        "number": 1,
+        "zeros": "007",
+        "truth": True,
+        "below": {"id": "x"},
+        "list": [None, [1]],
+    }
+    assert request.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("request_body_data: {a: '{{ [1, 2] }}', b: ''}", b"a=1&a=2"),
+        ("request_body_data: 'plain {{ config.x }} \u00e4'", "plain 5 \u00e4".encode()),
+        ("request_body_data: '{\"a\": 1}'", b"a=1"),
+        ("request_body_data: '{\"a\": null}'", b'{"a": null}'),
+        ("request_body_data: '[1, 2]'", b"[1,2]"),
+        ("request_body_data: '{{ config.nothing }}'", None),
+        ("request_body: {type: RequestBodyPlainText, value: text}", b"text"),
+        ("request_body: {type: RequestBodyUrlEncodedForm, value: {a: 1e3}}", b"a=1e3"),
+        ("request_body: {type: RequestBodyJsonObject, value: {a: 1}}", b'{"a": 1}'),
+        (
+            "request_body: {type: RequestBodyGraphQL, value: {query: '{ me }', variables: {a: 1}}}",
+            b'{"query": "{ me }", "variables": {"a": 1}}',
+        ),
+        ("request_body_json: {}", None),
+    ],
+)
+def test_a_body_has_one_of_four_forms(body, expected):
+    request = sent(made(f"{URL}http_method: POST\n{body}", HttpRequester, x=5))
+    found = request.body.encode() if isinstance(request.body, str) else request.body
+    assert found == expected
+
+
+def test_a_request_that_gets_has_a_body_where_the_manifest_says_so():
+    """As airbyte-cdk 7.39 sends it."""
+    requester = made(f"{URL}request_body_json: {{a: 1}}", HttpRequester)
+    asked = requester.request({})
+    RequestOption(inject_into="body_json", field_name="b").put(asked, 2)
+    assert (finished(asked).method, asked.data, asked.as_json) == ("GET", {"a": 1, "b": 2}, True)
+
+
+def test_options_of_pages_and_slices_are_added_to_the_body():
+    requester = made(f"{URL}http_method: POST\nrequest_body_json: {{a: {{x: 1}}}}", HttpRequester)
+    asked = requester.request({})
+    RequestOption(inject_into="body_json", field_path=["a", "y"]).put(asked, 2)
+    assert finished(asked).data == {"a": {"x": 1, "y": 2}}
+    assert requester.request({}).data == {"a": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("options", "token", "url"),
+    [
+        ("url_base: http://api/v1\npath: users", "http://other/x?p=2", "http://other/x?p=2"),
+        ("url_base: http://api/v1\npath: users", "/v1/users?p=2", "http://api/v1/users?p=2"),
+        ("url_base: http://api/v1\npath: users", "users?p=2", "http://api/v1/users?p=2"),
+        ("url_base: http://api/v1\npath: users", "?p=2", "http://api/v1/?p=2"),
+    ],
+)
+def test_a_token_may_be_the_path_of_the_next_page(options, token, url):
+    asked = made(f"type: HttpRequester\n{options}", HttpRequester).request({})
+    RequestPath().put(asked, token)
+    assert asked.url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("type: HttpRequester\npath: x", "needs a `url`"),
+        (f"{URL}request_body_json: {{a: 1}}\nrequest_body_data: {{a: 1}}", "has one body"),
+        (f"{URL}http_method: PURGE", "PURGE"),
+        (f"{URL}verb: GET", "no option 'verb'"),
+    ],
+)
+def test_what_makes_no_request_is_refused_where_it_stands(text, words):
+    with pytest.raises(ManifestError, match=words) as error:
+        made(text, HttpRequester)
+    assert "line" in str(error.value)
+    assert "piece" in str(error.value)
+
+
+def test_limits_of_time_are_handed_on():
+    assert made(URL, HttpRequester).timeout is None
+    limited = made(f"{URL}read_timeout_in_seconds: 5", HttpRequester)
+    assert limited.timeout == (None, 5)
+
+
+@given(st.text(min_size=1, max_size=20), st.integers(-(10**20), 10**20))
+def test_values_of_slices_reach_parameters_unchanged(text, number):
+    requester = REQUESTER
+    asked = requester.request({"stream_partition": {"text": f"x{text}", "number": number}})
+    assert asked.params == {"text": f"x{text}", "number": str(number)}
+
+
+REQUESTER = made(
+    URL
+    + """request_parameters:
+  text: "{{ stream_partition.text }}"
+  number: "{{ stream_partition.number }}"
+""",
+    HttpRequester,
+)

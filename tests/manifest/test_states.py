@@ -1,0 +1,87 @@
+"""States that airbyte-cdk stored, read as this SDK's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.states import translated
+
+NONE: dict[str, Any] = {}
+
+
+def at(value: Any) -> dict[str, Any]:
+    """Return the state of a stream that stands at a value."""
+    return {"replication_key": "at", "replication_key_value": value}
+
+
+def slices(*runs: tuple[str, str, str]) -> dict[str, Any]:
+    """Return the state of windows that were closed."""
+    names = ("start", "end", "most_recent_cursor_value")
+    return {
+        "state_type": "date-range",
+        "slices": [dict(zip(names, run, strict=True)) for run in runs],
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "ours"),
+    [
+        (NONE, NONE),
+        ({"__ab_no_cursor_state_message": True}, NONE),
+        ({"__ab_full_refresh_sync_complete": True}, NONE),
+        ({"at": "2024-01-05"}, at("2024-01-05")),
+        ({"at": "1704207600"}, at("1704207600")),
+        ({"at": ""}, NONE),
+        (at("2024-01-05"), at("2024-01-05")),
+        ({"partitions": [{"context": {"a": 1}}]}, {"partitions": [{"context": {"a": 1}}]}),
+        ({"something": "else"}, {"something": "else"}),
+    ],
+)
+def test_the_state_of_a_stream_without_slices_is_its_cursor(
+    stored: dict[str, Any], ours: dict[str, Any]
+):
+    assert translated(stored, cursor_field="at", partition_field=None) == ours
+
+
+def test_windows_with_a_gap_before_them_do_not_count():
+    """The first run of closed windows says how far everything was read."""
+    stored = slices(("03", "04", "04"), ("01", "02", "01-15"))
+    assert translated(stored, cursor_field="at", partition_field=None) == at("01-15")
+
+
+def test_each_slice_keeps_its_cursor_and_the_context_that_it_has_here():
+    stored = {
+        "use_global_cursor": False,
+        "states": [
+            {"partition": {"id": 1, "parent_slice": {}}, "cursor": {"at": "05"}},
+            {"partition": {"id": 2, "parent_slice": {"of": 7, "parent_slice": {}}}, "cursor": {}},
+            {"partition": {"id": 3}, "cursor": slices(("01", "02", "02"))},
+        ],
+        "parent_state": {"parents": {"at": "04"}},
+    }
+    assert translated(stored, cursor_field="at", partition_field="id") == {
+        "partitions": [
+            {"context": {"id": 1}, **at("05")},
+            {"context": {"id": 2, "parent_slice": {"of": 7}}},
+            {"context": {"id": 3}, **at("02")},
+        ],
+        "parent_state": {"parents": {"at": "04"}},
+    }
+
+
+def test_one_cursor_for_all_slices_is_that_of_the_stream():
+    stored = {"use_global_cursor": True, "state": {"at": "05"}, "states": []}
+    assert translated(stored, cursor_field="at", partition_field="id") == at("05")
+
+
+def test_a_state_by_the_keys_of_a_parent_becomes_one_by_slices():
+    stored = {"13": {"at": "05"}, "14": {"at": "06"}}
+    assert translated(stored, cursor_field="at", partition_field="id") == {
+        "partitions": [{"context": {"id": "13"}, **at("05")}, {"context": {"id": "14"}, **at("06")}]
+    }
+
+
+def test_a_stream_without_a_cursor_has_nothing_to_go_on_from():
+    assert translated({"at": "05"}, cursor_field=None, partition_field=None) == {}

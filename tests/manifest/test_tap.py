@@ -1,0 +1,293 @@
+"""A manifest as a tap: windows and states, the check, the settings, the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.manifest.command import main
+from tap_core.manifest.tap import tap_class
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, asked, manifest, run, stream
+
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  cursor_datetime_formats: ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
+  start_datetime: "2024-01-01"
+  end_datetime: "2024-01-25"
+  step: P10D
+  cursor_granularity: P1D
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+  end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+"""
+DAYS = [f"2024-01-{day:02}" for day in range(1, 26)]
+
+
+def dated(server: Server) -> None:
+    """Let a server have records by date."""
+
+    def answer(request: Asked) -> Reply:
+        since, until = (request.query.get(name, [""])[0] for name in ("since", "until"))
+        found = [(n, day) for n, day in enumerate(DAYS) if since <= day <= until]
+        return page(*({"id": n, "at": day} for n, day in found if n % 3 == 0))
+
+    server.answers_by(answer)
+
+
+class TestWindows:
+    def test_each_window_is_asked_for_and_kept(self, tmp_path: Path):
+        with serving() as server:
+            dated(server)
+            ran = run(manifest(tmp_path, stream("items", "/i", more=CURSOR)), server)
+        assert asked(server) == [
+            "/i?since=2024-01-01&until=2024-01-10",
+            "/i?since=2024-01-11&until=2024-01-20",
+            "/i?since=2024-01-21&until=2024-01-25",
+        ]
+        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
+        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-19", "2024-01-25"]
+
+    def test_a_sync_goes_on_from_each_of_its_states(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            whole = run(path, server)
+            everything = {one["id"] for one in whole.records("items")}
+            for number, line in enumerate(whole.lines):
+                if line["type"] == "STATE":
+                    before = [one for one in whole.lines[:number] if one["type"] == "RECORD"]
+                    rest = run(path, server, state=line["value"]).records("items")
+                    got = {one["record"]["id"] for one in before} | {one["id"] for one in rest}
+                    assert got == everything
+
+    def test_a_state_that_airbyte_cdk_stored_is_gone_on_from(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            run(path, server, state={"bookmarks": {"items": {"at": "2024-01-20"}}})
+        assert asked(server) == ["/i?since=2024-01-20&until=2024-01-25"]
+
+    def test_what_is_kept_may_be_asked_for_from_outside(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        with serving() as server:
+            dated(server)
+            ran = run(path, server, changes={"cutoff": "interval_end"})
+            again = run(path, server, state=ran.state, changes={"boundary": "drop"})
+        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
+        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-20", "2024-01-25"]
+        assert again.records("items") == []
+
+    def test_the_window_is_known_to_templates_of_the_path(self, tmp_path: Path):
+        path = "/{{ stream_interval.start_time }}/{{ stream_slice['end_time'] }}"
+        with serving() as server:
+            server.answers(page())
+            run(manifest(tmp_path, stream("items", path, more=CURSOR)), server)
+        assert asked(server)[0] == "/2024-01-01/2024-01-10?since=2024-01-01&until=2024-01-10"
+
+    def test_windows_read_in_threads_give_the_same_in_the_same_order(self, tmp_path: Path):
+        level = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 3}"
+        declared = stream("items", "/i", more=CURSOR)
+        with serving() as server:
+            dated(server)
+            one = run(manifest(tmp_path, declared), server)
+            several = run(manifest(tmp_path, declared, tail=level), server)
+        assert several.records("items") == one.records("items")
+        assert several.state == one.state
+
+    def test_slices_have_a_cursor_each(self, tmp_path: Path):
+        router = """
+        partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+        """
+        declared = stream("items", "/{{ stream_slice.kind }}", retriever=router, more=CURSOR)
+        with serving() as server:
+            dated(server)
+            ran = run(manifest(tmp_path, declared), server)
+            run(manifest(tmp_path, declared), server, state=ran.state)
+        assert ran.state["bookmarks"]["items"]["partitions"] == [
+            {
+                "context": {"kind": kind},
+                "replication_key": "at",
+                "replication_key_value": "2024-01-25",
+            }
+            for kind in "ab"
+        ]
+        assert asked(server)[6:] == [f"/{kind}?since=2024-01-25&until=2024-01-25" for kind in "ab"]
+
+
+def test_a_sync_that_is_killed_inside_a_window_goes_on_after_the_last_closed_one(tmp_path: Path):
+    path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+    config = tmp_path / "c.json"
+    with serving() as server:
+        dated(server)
+        answer = server.reply
+
+        def silent_at_last(request: Asked) -> Reply:
+            reply = answer(request)
+            return Reply(silent=True) if request.query["since"] == ["2024-01-21"] else reply
+
+        server.reply = silent_at_last
+        config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+        words = ["--manifest", str(path), "--config", str(config)]
+        command = [sys.executable, "-m", "tap_core.manifest.command", *words]
+        lines: list[dict[str, Any]] = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            while sum(line["type"] == "STATE" for line in lines) < 2:
+                lines.append(json.loads(process.stdout.readline()))
+            process.kill()
+        server.reply = answer
+        before = Ran(lines)
+        ran = run(path, server, state=before.state)
+    assert asked(server)[-1] == "/i?since=2024-01-19&until=2024-01-25"
+    got = {one["id"] for one in [*before.records("items"), *ran.records("items")]}
+    assert got == set(range(0, 25, 3))
+
+
+class TestParentsThatGoOn:
+    """``incremental_dependency``: parents are read from where their children left them."""
+
+    ROUTER = """
+    partition_router:
+      type: SubstreamPartitionRouter
+      parent_stream_configs:
+        - type: ParentStreamConfig
+          stream: "#/streams/0"
+          parent_key: id
+          partition_field: parent
+          incremental_dependency: true
+    """
+
+    def declared(self, folder: Path) -> Path:
+        of_parent = CURSOR.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER, more=of_parent)
+        return manifest(folder, stream("items", "/i", more=of_parent), sub)
+
+    def test_the_parents_position_is_kept_with_the_childs_state(self, tmp_path: Path):
+        path = self.declared(tmp_path)
+        with serving() as server:
+            dated(server)
+            ran = run(path, server)
+            first = len(server.asked)
+            only = {"bookmarks": {"sub": ran.state["bookmarks"]["sub"]}}
+            run(path, server, state=only)
+        parents = ran.state["bookmarks"]["sub"]["parent_state"]
+        assert parents["items"]["replication_key_value"] == "2024-01-25"
+        again = asked(server)[first:]
+        assert again == ["/i?since=2024-01-01&until=2024-01-25"]  # the stream itself
+
+
+class TestTheClass:
+    def test_it_is_named_by_its_file_or_its_folder(self, tmp_path: Path):
+        folder = tmp_path / "source-cats"
+        folder.mkdir()
+        made = manifest(folder, stream("items", "/i"))
+        assert tap_class(made).name == "tap-cats"
+        assert tap_class(made.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
+
+    def test_its_settings_are_the_manifests_and_secrets_are_secret(self, tmp_path: Path):
+        kind = tap_class(manifest(tmp_path, stream("items", "/i")))
+        settings = kind.config_jsonschema
+        assert settings["required"] == ["url"]
+        assert settings["properties"]["api_key"]["secret"] is True
+
+    def test_defaults_of_its_settings_are_not_filled_in(self, tmp_path: Path):
+        """A template says itself what stands for a setting that is missing."""
+        path = manifest(tmp_path, stream("items", "/i/{{ config.get('kind', 'cats') }}"))
+        text = path.read_text().replace(
+            "url: {type: string}", "url: {type: string}\n      kind: {type: string, default: dogs}"
+        )
+        path.write_text(text)
+        with serving() as server:
+            server.answers(page())
+            run(path, server)
+        assert asked(server) == ["/i/cats"]
+
+    def test_the_check_pulls_from_the_streams_that_it_names(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"), stream("other", "/o"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            tap_class(path)(config={"url": server.url}).check_connection()
+        assert asked(server) == ["/i"]
+
+    def test_a_check_of_a_stream_that_is_not_there_is_told(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("other", "/o"))
+        with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
+            tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
+
+    def test_discovery_needs_no_settings(self, tmp_path: Path):
+        tap = tap_class(manifest(tmp_path, stream("items", "/i", more=CURSOR)))
+        found = tap(config={}, validate_config=False).catalog_dict["streams"]
+        assert [(one["stream"], one["replication_key"]) for one in found] == [("items", "at")]
+
+
+class TestTheCommand:
+    def test_without_a_manifest_it_says_how_it_is_used(self, capsys: pytest.CaptureFixture[str]):
+        assert main([]) == 2
+        assert "--manifest FILE" in capsys.readouterr().err
+
+    def test_a_manifest_that_is_none_is_one_line(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        path = tmp_path / "m.yaml"
+        path.write_text("a: [\n", encoding="utf-8")
+        assert main(["--manifest", str(path), "--discover"]) == 1
+        assert "m.yaml, line 2" in capsys.readouterr().err
+
+    def test_a_missing_package_is_named_with_the_way_to_it(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        program = (
+            "import sys; sys.modules['yaml'] = None\n"
+            "from tap_core.manifest.command import main\n"
+            f"sys.exit(main(['--manifest', {str(path)!r}, '--discover']))"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+        assert done.returncode == 1
+        assert b"tap-core-sdk[manifest]" in done.stderr
+
+    def test_an_unknown_choice_is_refused(self, capsys: pytest.CaptureFixture[str]):
+        assert main(["--manifest", "m.yaml", "--cutoff", "later"]) == 1
+        assert "last_record, interval_end" in capsys.readouterr().err
+
+    def test_lint_lists_problems_by_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        good = manifest(tmp_path, stream("items", "/i"))
+        assert main(["lint", str(good)]) == 0
+        bad = manifest(tmp_path, stream("items", "/{{ confg.x }}"))
+        assert main(["lint", str(bad)]) == 1
+        shown = capsys.readouterr().out
+        assert f"{bad}:" in shown
+        assert "confg" in shown
+
+    def test_an_installed_one_answers_for_the_manifest_alone(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        program = tmp_path / "source-items"
+        assert main(["install", str(program), "--manifest", str(path)]) == 0
+        done = subprocess.run(
+            [str(program), "spec"], capture_output=True, check=True, cwd=Path.cwd()
+        )
+        message: dict[str, Any] = json.loads(done.stdout)
+        settings = message["spec"]["connectionSpecification"]["properties"]
+        assert settings["api_key"]["airbyte_secret"] is True
+
+    def test_it_is_a_singer_tap_by_the_variable_too(self, tmp_path: Path):
+        path = manifest(tmp_path, stream("items", "/i"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            config = tmp_path / "c.json"
+            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.command", "--config", str(config)],
+                capture_output=True,
+                check=True,
+                env={"TAP_MANIFEST_FILE": str(path), "PATH": ""},
+            )
+        kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+        assert kinds == ["SCHEMA", "RECORD", "STATE"]

@@ -1,0 +1,198 @@
+"""Changes to records: the results are those of airbyte-cdk 7.39 for the same records."""
+
+from __future__ import annotations
+
+import copy
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.build import build
+from tap_core.manifest.components.partitions import Slice
+from tap_core.manifest.contract import Transformation
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.load import read_manifest
+
+HEAD = """
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [s]}
+definitions:
+  changes:
+"""
+
+
+@pytest.fixture
+def changed(tmp_path: Path):
+    """Return what a list of transformations, written as YAML, makes of a record."""
+
+    def change(text: str, record: dict[str, Any], **scope: Any) -> dict[str, Any]:
+        lines = "".join(f"    {line}\n" for line in text.strip().splitlines())
+        file = tmp_path / "manifest.yaml"
+        file.write_text(f"{HEAD}{lines}streams: []\n", encoding="utf-8")
+        manifest = read_manifest(file)
+        config = {"account": "0042", "version": "1.50"}
+        record = copy.deepcopy(record)
+        node = manifest.tree["definitions"]["changes"]
+        for one in build(manifest, node, list[Transformation], config):
+            seen = {"config": config, "record": record, "stream_slice": {}, **scope}
+            one.transform(record, seen)
+        return record
+
+    return change
+
+
+def added(value: str, more: str = "") -> str:
+    return f"""
+- type: AddFields
+  fields:
+    - type: AddedFieldDefinition
+      path: [new]
+      value: {value}
+      {more}
+"""
+
+
+@pytest.mark.parametrize(
+    "value, more, found",
+    [
+        ('"{{ record.id }}"', "", 7),
+        ('"{{ record.id }}"', "value_type: string", "7"),
+        ('"{{ record.price }}"', "value_type: string", "1.5"),
+        ('"{{ record.text }}"', "", 1.5),
+        ('"{{ record.text }}"', "value_type: string", "1.50"),
+        ('"{{ config.version }}"', "value_type: string", "1.50"),
+        ('"{{ config.account }}"', "", "0042"),
+        ('"{{ record.id }}"', "value_type: number", "7"),
+        ('"{{ record.id }}"', "value_type: integer", 7),
+        ('"7"', "value_type: string", "7"),
+        ("7", "", 7),
+        ('"{{ record.inner }}"', "", {"price": 1.5}),
+        ('"{{ record.price * 2.5 }}"', "", 3.75),
+        ('"{{ record.missing }}"', "", ""),
+        ('"{{ record.nothing }}"', "", None),
+        ('"{{ stream_slice.parent_slice.x }}|{{ stream_slice.id }}"', "", "|9"),
+    ],
+)
+def test_an_added_value_is_a_literal_where_it_reads_as_one(changed, value, more, found):
+    """Airbyte's YAML reference, AddFields; ``value_type`` keeps other literals as texts."""
+    record = {
+        "id": 7,
+        "price": Decimal("1.50"),
+        "text": "1.50",
+        "inner": {"price": Decimal("1.50")},
+        "nothing": None,
+    }
+    made = changed(added(value, more), record, stream_slice=Slice({"id": 9}))
+    assert made == {**record, "new": found}
+
+
+def test_objects_and_lists_on_the_way_to_an_added_field_are_made(changed):
+    text = added("x").replace("[new]", "[a, b, '1']")
+    assert changed(text, {"a": None}) == {"a": {"b": [None, "x"]}}
+    with pytest.raises(ManifestError, match=r"a\.b\.1 cannot be added"):
+        changed(text, {"a": 5})
+
+
+def test_fields_are_added_where_the_condition_holds(changed):
+    text = """
+- type: AddFields
+  condition: "{{ value and path[0] == 'a' }}"
+  fields:
+    - {type: AddedFieldDefinition, path: [a], value: "{{ record.id }}"}
+    - {type: AddedFieldDefinition, path: [b], value: "{{ record.id }}"}
+"""
+    assert changed(text, {"id": 1}) == {"id": 1, "a": 1}
+    assert changed(text, {"id": 0}) == {"id": 0}
+
+
+@pytest.mark.parametrize(
+    "pointers, made",
+    [
+        ("[[id], [absent]]", {"a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}),
+        ("[[a, b], [a, c, '0']]", {"id": 1, "a": {"c": [None, {"d": 2}]}, "x-y": 1}),
+        ("[[a, c, '*', d]]", {"id": 1, "a": {"b": 1, "c": [{}, {}]}, "x-y": 1}),
+        ("[['**', d], [x-y]]", {"id": 1, "a": {"b": 1, "c": [{}, {}]}}),
+        ("[]", {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}),
+    ],
+)
+def test_fields_are_removed_wherever_a_pointer_leads(changed, pointers, made):
+    record = {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}
+    assert changed(f"- {{type: RemoveFields, field_pointers: {pointers}}}", record) == made
+
+
+def test_a_condition_removes_every_plain_value_for_which_it_holds(changed):
+    """It looks at ``property``, wherever the pointers lead (airbyte-cdk, RemoveFields)."""
+    text = """
+- type: RemoveFields
+  field_pointers: [["**"]]
+  condition: "{{ property|string == '' }}"
+"""
+    assert changed(text, {"a": "", "b": {"c": "", "d": Decimal("0.5")}, "e": []}) == {
+        "b": {"d": Decimal("0.5")},
+        "e": [],
+    }
+
+
+def test_names_in_lower_case(changed):
+    assert changed("- type: KeysToLower", {"Id": 1, "In": {"X": 1}}) == {"id": 1, "in": {"X": 1}}
+
+
+@pytest.mark.parametrize(
+    "name, snake",
+    [
+        ("createdAt", "created_at"),
+        ("HTTPServer2", "httpserver_2"),
+        ("Foo  Bar", "foo_bar"),
+        ("_id", "_id"),
+        ("1st", "_1_st"),
+        ("a.b-c", "a_b_c"),
+        ("Übung", "ubung"),
+        ("Имя", "имя"),
+    ],
+)
+def test_names_in_snake_case(changed, name, snake):
+    made = changed("- type: KeysToSnakeCase", {name: {name: [{name: 1}]}})
+    assert made == {snake: {snake: [{name: 1}]}}
+
+
+def test_a_text_in_names_is_replaced(changed):
+    text = "- {type: KeysReplace, old: '$', new: \"{{ record['_'] }}\"}"
+    assert changed(text, {"$a": {"$b": 1}, "_": "x"}) == {"xa": {"xb": 1}, "_": "x"}
+
+
+@pytest.mark.parametrize(
+    "options, made",
+    [
+        ("", {"id": 1, "p": {"a": 1}, "a": 1}),
+        (", delete_origin_value: true", {"id": 1, "a": 1}),
+        (", replace_record: true", {"a": 1}),
+        (
+            ", key_transformation: {type: KeyTransformation, prefix: p_, suffix: _s}",
+            {"id": 1, "p": {"a": 1}, "p_a_s": 1},
+        ),
+    ],
+)
+def test_the_fields_of_one_object_are_lifted(changed, options, made):
+    text = f"- {{type: DpathFlattenFields, field_path: [p]{options}}}"
+    assert changed(text, {"id": 1, "p": {"a": 1}}) == made
+    assert changed(text, {"id": 1, "p": 5}) == {"id": 1, "p": 5}
+
+
+def test_fields_that_are_there_already_are_not_overwritten_by_lifted_ones(changed):
+    text = "- {type: DpathFlattenFields, field_path: [p], delete_origin_value: true}"
+    assert changed(text, {"a": 0, "p": {"a": 1, "b": 2}}) == {"a": 0, "p": {"a": 1, "b": 2}}
+
+
+@pytest.mark.parametrize(
+    "into_lists, made",
+    [
+        ("true", {"id": 1, "x": 2, "l.0": 5, "l.1": 6}),
+        ("false", {"id": 1, "x": 2, "l": [5, 6]}),
+    ],
+)
+def test_all_nested_values_are_lifted(changed, into_lists, made):
+    text = f"- {{type: FlattenFields, flatten_lists: {into_lists}}}"
+    assert changed(text, {"l": [5, 6], "id": 1, "o": {"x": 2}}) == made

@@ -1,0 +1,224 @@
+"""The sample manifests ask their APIs what Airbyte's guide to incremental sync says, word for word.
+
+Rules of the room: the command runs in this process, the server is the samples' own. Where the guide
+shows a request, that request is compared, not what came of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.command import main
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "manifests"
+LAST = "2023-04-15T07:30:58Z"
+ARTICLES = {"api_key": "k-1", "start_date": "2023-04-09T00:00:00Z"}
+FEED = {"board": "spark", "start_date": "2023-03-01"}
+RATES = {"base": "EUR", "start_date": "2024-02-27", "end_date": "2024-03-02"}
+MESSAGES = {
+    "api_key": "k-1",
+    "start_date": "2023-01-01T00:00:00Z",
+    "end_date": "2023-03-10T00:00:00Z",
+}
+
+
+def _module(name: str) -> Any:
+    """Import one of the scripts beside the manifests."""
+    spec = importlib.util.spec_from_file_location(f"sample_{name}", SAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@dataclass
+class Reader:
+    """Runs a tap, sync after sync, with the states of the sync before."""
+
+    is_declared: bool
+    """Whether it is that of the manifest, or the one in Python."""
+    api: Any
+    url: str
+    folder: Path
+    output: pytest.CaptureFixture[bytes]
+    states: list[Any] = field(default_factory=list)
+
+    def read(self, sample: str, stream: str, config: Any, *flags: str) -> list[dict[str, Any]]:
+        """Sync a stream; return its records. ``api.asked`` are then the requests of this sync."""
+        self.api.asked.clear()
+        described = {"name": stream, "json_schema": {}}
+        entry = {"stream": described, "sync_mode": "incremental", "destination_sync_mode": "append"}
+        files = {
+            "config": {"api_url": self.url, **config},
+            "catalog": {"streams": [entry]},
+            "state": self.states,
+        }
+        manifest = ["--manifest", str(SAMPLES / sample / "manifest.yaml")]
+        words = ["read", *(manifest if self.is_declared else []), *flags]
+        for name, content in files.items():
+            (self.folder / name).write_text(json.dumps(content))
+            words += [f"--{name}", str(self.folder / name)]
+        code = self.code(words)
+        messages = [json.loads(line) for line in self.output.readouterr().out.splitlines()]
+        assert code == 0, messages
+        self.states = [one["state"] for one in messages if one["type"] == "STATE"][-1:]
+        return [one["record"]["data"] for one in messages if one["type"] == "RECORD"]
+
+    def code(self, words: list[str]) -> Any:
+        try:
+            return main(words) if self.is_declared else _module("in_python").TapPress.cli(words)
+        except SystemExit as ended:
+            return ended.code or 0
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        return [asked.query for asked in self.api.asked]
+
+
+@pytest.fixture(params=[True, False], ids=["manifest", "Python"])
+def reader(
+    request: pytest.FixtureRequest, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Iterator[Reader]:
+    served = _module("serve")
+    api = served.API()
+    with served.serving(api) as url:
+        yield Reader(request.param, api, url, tmp_path, capsysbinary)
+
+
+declared = pytest.mark.parametrize("reader", [True], ids=["manifest"], indirect=True)
+"""For what only the manifests have."""
+
+
+def _is_now(text: str) -> bool:
+    told = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    return abs(datetime.now(timezone.utc) - told) < timedelta(minutes=5)
+
+
+def test_the_next_sync_asks_from_the_last_article_on(reader: Reader) -> None:
+    """The guide's example: from-date is the start date, then the date of the newest article."""
+    assert len(reader.read("articles", "articles", ARTICLES)) == 6
+    [asked] = reader.queries
+    assert asked.pop("from-date") == "2023-04-09T00:00:00Z"
+    assert _is_now(asked.pop("to-date"))
+    assert asked == {}
+    [again] = reader.read("articles", "articles", ARTICLES)
+    assert again["webPublicationDate"] == LAST
+    [asked] = reader.queries
+    assert asked.pop("from-date") == LAST
+    assert _is_now(asked["to-date"])
+
+
+@declared
+def test_a_lookback_window_goes_back_from_there(reader: Reader) -> None:
+    """The guide's example: two days before the newest article, and the state stays."""
+    reader.read("articles", "edited_articles", ARTICLES)
+    for _ in range(2):
+        assert len(reader.read("articles", "edited_articles", ARTICLES)) == 2
+        assert [query["from-date"] for query in reader.queries] == ["2023-04-13T07:30:58Z"]
+
+
+@declared
+def test_a_state_of_airbyte_cdk_is_gone_on_from(reader: Reader) -> None:
+    """The same request as after a sync of our own."""
+    kept = {"stream_descriptor": {"name": "articles"}, "stream_state": {"webPublicationDate": LAST}}
+    reader.states = [{"type": "STREAM", "stream": kept}]
+    reader.read("articles", "articles", ARTICLES)
+    assert [query["from-date"] for query in reader.queries] == [LAST]
+
+
+@declared
+def test_an_interval_is_split_up_every_ten_days(reader: Reader) -> None:
+    """Each part ends a granule before the next; the state after each is that of its last record."""
+    config = {**ARTICLES, "start_date": "2023-01-01T00:00:00Z", "end_date": "2023-02-05T00:00:00Z"}
+    rows = reader.read("articles", "archive", config)
+    assert [(query["from-date"], query["to-date"]) for query in reader.queries] == [
+        ("2023-01-01T00:00:00Z", "2023-01-10T23:59:59Z"),
+        ("2023-01-11T00:00:00Z", "2023-01-20T23:59:59Z"),
+        ("2023-01-21T00:00:00Z", "2023-01-30T23:59:59Z"),
+        ("2023-01-31T00:00:00Z", "2023-02-05T00:00:00Z"),
+    ]
+    assert [row["webPublicationDate"] for row in rows] == sorted(
+        at for _, at in reader.api._moments() if "2023-01-01" <= at <= "2023-02-05"
+    )
+
+
+def test_pages_are_asked_for_within_an_interval(reader: Reader) -> None:
+    config = {**ARTICLES, "start_date": "2023-03-20T00:00:00Z"}
+    rows = reader.read("articles", "articles", config)
+    assert len(rows) == len({row["id"] for row in rows}) == 22
+    assert [query.get("page") for query in reader.queries] == [None, "2", "3"]
+    assert {query["from-date"] for query in reader.queries} == {"2023-03-20T00:00:00Z"}
+
+
+def test_a_feed_is_read_down_to_what_was_there_before(reader: Reader) -> None:
+    """No time in any request; the page with the start date, or the newest known, is the last."""
+    rows = reader.read("feed", "posts", FEED)
+    assert len(rows) == 37
+    assert reader.queries == [{"limit": "25"}, {"limit": "25", "after": "t3_66"}]
+    assert [row["name"] for row in reader.read("feed", "posts", FEED)] == ["t3_90"]
+    assert reader.queries == [{"limit": "25"}]
+
+
+@declared
+def test_the_post_that_is_known_can_be_dropped(reader: Reader) -> None:
+    """The guide's letter: what equals the cut-off is synced already."""
+    reader.read("feed", "posts", FEED)
+    assert reader.read("feed", "posts", FEED, "--boundary", "drop") == []
+    assert reader.queries == [{"limit": "25"}]
+
+
+def test_a_day_in_the_path_is_asked_for_alone(reader: Reader) -> None:
+    """stream_interval.start_time in the path: every day, leap day and last day too."""
+    rows = reader.read("rates", "rates", RATES)
+    days = ["2024-02-27", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"]
+    assert [asked.path for asked in reader.api.asked] == [f"/rates/{day}" for day in days]
+    assert [row["date"] for row in rows] == days
+    reader.read("rates", "rates", {**RATES, "end_date": "2024-03-03"})
+    assert [asked.path for asked in reader.api.asked] == ["/rates/2024-03-02", "/rates/2024-03-03"]
+
+
+def test_a_prefix_and_a_suffix_stand_around_both_ends(reader: Reader) -> None:
+    """stream_interval in a parameter of the author's own."""
+    rows = reader.read("messages", "messages", MESSAGES)
+    assert [query["query"] for query in reader.queries] == [
+        f'last_event_time BETWEEN TIMESTAMP "{first}" AND TIMESTAMP "{last}"'
+        for first, last in (
+            ("2023-01-01T00:00:00Z", "2023-01-31T23:59:59Z"),
+            ("2023-02-01T00:00:00Z", "2023-02-28T23:59:59Z"),
+            ("2023-03-01T00:00:00Z", "2023-03-10T00:00:00Z"),
+        )
+    ]
+    assert len(rows) == len({row["msg_id"] for row in rows}) == 54
+
+
+@declared
+def test_a_key_is_never_shown(reader: Reader, caplog: pytest.LogCaptureFixture) -> None:
+    """A wrong one ends the sync with what to do."""
+    described = {"name": "articles", "json_schema": {}}
+    (reader.folder / "catalog").write_text(json.dumps({"streams": [{"stream": described}]}))
+    config = {"api_url": reader.url, **ARTICLES, "api_key": "k-secret-2"}
+    (reader.folder / "config").write_text(json.dumps(config))
+    words = ["read", "--manifest", str(SAMPLES / "articles" / "manifest.yaml")]
+    for name in ("config", "catalog"):
+        words += [f"--{name}", str(reader.folder / name)]
+    assert reader.code(words) == 1
+    told = reader.output.readouterr()
+    [error] = [
+        message["trace"]["error"]
+        for message in map(json.loads, told.out.splitlines())
+        if message["type"] == "TRACE" and message["trace"]["type"] == "ERROR"
+    ]
+    assert "401" in str(error)
+    assert error["failure_type"] == "config_error"
+    assert b"k-secret-2" not in told.out + told.err
+    assert "k-secret-2" not in caplog.text
