@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import airbyte, deltas, latency, postgres, rest, taps, targets
+from tests.bench import airbyte, deltas, latency, manifests, postgres, rest, taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -53,6 +53,10 @@ BENCHMARKS = {
     "airbyte-read": Benchmark(airbyte.read, 200_000, 3),
     "airbyte-state": Benchmark(airbyte.state, 30_000, 1),
     "airbyte-write": Benchmark(airbyte.write, 300_000, 3),
+    "manifest-spec": Benchmark(manifests.spec, 0, 3),
+    "manifest-read": Benchmark(manifests.read, 50_000, 3),
+    "manifest-children": Benchmark(manifests.children, 2_000, 3),
+    "manifest-partitions": Benchmark(manifests.partitions, 10_000, 3),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})

@@ -1,0 +1,126 @@
+"""APIs on loopback that manifests are made for, in a thread here: what they cost is nobody's.
+
+Rules of the room: every record is bytes before the first request; an answer is only put together.
+`/readings?from=&to=&page=` gives the records of a window in pages of a hundred, `/parents?page=`
+the parents, `/parents/N/children` five records of each.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+from tests.bench.programs import made
+
+__all__ = ["CHILDREN", "END", "START", "children", "families", "readings", "records_between"]
+
+FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+START: Final = "2023-01-01T00:00:00Z"
+END: Final = "2024-01-05T23:59:59Z"
+"""37 times ten days."""
+CHILDREN: Final = 5
+PAGE: Final = 100
+
+Query: TypeAlias = Mapping[str, str]
+Answer: TypeAlias = Callable[[str, Query], bytes]
+
+
+def records_between(count: int) -> list[dict[str, Any]]:
+    """Return so many records of eight columns, evenly from START to END."""
+    first, last = (datetime.strptime(text, FORMAT) for text in (START, END))  # noqa: DTZ007
+    step = (last - first) / max(count, 1)
+    whole = timedelta(seconds=int(step.total_seconds()))
+    moments = ((first + number * whole).strftime(FORMAT) for number in range(count))
+    return [{**row, "updated_at": at} for row, at in zip(made.narrow(count), moments, strict=True)]
+
+
+def children(part: int) -> list[dict[str, Any]]:
+    """Return the records of one parent."""
+    return [{"part": part, **row} for row in records_between(CHILDREN)]
+
+
+@contextmanager
+def readings(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Serve records by windows of time; give the URL before the paths."""
+    moments = [row["updated_at"] for row in rows]
+    encoded = [json.dumps(row).encode() for row in rows]
+
+    def answer(_: str, query: Query) -> bytes:
+        begin, end = bisect_left(moments, query["from"]), bisect_right(moments, query["to"])
+        start = begin + (int(query["page"]) - 1) * PAGE
+        return _data(encoded[start : min(start + PAGE, end)])
+
+    with _serving(answer) as url:
+        yield url
+
+
+@contextmanager
+def families(parents: int) -> Iterator[str]:
+    """Serve so many parents and the children of each; give the URL before the paths."""
+    encoded = [json.dumps(row).encode() for row in made.parents(parents)]
+    of_parent = [
+        _data([json.dumps(row).encode() for row in children(part)]) for part in range(parents)
+    ]
+
+    def answer(path: str, query: Query) -> bytes:
+        words = path.split("/")
+        if len(words) > 2:
+            return of_parent[int(words[2])]
+        start = (int(query["page"]) - 1) * PAGE
+        return _data(encoded[start : start + PAGE])
+
+    with _serving(answer) as url:
+        yield url
+
+
+def _data(rows: list[bytes]) -> bytes:
+    return b'{"data": [' + b", ".join(rows) + b"]}"
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64
+
+
+@contextmanager
+def _serving(answer: Answer) -> Iterator[str]:
+    server = _Server(("127.0.0.1", 0), _handler(answer))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
+    """Return what serves these answers."""
+
+    class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+        wbufsize = -1
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+            body = answer(parts.path, query)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Answers

@@ -1,0 +1,6 @@
+"""airbyte-cdk's command that runs a manifest."""
+
+from airbyte_cdk.cli.source_declarative_manifest import run
+
+if __name__ == "__main__":
+    run()
