@@ -159,6 +159,10 @@ class Tap(_Voice):
     """Whether streams share a position: a key of its own at the top of the state, beside
     ``bookmarks``. Such states go out as a whole, and all of them come back."""
 
+    goes_on_after_errors: bool = False
+    """Whether a stream that fails leaves the others their turn, under protocols that tell the
+    end of each by itself (Airbyte's STREAM_STATUS). The run fails all the same, at its end."""
+
     max_parallel_streams: int = 1
     """How many top-level streams may run side by side, of those that allow threads
     themselves. A user's setting of this name can lower it."""
@@ -399,7 +403,8 @@ class Tap(_Voice):
         self.__dict__.pop("run", None)
         run = self.run
         threads = lowered(self.max_parallel_streams, self.config, "max_parallel_streams")
-        turns = Turns(list(self.streams.values()), self.logger, threads)
+        goes_on = self.goes_on_after_errors and getattr(self.outlet, "tells_ends", False)
+        turns = Turns(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
         with run.timer():
             try:
                 if self.document.tap_state:

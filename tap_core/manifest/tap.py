@@ -39,6 +39,8 @@ __all__ = ["ManifestTap", "tap_class"]
 class ManifestTap(Tap):
     """A tap that is declared in a manifest; `tap_class` makes one of a file."""
 
+    goes_on_after_errors = True
+
     manifest: ClassVar[Manifest]
     """The manifest, read and resolved."""
 

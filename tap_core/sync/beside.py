@@ -1,10 +1,11 @@
 """The streams of one sync, each in its turn.
 
 Rules of the room: top-level streams run in the order of their names, a child when its
-parent has records. Only streams that allow threads themselves, with all that is synced
-below them, run beside others, when it is the turn of the first of them; each has a thread,
-in which it may have workers of its own. All others run alone, and so do those that have a
-child in common.
+parent has records. Where each stream's end is told by itself, one that fails does not keep
+the others from their turn; the run has failed all the same. Only streams that allow threads
+themselves, with all that is synced below them, run beside others, when it is the turn of the
+first of them; each has a thread, in which it may have workers of its own. All others run
+alone, and so do those that have a child in common.
 """
 
 from __future__ import annotations
@@ -27,9 +28,21 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """The streams of one sync of a tap; ``threads`` is how many may run side by side."""
+    """The streams of one sync of a tap; ``threads`` is how many may run side by side.
 
-    def __init__(self, streams: Sequence[SyncStream], logger: logging.Logger, threads: int) -> None:
+    ``goes_on`` is whether other streams follow one that fails.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[SyncStream],
+        logger: logging.Logger,
+        threads: int,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        self._goes_on = goes_on
+        self._failures: dict[str, Exception] = {}
         self._streams = streams
         self._logger = logger
         self._threads = threads
@@ -42,14 +55,34 @@ class Turns:
         return next(iter(self._unfinished), None)
 
     def sync(self, run: Run) -> None:
-        """Sync all streams, and make their state final."""
+        """Sync all streams, and make their state final.
+
+        Raises:
+            Exception: the first error of a stream.
+        """
         together = self._side_by_side()
         for stream in self._streams:
             if stream not in together:
-                self._sync_alone(stream)
+                self._try_alone(stream, run)
             elif stream is together[0]:
                 self._sync_together(together, run)
-            self._endings.after(stream)
+            if stream.name not in self._failures:
+                self._endings.after(stream)
+        if self._failures:
+            self._unfinished = list(self._failures)
+            raise next(iter(self._failures.values()))
+
+    def _try_alone(self, stream: SyncStream, run: Run) -> None:
+        """Sync a stream; note its error where the others are to follow all the same."""
+        try:
+            self._sync_alone(stream)
+        except Exception as error:
+            if not self._goes_on or run.is_broken:
+                raise
+            self._failures[stream.name] = error
+            self._logger.error(  # noqa: TRY400 - the trace is that of the first, at the end
+                "Stream '%s' has failed; the others go on. %s", stream.name, error
+            )
 
     def _side_by_side(self) -> list[SyncStream]:
         """Return the streams that may run beside each other, none unless there are several."""

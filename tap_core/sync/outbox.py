@@ -33,7 +33,8 @@ class Outlet(Protocol):
     """A door's side of a sync: how a body is encoded and where events go.
 
     One whose protocol can name files of rows has ``takes_files = True``, one that can say
-    how much is to come ``takes_estimates = True``.
+    how much is to come ``takes_estimates = True``, one that tells the end of each stream by
+    itself ``tells_ends = True``.
     """
 
     def encode(self, record: Record, /) -> Any:

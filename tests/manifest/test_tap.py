@@ -291,3 +291,56 @@ class TestTheCommand:
             )
         kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
         assert kinds == ["SCHEMA", "RECORD", "STATE"]
+
+
+class TestAStreamThatFails:
+    def refusing(self, server: Server) -> None:
+        def answer(request: Asked) -> Reply:
+            return Reply(status=403) if request.path == "/a" else page({"id": 1})
+
+        server.answers_by(answer)
+
+    def test_the_others_are_read_where_the_protocol_tells_the_end_of_each(self, tmp_path: Path):
+        """As under airbyte-cdk; the exit code says that something has failed."""
+        path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
+        config, catalog = tmp_path / "config.json", tmp_path / "catalog.json"
+        declared = {"json_schema": {}, "supported_sync_modes": ["full_refresh"]}
+        streams = [
+            {
+                "stream": {"name": name, **declared},
+                "sync_mode": "full_refresh",
+                "destination_sync_mode": "append",
+            }
+            for name in ("items", "other")
+        ]
+        catalog.write_text(json.dumps({"streams": streams}), encoding="utf-8")
+        with serving() as server:
+            self.refusing(server)
+            config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
+            words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.command", *map(str, words)],
+                capture_output=True,
+                check=False,
+            )
+        messages = [json.loads(line) for line in done.stdout.splitlines()]
+        traces = [one["trace"] for one in messages if one["type"] == "TRACE"]
+        ends = {
+            one["stream_status"]["stream_descriptor"]["name"]: one["stream_status"]["status"]
+            for one in traces
+            if one["type"] == "STREAM_STATUS"
+        }
+        assert done.returncode == 1
+        assert ends == {"items": "INCOMPLETE", "other": "COMPLETE"}
+        assert [one["record"]["stream"] for one in messages if one["type"] == "RECORD"] == ["other"]
+        [error] = [one["error"] for one in traces if one["type"] == "ERROR"]
+        assert error["failure_type"] == "config_error"
+
+    def test_a_singer_tap_ends_with_it(self, tmp_path: Path):
+        """A target takes the last state for what it has of all streams."""
+        path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
+        with serving() as server:
+            self.refusing(server)
+            ran = run(path, server, fails=True)
+        assert asked(server) == ["/a"]
+        assert ran.state["currently_syncing"] == "items"

@@ -38,6 +38,9 @@ class AirbyteOutlet:
     takes_estimates = True
     """ESTIMATE traces tell them."""
 
+    tells_ends = True
+    """STREAM_STATUS traces do, for each stream."""
+
     def __init__(
         self,
         write: Callable[[bytes], None],
