@@ -24,8 +24,9 @@ SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
 
 # Which peers the tests and the benchmarks compare with: tests/peers.py makes them.
 TEST_PEERS  := singer_sdk meltano airbyte_models
-# A client of 780 MB whose installation takes longer than the tests that need it.
-LONG_PEERS  := pyairbyte
+# A client of 780 MB (it brings airbyte-cdk) whose installation takes longer than the tests that
+# need it, and manifests of others.
+LONG_PEERS  := pyairbyte airbyte_sources
 BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres
 
 .PHONY: help demo test thorough check lint types walls coverage bench peers lock setup clean

@@ -22,6 +22,19 @@ PEERS: dict[str, tuple[str, ...]] = {
     "singer_sdk": ("singer-sdk[msgspec]==0.54.9", "pyarrow>=20,<26"),
     # A source framework of another protocol, for the benchmarks.
     "airbyte_cdk": ("airbyte-cdk==7.39.1",),
+    # Connectors of others that are a manifest and nothing else; what they depend on is not needed.
+    "airbyte_sources": (
+        "--no-deps",
+        "--ignore-requires-python",
+        "airbyte-source-freshsales==1.0.14",
+        "airbyte-source-k6-cloud==0.1.15",
+        "airbyte-source-launchdarkly==0.1.13",
+        "airbyte-source-ringcentral==0.1.15",
+        "airbyte-source-statuspage==0.1.13",
+        "airbyte-source-tempo==0.3.14",
+        "airbyte-source-timely==0.3.15",
+        "airbyte-source-toggl==0.1.14",
+    ),
     # The messages of that protocol as classes: tests hold every line of ours against them.
     "airbyte_models": ("airbyte-protocol-models-pdv2==0.18.0",),
     # The client of that protocol that needs no container: it runs our commands as programs.

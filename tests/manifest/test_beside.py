@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.manifest.beside.running import CASES, CDK, by_airbyte_cdk, by_us, expected
+from tests.peers import missing_reason
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -17,9 +18,8 @@ def test_a_manifest_does_what_it_does_under_airbyte_cdk(name: str):
 
 
 @pytest.mark.peer
-@pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.skipif(not CDK.exists(), reason="airbyte-cdk is not there: make peers")
+@pytest.mark.skipif(CDK is None, reason=missing_reason("airbyte_cdk"))
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_recorded_is_what_airbyte_cdk_does(name: str):
     assert by_airbyte_cdk(CASES[name]) == expected(name)

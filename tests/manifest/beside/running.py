@@ -17,11 +17,12 @@ from typing import Any
 
 from tests.http.server import Asked, Reply, Server, serving
 from tests.manifest.beside import apis
+from tests.peers import peer_python
 
 __all__ = ["CASES", "CDK", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
 
 FOLDER = Path(__file__).parent
-CDK = FOLDER.parents[2] / ".venv-peers/airbyte_cdk/bin/source-declarative-manifest"
+CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which has it, too
 
 
 class Case:
@@ -82,7 +83,9 @@ def by_us(case: Case) -> dict[str, Any]:
 
 def by_airbyte_cdk(case: Case) -> dict[str, Any]:
     """Return what airbyte-cdk makes of a case."""
-    return _ran(case, [str(CDK), "read", "--manifest-path"])
+    assert CDK is not None
+    program = CDK.with_name("source-declarative-manifest")
+    return _ran(case, [str(program), "read", "--manifest-path"])
 
 
 def expected(name: str) -> dict[str, Any]:

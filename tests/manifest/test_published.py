@@ -1,0 +1,33 @@
+"""Published manifests of others: the same requests and records as airbyte-cdk makes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.manifest.published import by_airbyte_cdk, by_us
+from tests.peers import missing_reason, peer_python
+
+SOURCES = peer_python("airbyte_sources")
+CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which has it, too
+
+NAMES = (
+    *("freshsales", "k6_cloud", "launchdarkly", "ringcentral", "statuspage", "timely", "toggl"),
+    "tempo",
+)
+
+
+@pytest.mark.peer
+@pytest.mark.thorough
+@pytest.mark.skipif(SOURCES is None, reason=missing_reason("airbyte_sources"))
+@pytest.mark.skipif(CDK is None, reason=missing_reason("airbyte_cdk"))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_manifest_does_what_it_does_under_airbyte_cdk(name: str):
+    assert SOURCES is not None
+    assert CDK is not None
+    [manifest] = SOURCES.parents[1].glob(f"lib/python*/site-packages/source_{name}/manifest.yaml")
+    ours = by_us(manifest)
+    requests, records, code = ours
+    assert requests
+    assert records
+    assert code == 0
+    assert ours == by_airbyte_cdk(manifest, CDK)
