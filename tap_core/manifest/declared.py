@@ -21,10 +21,10 @@ from tap_core.manifest.build import build
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
-from tap_core.manifest.contract import Schemas, Scope, StreamFace
+from tap_core.manifest.contract import Schemas, Scope, StateMigration, StreamFace
 from tap_core.manifest.pages import Turn
 from tap_core.manifest.slices import Slices, product
-from tap_core.manifest.states import parents_of
+from tap_core.manifest.states import parents_of, partition_field, translated
 from tap_core.state.document import StateDocument
 from tap_core.state.partitions import freeze
 from tap_core.streams.rest import RESTStream
@@ -170,6 +170,15 @@ class Declared(RESTStream[Turn]):
             return replace(found, **changes)
         return found
 
+    def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
+        state = kept
+        for migration in self._part("state_migrations", list[StateMigration]) or ():
+            if migration.should_migrate(state):
+                state = migration.migrate(state)
+        field = partition_field(self._node.get("incremental_stream", self._node))
+        return translated(state, cursor_field=self.replication_key, partition_field=field)
+
 
 class Sliced(Declared):
     """What slices a stream has, and how far its parents were read."""
@@ -248,7 +257,7 @@ class Sliced(Declared):
 
     def resumed(self, position: Any) -> StreamFace:
         """Return a copy of this parent that reads what is new since a position."""
-        known = copy.deepcopy(position) if isinstance(position, dict) else {}
+        known = copy.deepcopy(self.translated(position)) if isinstance(position, dict) else {}
         follows = StateDocument({"bookmarks": {self.name: known}})
         made = copy.copy(self)
         made.forced_replication_method = None

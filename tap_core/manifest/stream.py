@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -31,10 +31,9 @@ from tap_core.manifest.components.partitions import CHILD_RESPONSE, Slice
 from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
-from tap_core.manifest.contract import Action, Scope, StateMigration, StreamFace, Verdict
+from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.declared import Sliced
 from tap_core.manifest.pages import Pages, Turn
-from tap_core.manifest.states import partition_field, translated
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
@@ -341,14 +340,3 @@ class ManifestStream(_Sending):
                     yield record
 
         return selected
-
-    # States
-
-    def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
-        state = kept
-        for migration in self._part("state_migrations", list[StateMigration]) or ():
-            if migration.should_migrate(state):
-                state = migration.migrate(state)
-        field = partition_field(self._node.get("incremental_stream", self._node))
-        return translated(state, cursor_field=self.replication_key, partition_field=field)

@@ -184,6 +184,22 @@ class TestParentsThatGoOn:
         again = asked(server)[first:]
         assert again == ["/i?since=2024-01-01&until=2024-01-25"]  # the stream itself
 
+    def test_a_position_that_airbyte_cdk_kept_is_gone_on_from(self, tmp_path: Path):
+        path = self.declared(tmp_path)
+        stored = {
+            "use_global_cursor": False,
+            "states": [
+                {"partition": {"parent": 3, "parent_slice": {}}, "cursor": {"at": "2024-01-09"}}
+            ],
+            "parent_state": {"items": {"at": "2024-01-20"}},
+        }
+        with serving() as server:
+            dated(server)
+            run(path, server, state={"bookmarks": {"sub": stored}})
+        assert "/i?since=2024-01-20&until=2024-01-25" in asked(server)
+        slices = {one.partition("?")[0] for one in asked(server) if one.startswith("/sub")}
+        assert slices == {"/sub/21", "/sub/24"}
+
 
 class TestTheClass:
     def test_it_is_named_by_its_file_or_its_folder(self, tmp_path: Path):
