@@ -41,7 +41,19 @@ def test_a_jvm_that_is_killed_in_a_commit_leaves_our_words_alone(tmp_path: Path,
 
 
 @pytest.fixture
-def gone() -> Iterator[list[bool]]:
+def no_other_jvm() -> Iterator[None]:
+    """Leave out the JVM of another test, which is asked whether it is gone, and waits for that."""
+    loggers = [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
+    kept = [(each, each.filters) for each in loggers]
+    for each in loggers:
+        each.filters = []
+    yield
+    for each, filters in kept:
+        each.filters = filters
+
+
+@pytest.fixture
+def gone(no_other_jvm: None) -> Iterator[list[bool]]:
     """What is said of the JVM, once for each time that it is asked for."""
     answers: list[bool] = []
     quiet = quieten(lambda: answers.pop(0))
@@ -73,6 +85,7 @@ def test_only_broken_connections_of_a_jvm_that_is_gone_are_kept_back(
     assert (gone, len(caplog.messages)) == ([], 4)
 
 
+@pytest.mark.usefixtures("no_other_jvm")
 def test_nothing_is_kept_back_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
     unquieten(quieten(lambda: True))
     logged(Py4JNetworkError("x"))
