@@ -112,7 +112,8 @@ def _run(given: _Given) -> int:
 
     changes = {name.removeprefix("--"): given.own[name] for name in _CHOICES if name in given.own}
     made = tap_class(Path(given.own["--manifest"]), changes)
-    gc.freeze()  # the collector need not look at modules and the document again and again
+    gc.freeze()  # the collector need not look at modules and the document again and again,
+    gc.set_threshold(20_000, 20, 20)  # nor every few requests at what dies by itself
     code = made.cli(given.rest, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
 
