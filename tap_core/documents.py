@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +18,27 @@ from typing import Any
 
 from tap_core.types import StrPath
 
-__all__ = ["deserialize_json", "dump_json", "load_json", "read_json_file", "serialize_json"]
+__all__ = [
+    "deserialize_json",
+    "dump_json",
+    "load_json",
+    "read_json_file",
+    "serialize_json",
+    "with_value_at",
+]
 
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
+
+
+def with_value_at(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested fields in which a value stands at a path; an empty one is none."""
+    if not path:
+        return dict(fields)
+    name, *rest = path
+    if rest:
+        below = fields.get(name)
+        value = with_value_at(below if isinstance(below, Mapping) else {}, rest, value)
+    return {**fields, name: value}
 
 
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:

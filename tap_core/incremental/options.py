@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+from tap_core.documents import with_value_at
 from tap_core.http.request import HTTPRequest
 
 __all__ = ["RequestOption"]
@@ -77,7 +78,7 @@ def _put_form_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> 
 
 
 def _put_json_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
-    request.data = _with(_fields_of(request), path, value)
+    request.data = with_value_at(_fields_of(request), path, value)
     request.as_json = True
 
 
@@ -94,15 +95,6 @@ def _fields_of(request: HTTPRequest) -> Mapping[str, Any]:
     raise ValueError(
         f"A body of type {type(data).__name__} has no fields to put a value into: make it a dict."
     )
-
-
-def _with(fields: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """Return a copy of nested fields in which a value stands at a path."""
-    name, *rest = path
-    if rest:
-        below = fields.get(name)
-        value = _with(below if isinstance(below, Mapping) else {}, tuple(rest), value)
-    return {**fields, name: value}
 
 
 _PUT = {

@@ -22,6 +22,7 @@ from tap_core.authenticators import APIAuthenticatorBase, OAuthAuthenticator
 from tap_core.authenticators.oauth import margin
 from tap_core.authenticators.token_endpoint import Token, TokenNames, TokenRequest
 from tap_core.clock import parse_instant, utc_now
+from tap_core.documents import with_value_at
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.formats import format_of
 from tap_core.manifest.errors import ManifestError
@@ -214,16 +215,5 @@ class GrantedToken(OAuthAuthenticator):
         """Return settings with this token, so that the next run begins with it."""
         token_path, end_path = self._keep_in or ((), ())
         ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
-        renewed = _with(settings, token_path, self.access_token)
-        return _with(renewed, end_path, ends_at.isoformat())
-
-
-def _with(settings: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of settings with a value at a path."""
-    if not path:
-        return dict(settings)
-    name, *rest = path
-    if rest:
-        below = settings.get(name)
-        value = _with(below if isinstance(below, Mapping) else {}, rest, value)
-    return {**settings, name: value}
+        renewed = with_value_at(settings, token_path, self.access_token)
+        return with_value_at(renewed, end_path, ends_at.isoformat())

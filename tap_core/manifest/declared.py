@@ -130,9 +130,15 @@ class Declared(RESTStream[Turn]):
         node = self._node.get("full_refresh_stream", self._node).get(key)
         return None if node is None else build(self._host.manifest, node, kind, self.config)
 
+    @property
+    def _incremental_node(self) -> Mapping[str, Any]:
+        """The part of the document by which it goes on from a state."""
+        found: Mapping[str, Any] = self._node.get("incremental_stream", self._node)
+        return found
+
     def _cursor_field(self) -> str | None:
         """Return the name of the cursor, whatever settings the rest of it may need."""
-        node = self._node.get("incremental_stream", self._node).get("incremental_sync")
+        node = self._incremental_node.get("incremental_sync")
         field = node.get("cursor_field") if isinstance(node, Mapping) else None
         found: str | None = field and build(self._host.manifest, field, str, self.config)
         return found
@@ -162,7 +168,7 @@ class Declared(RESTStream[Turn]):
     @cached_property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
         """The cursor, with what was asked of it from outside."""
-        if not self._node.get("incremental_stream", self._node).get("incremental_sync"):
+        if not self._incremental_node.get("incremental_sync"):
             return None
         found = cast("DatetimeBasedCursor | None", self.declared.incremental_sync)
         if found is not None and self._host.changes:
@@ -176,7 +182,7 @@ class Declared(RESTStream[Turn]):
         for migration in self._part("state_migrations", list[StateMigration]) or ():
             if migration.should_migrate(state):
                 state = migration.migrate(state)
-        field = partition_field(self._node.get("incremental_stream", self._node))
+        field = partition_field(self._incremental_node)
         return translated(state, cursor_field=self.replication_key, partition_field=field)
 
 
@@ -245,7 +251,7 @@ class Sliced(Declared):
     @property
     def parent_names(self) -> list[str]:
         """Names of the streams that are read for this one's slices, and for theirs."""
-        node = self._node.get("incremental_stream", self._node)
+        node = self._incremental_node
         return [
             build(self._host.manifest, parent.get("name"), str, self.config) or ""
             for parent in parents_of(node)

@@ -22,7 +22,7 @@ from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.http.answer import Answer
 from tap_core.http.exchange import renewed
-from tap_core.http.request import HTTPRequest, PageContext, body_arguments, prepared
+from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.http.retry import random_jitter
 from tap_core.http.words import sent_secrets
 from tap_core.manifest.components.decoders import JsonDecoder
@@ -128,8 +128,10 @@ class _Sending(Sliced):
         return Answer.of(page)
 
     def _is_good(self, response: requests.Response) -> bool:
-        verdict = self._handler.judge(response, self._scope) or usual_verdict(response)
-        return verdict.action is Action.SUCCESS or verdict.action is Action.IGNORE
+        return self._verdict(response).action in {Action.SUCCESS, Action.IGNORE}
+
+    def _verdict(self, response: requests.Response) -> Verdict:
+        return self._handler.judge(response, self._scope) or usual_verdict(response)
 
     @property
     def _is_kept(self) -> bool:
@@ -139,16 +141,10 @@ class _Sending(Sliced):
     def fetch(self, request: HTTPRequest, scope: Scope) -> requests.Response:
         """Send one request of a component's own, without the stream's authentication."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
-        body = body_arguments(request.data, as_json=bool(request.as_json))
-        plain = requests.Request(
-            request.method,
-            request.url,
-            params=request.encode_params(),
-            headers={**body.pop("headers", {}), **request.headers},
-            auth=lambda asked: asked,
-            **body,
+        params, as_json = request.encode_params(), bool(request.as_json)
+        ready = self._built(
+            request.method, request.url, params, request.headers, request.data, as_json
         )
-        ready = prepared(self.requests_session, plain, user_agent=self.user_agent)
         try:
             return self.request_decorator(self._fetched)(ready, None)
         finally:
@@ -169,7 +165,7 @@ class _Sending(Sliced):
         Raises:
             RetriableAPIError, FatalAPIError: it says that the answer is an error.
         """
-        verdict = self._handler.judge(response, self._scope) or usual_verdict(response)
+        verdict = self._verdict(response)
         if verdict.action is Action.SUCCESS:
             return
         if verdict.action is Action.IGNORE:

@@ -9,8 +9,9 @@ from the author's record itself, because taps read it again afterwards.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -71,8 +72,8 @@ class _Layout(NamedTuple):
     """Signatures that were found to need no conforming, apart from nested values."""
     fits: list[Callable[[Record], bool]]
     """The compiled check of a whole record, once it is worth its making."""
-    seen: list[None]
-    """One for each record that was looked at until then."""
+    uses: Iterator[int]
+    """Counts the records that were looked at."""
 
 
 class Shape:
@@ -117,9 +118,7 @@ class Shape:
 
     def _is_good(self, record: Record, layout: _Layout) -> bool:
         """Delete what is deselected; return whether the rest needs no conforming."""
-        if len(layout.seen) < _WORTH_COMPILING:
-            layout.seen.append(None)
-        elif not layout.fits:
+        if next(layout.uses) == _WORTH_COMPILING:
             self.fits = _fits_of(self._known, layout)
         for name in layout.drops:
             del record[name]
@@ -257,7 +256,7 @@ def _layout_finder(
         allowed = tuple(kinds for _, (kinds, _) in rules)
         plain = _SURELY_FINITE if finite else _PLAIN
         sure = tuple(kinds if kinds is _BOOLEAN else plain for kinds in allowed)
-        return _Layout(drops, allowed, sure, nested, set(), [], [])
+        return _Layout(drops, allowed, sure, nested, set(), [], itertools.count(1))
 
     def find(keys: list[str]) -> _Layout | None:
         order = tuple(keys)

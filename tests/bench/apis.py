@@ -8,15 +8,13 @@ the parents, `/parents/N/children` five records of each.
 from __future__ import annotations
 
 import json
-import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Final
 
+from tests.bench.answering import Query, answering
 from tests.bench.programs import made
 
 __all__ = ["CHILDREN", "END", "START", "children", "families", "readings", "records_between"]
@@ -27,9 +25,6 @@ END: Final = "2024-01-05T23:59:59Z"
 """37 times ten days."""
 CHILDREN: Final = 5
 PAGE: Final = 100
-
-Query: TypeAlias = Mapping[str, str]
-Answer: TypeAlias = Callable[[str, Query], bytes]
 
 
 def records_between(count: int) -> list[dict[str, Any]]:
@@ -57,7 +52,7 @@ def readings(rows: list[dict[str, Any]]) -> Iterator[str]:
         start = begin + (int(query["page"]) - 1) * PAGE
         return _data(encoded[start : min(start + PAGE, end)])
 
-    with _serving(answer) as url:
+    with answering(answer) as url:
         yield url
 
 
@@ -76,51 +71,9 @@ def families(parents: int) -> Iterator[str]:
         start = (int(query["page"]) - 1) * PAGE
         return _data(encoded[start : start + PAGE])
 
-    with _serving(answer) as url:
+    with answering(answer) as url:
         yield url
 
 
 def _data(rows: list[bytes]) -> bytes:
     return b'{"data": [' + b", ".join(rows) + b"]}"
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 64
-
-
-@contextmanager
-def _serving(answer: Answer) -> Iterator[str]:
-    server = _Server(("127.0.0.1", 0), _handler(answer))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
-    """Return what serves these answers."""
-
-    class Answers(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-        wbufsize = -1
-
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            body = answer(parts.path, query)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-            self.wfile.flush()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    return Answers

@@ -54,19 +54,36 @@ class PaginationStrategy:
 
 
 @dataclass
-class PageIncrement(PaginationStrategy):
-    """Counts pages, until one has fewer records than were asked for."""
+class _Counting(PaginationStrategy):
+    """Ends with a page that has fewer records than were asked for."""
 
     config: Mapping[str, Any]
     page_size: Any
     parameters: InitVar[Mapping[str, Any]]
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the size of a page."""
+        self._page_size = _size(self.page_size, self.config, parameters)
+
+    def _is_last(self, size: int) -> bool:
+        return size == 0 or bool(self._page_size and size < self._page_size)
+
+    def get_page_size(self) -> int | None:
+        """Return how many records a page is asked to have."""
+        return self._page_size
+
+
+@dataclass
+class PageIncrement(_Counting):
+    """Counts pages, until one has fewer records than were asked for."""
+
     start_from_page: int = 0
     inject_on_first_request: bool = False
     extractor: Any = None
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the size of a page."""
-        self._page_size = _size(self.page_size, self.config, parameters)
+        """Begin with the first page."""
+        super().__post_init__(parameters)
         self._page = self.start_from_page
 
     @property
@@ -82,14 +99,10 @@ class PageIncrement(PaginationStrategy):
         last_page_token_value: Any = None,
     ) -> Any:
         """Return the next page's number, None after a short or an empty page."""
-        if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
+        if self._is_last(last_page_size):
             return None
         known = self.start_from_page if last_page_token_value is None else last_page_token_value
         return int(known) + 1
-
-    def get_page_size(self) -> int | None:
-        """Return how many records a page is asked to have."""
-        return self._page_size
 
     def reset(self) -> None:
         """Begin anew."""
@@ -97,19 +110,12 @@ class PageIncrement(PaginationStrategy):
 
 
 @dataclass
-class OffsetIncrement(PaginationStrategy):
+class OffsetIncrement(_Counting):
     """Counts records, until a page has fewer than were asked for."""
 
-    config: Mapping[str, Any]
-    page_size: Any
-    parameters: InitVar[Mapping[str, Any]]
     extractor: Any = None
     decoder: Any = None
     inject_on_first_request: bool = False
-
-    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the size of a page."""
-        self._page_size = _size(self.page_size, self.config, parameters)
 
     @property
     def initial_token(self) -> Any:
@@ -124,13 +130,9 @@ class OffsetIncrement(PaginationStrategy):
         last_page_token_value: Any = None,
     ) -> Any:
         """Return the next offset, None after a short or an empty page."""
-        if last_page_size == 0 or (self._page_size and last_page_size < self._page_size):
+        if self._is_last(last_page_size):
             return None
         return int(last_page_token_value or 0) + last_page_size
-
-    def get_page_size(self) -> int | None:
-        """Return how many records a page is asked to have."""
-        return self._page_size
 
 
 @dataclass
