@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tap_core.exceptions import RecordsWithoutSchemaException
-from tap_core.protocols.airbyte.traces import CONFIG, SYSTEM, TRANSIENT, failure_type
+from tap_core.protocols.verdicts import CONFIG, SYSTEM, TRANSIENT, failure_type
 from target_spark.errors import (
     LeaseError,
     OwnerError,

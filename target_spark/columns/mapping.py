@@ -25,6 +25,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from tap_core.schema.numbers import DECIMAL_FORMATS
+from tap_core.schema.variants import says_more, union_of_objects, variants_of
 from target_spark.columns.layout import (
     AIRBYTE_COLUMNS,
     DELETED_AT,
@@ -34,7 +36,6 @@ from target_spark.columns.layout import (
 )
 from target_spark.columns.nested import nested_columns, nested_sources
 from target_spark.columns.numbers import (
-    DECIMAL_FORMATS,
     common_decimal,
     decimal_of,
     integer_of,
@@ -55,7 +56,6 @@ from target_spark.columns.types import (
     Text,
     Timestamp,
 )
-from target_spark.columns.variants import says_more, union_of_objects, variants_of
 from target_spark.names import clean
 
 __all__ = ["RECORD", "layout_of"]

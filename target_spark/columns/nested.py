@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tap_core.schema.variants import ANY, union_of_objects, variants_of
 from target_spark.columns.types import Array, Boolean, Column, ColumnType, Struct, Text
-from target_spark.columns.variants import ANY, union_of_objects, variants_of
 from target_spark.errors import UnsupportedError
 from target_spark.names import clean
 

@@ -18,7 +18,8 @@ from tap_core.exceptions import (
     StateFileError,
     StreamMapConfigError,
 )
-from tap_core.protocols.airbyte.traces import error_body, failure_type, sentence
+from tap_core.protocols.airbyte.traces import error_body
+from tap_core.protocols.verdicts import failure_type, sentence
 
 CONFIG, SYSTEM, TRANSIENT = "config_error", "system_error", "transient_error"
 

@@ -15,10 +15,10 @@ Source: the Airbyte protocol, sections "Catalog" and "Schema Mismatches".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tap_core.catalog import (
     REPLICATION_FULL_TABLE,
@@ -35,6 +35,7 @@ from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.given import Node, as_bytes, parse
 from tap_core.protocols.airbyte.schemas import airbyte_schema
+from tap_core.protocols.source import Described, choose, entry_of
 from tap_core.state.key import definition_of, path_of
 from tap_core.types import JsonSchema
 
@@ -43,7 +44,6 @@ __all__ = [
     "INCREMENTAL",
     "ConfiguredCatalog",
     "ConfiguredStream",
-    "Described",
     "discovered",
     "parse_configured",
     "selection",
@@ -58,37 +58,6 @@ _Inclusion = Metadata.InclusionType
 
 
 # What a source has
-
-
-class Described(Protocol):
-    """A stream of a tap, as far as a catalog speaks of it."""
-
-    name: str
-    takes_any_replication_key: bool
-
-    @property
-    def tap_stream_id(self) -> str:
-        """What the tap's own catalog calls it."""
-
-    @property
-    def namespace(self) -> str | None:
-        """What the source keeps it in."""
-
-    @property
-    def name_in_namespace(self) -> str:
-        """What the source calls it there."""
-
-    @property
-    def schema(self) -> JsonSchema:
-        """The JSON Schema of a record."""
-
-    @property
-    def primary_keys(self) -> Sequence[str]:
-        """The properties that identify a record."""
-
-    @property
-    def _singer_catalog_entry(self) -> CatalogEntry:
-        """Its entry in the tap's own catalog."""
 
 
 def stream_id(stream: Described) -> StreamId:
@@ -126,7 +95,7 @@ def _told_schema(stream: Described) -> JsonSchema:
     """Return the schema without the properties that the tap cannot read."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
-        metadata = _entry_of(stream).metadata
+        metadata = entry_of(stream).metadata
         schema["properties"] = {
             name: inner
             for name, inner in properties.items()
@@ -149,7 +118,7 @@ class _Replication(NamedTuple):
 
     @classmethod
     def of(cls, stream: Described) -> _Replication:
-        entry = _entry_of(stream)
+        entry = entry_of(stream)
         root = entry.metadata.root
         method = entry.replication_method or root.forced_replication_method or ""
         key = entry.replication_key or root.replication_key
@@ -166,10 +135,6 @@ class _Replication(NamedTuple):
         """Whether the stream can be read from where the last sync ended."""
         has_own = self.method == REPLICATION_INCREMENTAL and self.key is not None
         return self.is_free or has_own or self.method == REPLICATION_LOG_BASED
-
-
-def _entry_of(stream: Described) -> CatalogEntry:
-    return stream._singer_catalog_entry  # noqa: SLF001 - a hook of authors, by singer_sdk's name
 
 
 # What a user asks for
@@ -353,7 +318,7 @@ def _selected(
     stream: Described, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
     """Return the entry of a stream with what is configured of it selected."""
-    entry = deepcopy(_entry_of(stream))
+    entry = deepcopy(entry_of(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
         root.inclusion, root.selected = _Inclusion.AVAILABLE, True
@@ -370,9 +335,7 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
     for name, definition in _properties(known).items():
         crumb = (*path, "properties", name)
         node = metadata[crumb]
-        node.selected = not asked or name in asked
-        if node.inclusion == _Inclusion.AUTOMATIC and not node.selected:
-            node.inclusion = _Inclusion.AVAILABLE
+        choose(node, wanted=not asked or name in asked)
         if node.selected:
             _select(metadata, crumb, definition, asked.get(name))
 

@@ -21,10 +21,11 @@ from typing import Any, Final, NoReturn
 from tap_core.config import read_config_files
 from tap_core.exceptions import CatalogFileError, StateFileError
 from tap_core.protocols.airbyte.arguments import Flags, text_of
-from tap_core.protocols.airbyte.contract import SourceTap
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import control_line, line, trace_line
-from tap_core.protocols.airbyte.traces import error_body, sentence
+from tap_core.protocols.airbyte.traces import error_body
+from tap_core.protocols.source import SourceTap
+from tap_core.protocols.verdicts import sentence
 from tap_core.protocols.wire import Wire
 from tap_core.secrets import hider
 

@@ -19,10 +19,10 @@ from tap_core.protocols.airbyte.catalog import (
     selection,
     stream_id,
 )
-from tap_core.protocols.airbyte.contract import SourceTap
 from tap_core.protocols.airbyte.encode import AirbyteOutlet
 from tap_core.protocols.airbyte.positions import NOT_SHARED
-from tap_core.protocols.airbyte.state import Given, document_of, parse_states, sent_before
+from tap_core.protocols.airbyte.state import Given, document_of, parse_states, states_before
+from tap_core.protocols.source import SourceTap
 
 __all__ = ["Request", "read"]
 
@@ -61,7 +61,7 @@ def read(tap: SourceTap, request: Request, write: Callable[[bytes], None]) -> No
     tap.setup_mapper()
     _refuse_renamed(tap, names)
     _resume(tap, document_of(request.state, tap.streams, in_full))
-    for name, state in sent_before(request.state, tap.streams, in_full).items():
+    for name, state in states_before(request.state, tap.streams, in_full).items():
         tap.streams[name].sent_before = state
     outlet = AirbyteOutlet(write, names, shared=tap.shared_state)
     tap.speak_by(outlet)

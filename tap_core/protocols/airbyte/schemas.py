@@ -26,11 +26,11 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
-from tap_core.exceptions import SchemaNotValidError
-from tap_core.schema.references import over_subschemas, resolve_schema_references
+from tap_core.protocols.references import REMARKS, without_references
+from tap_core.schema.references import over_subschemas
 from tap_core.types import JsonSchema
 
-__all__ = ["airbyte_schema", "singer_schema", "without_references"]
+__all__ = ["airbyte_schema", "singer_schema"]
 
 _HINT: Final = "airbyte_type"
 _NULL: Final = "null"
@@ -63,8 +63,6 @@ _WORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 """What JSON Schema says for Airbyte's words."""
 
 _COMBINING: Final = ("anyOf", "oneOf")
-_BESIDE: Final = frozenset(("title", "description", "default", "examples", "deprecated"))
-"""Words that say nothing of which values are valid."""
 
 
 def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
@@ -80,31 +78,6 @@ def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a schema that says in JSON Schema's words what Airbyte's words say in it."""
     return _over(without_references(json_schema), _plain)
-
-
-def without_references(json_schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a copy in which each ``$ref`` is what it points to, or may be anything."""
-    resolved = _resolved(json_schema, json_schema)
-    if resolved is None:
-        named = json_schema.get("properties")
-        properties = named if isinstance(named, Mapping) else {}
-        rest = {word: value for word, value in json_schema.items() if word in _BESIDE | {"type"}}
-        resolved = {
-            **rest,
-            "properties": {
-                name: _resolved(inner, json_schema) or {} if isinstance(inner, Mapping) else inner
-                for name, inner in properties.items()
-            },
-        }
-    return {word: value for word, value in resolved.items() if word not in ("$defs", "definitions")}
-
-
-def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
-    """Write the references of a schema out; None where one leads nowhere."""
-    try:
-        return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
-    except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
-        return None  # what is no text, no address, or not there
 
 
 def _over(
@@ -169,7 +142,7 @@ def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
         "type" in choice
         and "enum" not in choice
         and "const" not in choice
-        and rest.keys() <= _BESIDE | {_HINT}
+        and rest.keys() <= REMARKS | {_HINT}
     )
 
 

@@ -12,16 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tap_core.capabilities import (
-    BATCH_CONFIG,
-    FLATTENING_CONFIG,
-    PARALLEL_PARTITIONS_CONFIG,
-    PARALLEL_STREAMS_CONFIG,
-    STATE_PARTITION_LIMIT_CONFIG,
-    STREAM_MAPS_CONFIG,
-)
-from tap_core.config import is_secret
-from tap_core.protocols.airbyte.schemas import without_references
+from tap_core.protocols.references import without_references
+from tap_core.protocols.settings import is_secret_text, own_settings
 from tap_core.schema.references import over_subschemas
 from tap_core.types import JsonSchema
 
@@ -32,14 +24,6 @@ PROTOCOL_VERSION: Final = "0.5.2"
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105 - the keyword, not a secret
 _HIDDEN: Final = "airbyte_hidden"
-_COMES_WITH_THE_SDK: Final = (
-    BATCH_CONFIG,
-    FLATTENING_CONFIG,
-    PARALLEL_PARTITIONS_CONFIG,
-    PARALLEL_STREAMS_CONFIG,
-    STATE_PARTITION_LIMIT_CONFIG,
-    STREAM_MAPS_CONFIG,
-)
 
 
 def specification(
@@ -71,7 +55,7 @@ def _settings(schema: Mapping[str, Any]) -> JsonSchema:
         name: _arranged(number, inner) if isinstance(inner, Mapping) else inner
         for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
     }
-    for name in properties.keys() & _own_settings(schema):
+    for name in properties.keys() & own_settings(schema):
         properties[name] = {**properties[name], _HIDDEN: True}
     return {"type": "object", **settings, "properties": properties}
 
@@ -81,38 +65,19 @@ def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
     return {"order": number, **setting}
 
 
-def _own_settings(schema: Mapping[str, Any]) -> set[str]:
-    """Name the settings that are the SDK's: an author's of such a name says something else."""
-    given = schema.get("properties") or {}
-    return {
-        name
-        for config in _COMES_WITH_THE_SDK
-        for name, setting in config["properties"].items()
-        if given.get(name) == setting
-    }
-
-
 def _with_secrets(schema: JsonSchema) -> JsonSchema:
     """Mark the secrets among the settings of a schema, and in all that is inside it."""
     result = over_subschemas(schema, _with_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
         for name, setting in properties.items():
-            if isinstance(setting, dict) and _SECRET not in setting and _is_secret(name, setting):
+            if (
+                isinstance(setting, dict)
+                and _SECRET not in setting
+                and is_secret_text(name, setting)
+            ):
                 properties[name] = _marked(setting)
     return result
-
-
-def _is_secret(name: str, setting: Mapping[str, Any]) -> bool:
-    """Tell whether a setting is marked, or is a text whose name says so."""
-    if is_secret("", setting):
-        return True
-    return setting.get("secret") is None and "string" in _types(setting) and is_secret(name)
-
-
-def _types(setting: Mapping[str, Any]) -> Sequence[Any]:
-    types = setting.get("type")
-    return types if isinstance(types, list) else (types,)
 
 
 def _marked(setting: JsonSchema) -> JsonSchema:

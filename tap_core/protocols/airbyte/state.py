@@ -18,19 +18,21 @@ Source: the Airbyte protocol, section "State & Checkpointing".
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
-from tap_core.protocols.airbyte.catalog import Described, stream_id
+from tap_core.protocols.airbyte.catalog import stream_id
 from tap_core.protocols.airbyte.given import Node, as_bytes, reason
+from tap_core.protocols.resuming import kept_bookmarks, sent_before
+from tap_core.protocols.source import Resumed
 from tap_core.state.load import parse_json
 
-__all__ = ["Given", "Resumed", "document_of", "parse_states", "sent_before"]
+__all__ = ["Given", "document_of", "parse_states", "states_before"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -56,22 +58,6 @@ class Given:
     streams: Mapping[StreamId, Mapping[str, Any] | None] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict)
     legacy: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Resumed(Described, Protocol):
-    """A stream that goes on from a state, with the catalog of the run applied."""
-
-    @property
-    def replication_method(self) -> str:
-        """How it is read."""
-
-    @property
-    def selected(self) -> bool:
-        """Whether it is sent."""
-
-    @property
-    def descendent_streams(self) -> Sequence[Any]:
-        """Its children, and theirs."""
 
 
 # Reading
@@ -211,31 +197,18 @@ def document_of(
         for name, value in {**given.legacy, **given.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    bookmarks = _bookmarks(given, streams)
-    begun = _begun(bookmarks, streams, full_refresh)
-    fresh = begun | _parents(begun, streams).keys()
-    kept = {name: deepcopy(state) for name, state in bookmarks.items() if name not in fresh}
+    kept = kept_bookmarks(_bookmarks(given, streams), streams, _begins, full_refresh)
     return {"bookmarks": kept, **document} if kept else document
 
 
-def sent_before(
+def states_before(
     given: Given, streams: Mapping[str, Resumed], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the states of the parents that begin again only for the sake of their children.
 
-    The arguments are those of `document_of`. What these parents sent until then need not be
-    sent once more.
+    The arguments are those of `document_of`.
     """
-    bookmarks = _bookmarks(given, streams)
-    begun = _begun(bookmarks, streams, full_refresh)
-    again = {
-        name: child
-        for name, child in _parents(begun, streams).items()
-        if bookmarks.get(name) and name not in begun
-    }
-    for name, child in again.items():
-        logger.info("Stream '%s' is read from its beginning, because '%s' is.", name, child)
-    return {name: deepcopy(bookmarks[name]) for name in again}
+    return sent_before(_bookmarks(given, streams), streams, _begins, full_refresh)
 
 
 def _bookmarks(given: Given, streams: Mapping[str, Resumed]) -> dict[str, Any]:
@@ -244,26 +217,6 @@ def _bookmarks(given: Given, streams: Mapping[str, Resumed]) -> dict[str, Any]:
     bookmarks = _object(given.legacy.get("bookmarks"))
     bookmarks |= {known[one]: state for one, state in given.streams.items() if one in known}
     return {name: state for name, state in bookmarks.items() if state is not None}
-
-
-def _begun(
-    bookmarks: Mapping[str, Any], streams: Mapping[str, Resumed], full_refresh: Collection[str]
-) -> set[str]:
-    """Name the streams that begin at their beginning, by themselves."""
-    return {
-        name
-        for name, stream in streams.items()
-        if name in full_refresh or (stream.selected and _begins(stream, bookmarks.get(name)))
-    }
-
-
-def _parents(begun: Collection[str], streams: Mapping[str, Resumed]) -> dict[str, str]:
-    """Name the streams above those that begin, each with one of them."""
-    found = {
-        name: next((one.name for one in stream.descendent_streams if one.name in begun), None)
-        for name, stream in streams.items()
-    }
-    return {name: child for name, child in found.items() if child is not None}
 
 
 def _begins(stream: Resumed, state: Any) -> bool:

@@ -1,0 +1,53 @@
+"""What clients must know of settings before they show them to people.
+
+Rules of the room: pure, and made from the schema of the settings alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tap_core.capabilities import (
+    BATCH_CONFIG,
+    FLATTENING_CONFIG,
+    PARALLEL_PARTITIONS_CONFIG,
+    PARALLEL_STREAMS_CONFIG,
+    STATE_PARTITION_LIMIT_CONFIG,
+    STREAM_MAPS_CONFIG,
+)
+from tap_core.config import is_secret
+
+__all__ = ["is_secret_text", "own_settings"]
+
+_COMES_WITH_THE_SDK: Final = (
+    BATCH_CONFIG,
+    FLATTENING_CONFIG,
+    PARALLEL_PARTITIONS_CONFIG,
+    PARALLEL_STREAMS_CONFIG,
+    STATE_PARTITION_LIMIT_CONFIG,
+    STREAM_MAPS_CONFIG,
+)
+
+
+def own_settings(schema: Mapping[str, Any]) -> set[str]:
+    """Name the settings that are the SDK's: an author's of such a name says something else."""
+    given = schema.get("properties") or {}
+    return {
+        name
+        for config in _COMES_WITH_THE_SDK
+        for name, setting in config["properties"].items()
+        if given.get(name) == setting
+    }
+
+
+def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
+    """Tell whether a setting is marked, or is a text whose name says so."""
+    if is_secret("", setting):
+        return True
+    return setting.get("secret") is None and "string" in _types(setting) and is_secret(name)
+
+
+def _types(setting: Mapping[str, Any]) -> Sequence[Any]:
+    types = setting.get("type")
+    return types if isinstance(types, list) else (types,)

@@ -1,0 +1,69 @@
+"""The rules that a document numbers, and the tests that name them.
+
+Rules of the room: pure. A rule is a row of a table that begins with its number and ends with the
+keys of the files that hold it; a test names rules where its docstring begins, before a colon:
+``RD2 to RD4, SM4: …``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["RulesDocument", "numbers_in"]
+
+
+@dataclass(frozen=True)
+class RulesDocument:
+    """A document with numbered rules."""
+
+    path: Path
+
+    def rules(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the number of each rule, and the keys of the files that hold it."""
+        for line in self.path.read_text("utf-8").splitlines():
+            found = re.match(r"\| ([A-Z]+\d+) \| .* \| ([^|]*) \|$", line)
+            if found:
+                yield found[1], re.findall(r"\[(\w+)\]", found[2])
+
+    def files(self) -> dict[str, Path]:
+        """Return the files by their keys."""
+        found = re.findall(r"^\[(\w+)\]: (\S+)$", self.path.read_text("utf-8"), re.MULTILINE)
+        return {key: self.path.parent / path for key, path in found}
+
+    def faults(self, wanted: Iterable[str]) -> list[str]:
+        """Say which rules are missing or double, and which no test names."""
+        files = self.files()
+        absent = [f"no file {path}" for path in files.values() if not path.exists()]
+        if absent:
+            return absent
+        named = {key: _named_in(path) for key, path in files.items()}
+        found = list(self.rules())
+        numbers = sorted(number for number, _ in found)
+        wrong = [] if numbers == sorted(wanted) else [f"the rules are {numbers}"]
+        wrong += [f"{number}: no file" for number, keys in found if not keys]
+        wrong += [
+            f"{number}: no test in {key}"
+            for number, keys in found
+            for key in keys
+            if number not in named.get(key, ())
+        ]
+        used = {key for _, keys in found for key in keys}
+        return wrong + [f"{key}: holds no rule" for key in sorted(files.keys() - used)]
+
+
+def numbers_in(head: str) -> Iterator[str]:
+    """Yield the numbers that stand in the beginning of a docstring."""
+    for kind, first, last in re.findall(r"\b([A-Z]+)(\d+)(?: to [A-Z]+(\d+))?\b", head):
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{kind}{number}"
+
+
+def _named_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    heads = ((ast.get_docstring(test) or "").partition(":")[0] for test in tests)
+    return {number for head in heads for number in numbers_in(head)}
