@@ -19,6 +19,8 @@ __all__ = ["main"]
 _USAGE = """\
 Usage: tap-core new NAME [OPTION ...]
        tap-core run PLUGIN [OPTION ...]
+       tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]
+       tap-core fivetran-protos DIR
 
 new: make the project of a new tap or target, with tests that pass. Its options: tap-core new --help
 
@@ -26,6 +28,11 @@ run: run an installed tap, target or mapper that is written on singer_sdk, as it
 
 PLUGIN is a class, such as tap_x.tap:TapX, or the name of its console script, such as tap-x.
 Everything behind it is the plugin's own: --config, --catalog, --state, --discover ...
+
+fivetran-test: walk through a connector or a destination of Fivetran's interface as Fivetran would,
+and say which rules it breaks. Its options: tap-core fivetran-test --help
+
+fivetran-protos: compare what is known here of Fivetran's interface with its .proto files in DIR.
 """
 
 
@@ -39,10 +46,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tap_core.scaffold.command import new
 
         return new(arguments[1:])
+    if arguments[:1] in (["fivetran-protos"], ["fivetran-test"]):
+        return _fivetran(arguments[0], arguments[1:])
     if len(arguments) < 2 or arguments[0] != "run":  # noqa: PLR2004  (run, and what)
         print(_USAGE, end="", file=sys.stderr)  # noqa: T201
         return 2
     return _run(arguments[1], arguments[2:])
+
+
+def _fivetran(word: str, options: list[str]) -> int:
+    try:
+        if word == "fivetran-protos":
+            from tap_core.protocols.fivetran.compare import compare
+
+            return compare(options)
+        from tap_core.protocols.fivetran.tester.command import fivetran_test
+    except ImportError as error:
+        return _failed(f'{error}. Fivetran\'s interface is an extra: pip install ".[fivetran]"')
+    return fivetran_test(options)
 
 
 def _run(plugin: str, options: list[str]) -> int:

@@ -37,6 +37,8 @@ __all__ = [
     "property_schema",
     "read_config_files",
     "read_environment",
+    "typed_text",
+    "types_of",
     "variable_name",
 ]
 
@@ -47,6 +49,8 @@ TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
 
 _SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "token", "credential")
+_MARKS = ("secret", "writeOnly", "airbyte_secret")
+"""Keywords by which schemas call a setting secret, besides the format ``password``."""
 _SECRET_KEYS = ("api_key", "apikey", "access_key", "auth_key", "private_key", "conn_string")
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -158,7 +162,7 @@ def read_environment(
             continue
         logger.info("Parsing '%s' config from env variable '%s'.", setting, variable)
         try:
-            values[setting] = _typed(text, schema)
+            values[setting] = typed_text(text, schema)
         except ValueError as error:
             shown = "" if is_secret(setting, schema) else f" (it is {text!r})"
             faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
@@ -198,13 +202,13 @@ def _find_dotenv() -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _typed(text: str, schema: JsonSchema) -> Any:
-    """Read a variable's text as the first of the setting's types that it fits.
+def typed_text(text: str, schema: JsonSchema) -> Any:
+    """Read a text, as variables have them, as the first of a setting's types that it fits.
 
     Raises:
         ValueError: it fits none; the message says what was needed.
     """
-    types = _types(schema)
+    types = types_of(schema)
     needed: list[str] = []
     for kind, read in _READERS.items():
         # A number that may be a text too keeps its digits.
@@ -219,14 +223,14 @@ def _typed(text: str, schema: JsonSchema) -> Any:
     return text
 
 
-def _types(schema: JsonSchema) -> set[str]:
+def types_of(schema: Mapping[str, Any]) -> set[str]:
     """Every JSON type that a schema names, in its alternatives too."""
     own = schema.get("type", ())
     types = {own} if isinstance(own, str) else set(own)
     for keyword in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(keyword, ()):
             if isinstance(branch, dict):
-                types |= _types(branch)
+                types |= types_of(branch)
     return types
 
 
@@ -278,7 +282,7 @@ def _array(text: str, schema: JsonSchema) -> list[Any]:
 
 def _holds_texts(schema: JsonSchema) -> bool:
     items = schema.get("items")
-    return isinstance(items, dict) and "string" in _types(items)
+    return isinstance(items, dict) and "string" in types_of(items)
 
 
 def _object(text: str, _schema: JsonSchema) -> dict[str, Any]:
@@ -305,7 +309,9 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 
 def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
     """Whether a setting's value must not be shown: its schema or its name says so."""
-    if schema is not None and (schema.get("secret") or schema.get("writeOnly")):
+    if schema is not None and any(schema.get(word) for word in _MARKS):
+        return True
+    if schema is not None and schema.get("format") == "password":
         return True
     name = setting.lower().replace("-", "_")
     return any(word in name for word in _SECRET_WORDS + _SECRET_KEYS)

@@ -35,6 +35,7 @@ from tap_core.exceptions import (
 )
 from tap_core.moved import find_moved
 from tap_core.plugin_base import Command, PluginBase
+from tap_core.protocols.fivetran.command import asks_for_port
 from tap_core.protocols.singer.events_of import event_of
 from tap_core.protocols.singer.writing import (
     EventWriter,
@@ -166,6 +167,11 @@ class Tap(_Voice):
     max_parallel_streams: int = 1
     """How many top-level streams may run side by side, of those that allow threads
     themselves. A user's setting of this name can lower it."""
+
+    connection_tests: ClassVar[Mapping[str, str]] = {"connection": "Reaching the source"}
+    """What is tried with a user's settings, under protocols that run tests by name (Fivetran):
+    labels for people by the names of the tests, in their order. The test ``x`` is the method
+    ``check_x``, which raises an error where it fails."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         TapCapabilities.CATALOG,
@@ -467,11 +473,15 @@ class Tap(_Voice):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> Command:
-        """Choose the door: the first word may be one of the Airbyte protocol's."""
+        """Choose the door: a first word of Airbyte's, Fivetran's ``--port``, else Singer's."""
         if args and args[0] in {"spec", "check", "discover", "read"}:
             from tap_core.protocols.airbyte.door import source_command
 
             return source_command(cls, args[0])
+        if asks_for_port(args):
+            from tap_core.protocols.fivetran.door import connector_command
+
+            return connector_command(cls)
         return super().get_command(args)
 
     @classmethod

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl
 import requests
 
 from tap_core.clock import utc_now
+from tap_core.encryption import check_encrypted
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
 from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
@@ -190,6 +191,7 @@ class TokenRequest:
 
     def _try(self, session: requests.Session, timeout: float) -> Outcome:
         sent_at = utc_now()
+        check_encrypted(self.url)
         try:
             response = session.post(
                 self.url, headers=dict(self.headers), data=self.payload, timeout=timeout

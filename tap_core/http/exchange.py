@@ -15,6 +15,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.utils import resolve_proxies
 
+from tap_core.encryption import check_encrypted
 from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
@@ -74,7 +75,9 @@ def send(
 
     Raises:
         requests.exceptions.RequestException: as requests raises it, without secrets.
+        ConfigurationError: it would leave unencrypted where that is forbidden.
     """
+    check_encrypted(request.url)
     try:
         response = session.send(
             request,

@@ -72,10 +72,12 @@ def retrying(
     handler: Callable[[Details], None],
     logger: logging.Logger,
     ask_server: bool = True,
+    is_over: Callable[[], bool] = bool,
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that tries a function again while its failures may pass.
 
     With ``ask_server`` a ``Retry-After`` goes before the wait generator and the jitter.
+    Nothing is tried again when ``is_over`` says that nobody waits for it.
     """
     import backoff
 
@@ -83,7 +85,7 @@ def retrying(
         _server_first(wait_generator) if ask_server else wait_generator,
         RETRIED,
         max_tries=lambda: fewer_tries(max_tries()),
-        giveup=is_hopeless,
+        giveup=lambda error: is_hopeless(error) or is_over(),
         on_backoff=handler,
         jitter=lambda value: shorter_wait(value if isinstance(value, _AsTold) else jitter(value)),
         logger=logger,

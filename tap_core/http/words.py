@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlu
 
 import requests
 
-from tap_core.config import property_schema
+from tap_core.config import is_secret, property_schema
 
 __all__ = [
     "HIDDEN",
@@ -146,10 +146,7 @@ def _secrets(values: Iterable[str]) -> Secrets:
 
 
 def secrets_of(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
-    """Return the secrets of a configuration: by its JSON Schema, else by their names.
-
-    The schema says so with ``secret`` or ``writeOnly``.
-    """
+    """Return the secrets of a configuration: by its JSON Schema, else by their names."""
     return _secrets(_secret_values(config, schema or {}))
 
 
@@ -157,7 +154,7 @@ def _secret_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iter
     for name, value in config.items():
         declared = property_schema(schema, name)
         about = declared if isinstance(declared, Mapping) else {}
-        if about.get("secret") or about.get("writeOnly") or is_secret_name(str(name)):
+        if is_secret("", about) or is_secret_name(str(name)):
             yield from _texts(value)
         elif isinstance(value, Mapping):
             yield from _secret_values(value, about)

@@ -28,7 +28,8 @@ Usage: tap-manifest --manifest FILE [OPTION ...]
        tap-manifest install NAME --manifest FILE
 
 Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
-it is a Singer tap; with one of the words spec, check, discover and read an Airbyte source.
+it is a Singer tap; with one of the words spec, check, discover and read an Airbyte source; with
+--port N a Fivetran connector.
 The variable TAP_MANIFEST_FILE stands for --manifest.
 
 lint: list what is wrong with manifests, by line. The exit code is 1 where one cannot run.

@@ -7,6 +7,7 @@ said once. The rules for each value are those that users of the Singer SDK rely 
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
@@ -121,12 +122,21 @@ def conform_primitive(value: Any, schema: JsonSchema) -> Any:
     elif isinstance(value, (float, Decimal)):
         return value if is_finite(value) else None
     elif isinstance(value, bytes):
-        return value != _ZERO_BIT if is_boolean_type(schema) else value.hex()
+        return _text_of_bytes(value, schema)
     elif isinstance(value, (date, time, timedelta)):
         return _instant_text(value)
     if is_exclusive_boolean_type(schema):
         return None if value is None else value != 0
     return value
+
+
+def _text_of_bytes(value: bytes, schema: JsonSchema) -> str | bool:
+    """Return bytes as the Singer SDK has them, in hexadecimal, unless a schema says how."""
+    if is_boolean_type(schema):
+        return value != _ZERO_BIT
+    if schema.get("contentEncoding") == "base64":
+        return base64.b64encode(value).decode()
+    return value.hex()
 
 
 def _instant_text(value: date | time | timedelta) -> str:

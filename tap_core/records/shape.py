@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from tap_core.catalog import SelectionMask
     from tap_core.types import BodyEncoder, JsonSchema, Record
 
-__all__ = ["ENCODING_ERRORS", "Shape", "as_body", "compile_conforming", "compile_shape"]
+__all__ = [
+    "ENCODING_ERRORS",
+    "Shape",
+    "TypedShape",
+    "as_body",
+    "check_of",
+    "compile_conforming",
+    "compile_shape",
+]
 
 ENCODING_ERRORS = (UnicodeEncodeError, TypeError, ValueError, OverflowError)
 """What an encoder raises for values that only the careful way can write."""
@@ -134,6 +142,24 @@ class Shape:
         self.fits = made[0] if made else nothing_fits
 
 
+class TypedShape(Shape):
+    """The shape of a stream whose body encoder has a type for each property.
+
+    It picks what is selected and converts that by itself, so nothing is pruned or conformed
+    before. ``careful`` takes what ``encode`` does not.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, encode: BodyEncoder, careful: BodyEncoder) -> None:
+        super().__init__(lambda _keys: None, careful, encode)
+        self.fits = _is_record
+
+    def __call__(self, record: Record) -> Any:
+        """Encode one record, the careful way."""
+        return self._careful(record)
+
+
 def compile_shape(
     *,
     schema: JsonSchema,
@@ -198,8 +224,17 @@ def as_body(record: Record, encode: BodyEncoder) -> Any:
     return encode(jsonable(record))
 
 
+def check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> Callable[[Any], bool]:
+    """Return what tells whether a value of a property needs no conforming."""
+    return _check_of(schema, level) or _is_plain
+
+
 def _same(record: Record) -> Any:
     return record
+
+
+def _is_record(record: Any) -> bool:
+    return type(record) is dict
 
 
 def _fits_of(keys: list[str], layout: _Layout) -> Callable[[Record], bool]:

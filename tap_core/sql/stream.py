@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from tap_core.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
 from tap_core.exceptions import InvalidReplicationKeyException
 from tap_core.records.select import get_selected_schema
+from tap_core.records.shape import TypedShape
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.rows import (
     MAX_PAGE_ROWS,
@@ -233,6 +234,7 @@ class SQLStream(Stream, abc.ABC):
             or self._tap.run._source is not plan  # noqa: SLF001 - whose rows the engine collects
             or not plan.compiled
             or plan.mapped is not None
+            or isinstance(plan.shape, TypedShape)
             or plan.post_process
             or plan.child_contexts
         ):

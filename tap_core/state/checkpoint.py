@@ -47,6 +47,10 @@ class Cadence:
         """Return whether an extra state of about this many bytes may go out now."""
         return self._credit >= state_size_estimate or self._clock() - self._since >= self._seconds
 
+    def is_overdue(self, seconds: float) -> bool:
+        """Return whether the last state went out so long ago."""
+        return self._clock() - self._since >= seconds
+
     def wrote(self, nbytes: int) -> None:
         """Count the bytes of a state that went out, whatever was the reason."""
         self._credit = max(0.0, self._credit - nbytes)

@@ -44,6 +44,7 @@ class Retried(Windowed, abc.ABC):
             handler=self.backoff_handler,
             logger=self.logger,
             ask_server=self.honour_retry_after,
+            is_over=lambda: bool(self._tap.run.is_broken),
         )(func)
 
     def backoff_wait_generator(self) -> Generator[float, Any, None]:

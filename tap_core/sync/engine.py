@@ -34,7 +34,6 @@ from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
 from tap_core.sync.meters import Tally, metered
 from tap_core.sync.plan import plan_of
-from tap_core.sync.run import CHUNK_BYTES
 from tap_core.sync.workers import Crew, Job
 
 if TYPE_CHECKING:
@@ -86,9 +85,9 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         else:
             _sync_contexts(stream, run, plan, context, signpost)
     except Exception:
-        stream.log(
-            "An unhandled error occurred while syncing '%s'", stream.name, level=logging.ERROR
-        )
+        # Whoever makes a call is told of its failure, and once.
+        level = logging.ERROR if run.outbox.attended is None else logging.DEBUG
+        stream.log("An unhandled error occurred while syncing '%s'", stream.name, level=level)
         raise
     finally:
         run.open(before)
@@ -191,12 +190,16 @@ def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManage
 
 @contextmanager
 def pulling(stream: SyncStream, run: Run, records: Iterable[Any]) -> Iterator[None]:
-    """Close what a worker pulls from, however that ends: an error keeps it alive for long."""
+    """Close what is pulled from, however that ends: an error keeps it alive for long.
+
+    Where the process ends with the sync it need not be.
+    """
     try:
         yield
     finally:
         stream._end_context()
-        close = None if run.leader is None else getattr(records, "close", None)
+        stays = run.leader is not None or run.outbox.attended is not None
+        close = getattr(records, "close", None) if stays else None
         if close is not None:
             close()
 
@@ -324,6 +327,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
     start, size, next_state = done, run.waiting, _next_state(stream, done)
+    most = run.most
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
         if record.__class__ is not dict and (record := _record_of(record)) is None:
@@ -358,7 +362,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
             except (KeyError, InvalidStreamSortException) as error:
                 _refuse(stream, cursor, error, record, done, start)
         size += len(body)
-        if done >= stop or size >= CHUNK_BYTES:
+        if done >= stop or size >= most:
             run.waiting = size
             counter.increment(done - counted)
             next_state = _end_chunk(pull, done, next_state)
@@ -394,7 +398,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
                 cursor.advance(find(record))
             except (KeyError, InvalidStreamSortException) as error:
                 _refuse(stream, cursor, error, record, done, start)
-        if done >= stop or run.waiting >= CHUNK_BYTES:
+        if done >= stop or run.waiting >= run.most:
             counter.increment(done - counted)
             next_state = _end_chunk(pull, done, next_state)
             counted, stop = done, min(done + run.room(), next_state)

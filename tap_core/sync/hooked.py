@@ -34,7 +34,6 @@ from tap_core.sync.engine import (
 )
 from tap_core.sync.meters import metered
 from tap_core.sync.plan import plan_of
-from tap_core.sync.run import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from tap_core.metrics import Counter
@@ -162,7 +161,7 @@ def write_record(stream: SyncStream, record: Record) -> None:
         bodies = plan.mapped.bodies(own)
         run.bodies.extend(bodies)
         run.waiting += plan.mapped.sizes(bodies)
-    if len(run.bodies) >= run.limit or run.waiting >= CHUNK_BYTES:
+    if len(run.bodies) >= run.limit or run.waiting >= run.most:
         run.flush()
     run.open(before)
 

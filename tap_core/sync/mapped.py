@@ -19,7 +19,7 @@ from tap_core.mapper.maps import (
     SameRecordTransform,
     StreamMap,
 )
-from tap_core.records.shape import Shape, as_body
+from tap_core.records.shape import Shape
 
 if TYPE_CHECKING:
     from tap_core.types import BodyEncoder, Record
@@ -76,18 +76,22 @@ def _sent(maps: Sequence[StreamMap]) -> list[StreamMap]:
     return [one for one in maps if not isinstance(one, RemoveRecordTransform)]
 
 
-def map_records(maps: Sequence[StreamMap], shape: Shape, encode: BodyEncoder) -> Mapped:
-    """Compile the maps of a stream whose records ``shape`` prunes and conforms."""
+def map_records(maps: Sequence[StreamMap], shape: Shape, encoders: Sequence[BodyEncoder]) -> Mapped:
+    """Compile the maps of a stream whose records ``shape`` prunes and conforms.
+
+    ``encoders`` take what the maps make, whatever its values are: one for each name under
+    which the stream is sent.
+    """
     sent = _sent(maps)
     transforms = [one.quick_transform for one in sent]
     names = [StreamId(one.stream_alias) for one in sent]
     if len(sent) == 1:
         return Mapped(
-            _one(transforms[0], shape, encode),
+            _one(transforms[0], shape, encoders[0]),
             lambda bodies: len(bodies[0]) if bodies else 0,
             lambda rows: [(names[0], rows)],
         )
-    return Mapped(_several(transforms, shape, encode), _size_of_pairs, _sorter(names))
+    return Mapped(_several(transforms, shape, encoders), _size_of_pairs, _sorter(names))
 
 
 def _one(
@@ -95,19 +99,23 @@ def _one(
 ) -> Callable[[Record], Sequence[Any]]:
     def bodies(record: Record) -> Sequence[Any]:
         mapped = transform(record if shape.fits(record) else shape(record))
-        return () if mapped is None else (as_body(mapped, encode),)
+        return () if mapped is None else (encode(mapped),)
 
     return bodies
 
 
 def _several(
-    transforms: Sequence[Callable[[Record], Record | None]], shape: Shape, encode: BodyEncoder
+    transforms: Sequence[Callable[[Record], Record | None]],
+    shape: Shape,
+    encoders: Sequence[BodyEncoder],
 ) -> Callable[[Record], Sequence[Any]]:
     def bodies(record: Record) -> Sequence[Any]:
         conformed = record if shape.fits(record) else shape(record)
         mapped = [transform(conformed) for transform in transforms]
         return [
-            (number, as_body(one, encode)) for number, one in enumerate(mapped) if one is not None
+            (number, encode(one))
+            for number, (one, encode) in enumerate(zip(mapped, encoders, strict=True))
+            if one is not None
         ]
 
     return bodies

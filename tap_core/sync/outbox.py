@@ -12,18 +12,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tap_core.events import Checkpoint, Describe
 from tap_core.sync.files import FileRows
 
 if TYPE_CHECKING:
     from tap_core.events import Event
+    from tap_core.records.conform import Unmapped
     from tap_core.state.checkpoint import Cadence
     from tap_core.state.document import StateDocument
-    from tap_core.types import Record
+    from tap_core.types import BodyEncoder, Record
+    from tap_core.typing.inspect import TypeConformanceLevel
 
-__all__ = ["Chunk", "Held", "Outbox", "Outlet"]
+__all__ = [
+    "Attended",
+    "Chunk",
+    "Held",
+    "Outbox",
+    "Outlet",
+    "TypedEncoder",
+    "TypedOutlet",
+    "typed",
+]
 
 _LOOK_SECONDS = 0.1
 """How often whoever waits for his turn looks whether the sync has ended meanwhile."""
@@ -34,7 +45,8 @@ class Outlet(Protocol):
 
     One whose protocol can name files of rows has ``takes_files = True``, one that can say
     how much is to come ``takes_estimates = True``, one that tells the end of each stream by
-    itself ``tells_ends = True``.
+    itself ``tells_ends = True``. One whose reader may leave at any time, and counts on states
+    meanwhile, is an `Attended`; one with a type for each column has `TypedOutlet.encoder_of`.
     """
 
     def encode(self, record: Record, /) -> Any:
@@ -42,6 +54,47 @@ class Outlet(Protocol):
 
     def emit(self, event: Event, /) -> None:
         """Take one event; may block until the reader is ready."""
+
+
+class TypedOutlet(Outlet, Protocol):
+    """The outlet of a protocol in which each column has a type: bodies depend on the stream."""
+
+    def encoder_of(
+        self, described: Describe, level: TypeConformanceLevel, unmapped: Unmapped, /
+    ) -> TypedEncoder:
+        """Make what encodes the records of a stream, whatever their values are.
+
+        ``level`` and ``unmapped`` are those by which values that have parts are conformed.
+        """
+
+
+class TypedEncoder(Protocol):
+    """How the records of one stream are encoded where each column has a type."""
+
+    @property
+    def encode(self) -> BodyEncoder:
+        """For the values that are met every day; raises one of `ENCODING_ERRORS` for others."""
+
+    def careful(self, record: Record, /) -> Any:
+        """Encode a record of whatever values."""
+
+    def body(self, record: Record, /) -> Any:
+        """Encode a record, the quick way where that is possible."""
+
+
+class Attended(Outlet, Protocol):
+    """The outlet of a call: whoever made it may leave, and counts on states until then."""
+
+    state_seconds: float
+    """After how long without a state one is owed, as soon as a record is done."""
+
+    def check(self) -> None:
+        """Raise an error when nobody takes events any more."""
+
+
+def typed(outlet: Outlet) -> TypedOutlet | None:
+    """Return an outlet as one with types, None where it has none."""
+    return cast(TypedOutlet, outlet) if hasattr(outlet, "encoder_of") else None
 
 
 class Chunk(Protocol):
@@ -82,6 +135,11 @@ class Outbox:
         self._said: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
+        self.attended: Attended | None = (
+            cast(Attended, outlet) if hasattr(outlet, "state_seconds") else None
+        )
+        self.is_called = False
+        """Whether the sync is asked to look up at its next record: see `look`."""
 
     def hand(self, event: Event) -> None:
         """Hand one event to the door, under the lock.
@@ -127,6 +185,18 @@ class Outbox:
         """Send the chunks that have waited for long."""
         for chunk in list(self.chunks):
             chunk.send_if_old()
+
+    def attend(self) -> None:
+        """Look whether there is still a reader, and when it had a state; by a timer's thread."""
+        if self.attended is None or self.failure is not None:
+            return
+        try:
+            self.attended.check()
+        except Exception as error:  # noqa: BLE001  whatever it is, nothing can go out any more
+            self.failure = error
+        self.is_called = self.failure is not None or self.cadence.is_overdue(
+            self.attended.state_seconds
+        )
 
     def say_once(self, about: Hashable, what: Any, say: Callable[[], None]) -> None:
         """Call ``say`` unless just this was said last, for all threads to wait for."""

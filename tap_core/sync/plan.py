@@ -10,30 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tap_core.catalog import Breadcrumb, Schema
 from tap_core.events import Describe, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
-from tap_core.records.shape import Shape, compile_conforming, compile_shape
+from tap_core.records.shape import (
+    Shape,
+    TypedShape,
+    as_body,
+    compile_conforming,
+    compile_shape,
+)
 from tap_core.state.key import copied_along, value_finder
 from tap_core.sync.limits import threads_for_children, threads_of
+from tap_core.sync.outbox import typed
 from tap_core.sync.overrides import is_overridden as is_overridden
 from tap_core.sync.overrides import member_of as member_of
+from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.mapper.maps import StreamMap
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.mapped import Mapped
     from tap_core.sync.run import Run
-    from tap_core.types import Record
+    from tap_core.types import BodyEncoder, Record
 
 __all__ = [
     "HOOKS",
     "Plan",
+    "descriptions_of",
     "id_of",
     "is_key_deselected",
+    "is_mapped",
     "is_overridden",
     "member_of",
     "plan_of",
@@ -101,17 +112,18 @@ def plan_of(stream: SyncStream) -> Plan:
 
 def _compile(stream: SyncStream, run: Run) -> Plan:
     maps = _maps_of(stream)
-    shape = _shape_of(stream, run, maps)
+    describes = _descriptions(stream, maps)
+    shape = _shape_of(stream, run, maps, describes)
     mapped: Mapped | None = None
     keeps = None
     if maps is not None:
         from tap_core.sync.mapped import filter_of, map_records
 
-        mapped = map_records(maps, shape, run.outlet.encode)
+        mapped = map_records(maps, shape, [_body_of(run, described) for described in describes])
         keeps = filter_of(maps)
     return Plan(
         stream=id_of(stream),
-        describes=_descriptions(stream, maps),
+        describes=describes,
         shape=shape,
         mapped=mapped,
         keeps=keeps,
@@ -147,13 +159,41 @@ def _maps_of(stream: SyncStream) -> Sequence[StreamMap] | None:
     return None if is_plain(maps, stream.name) else maps
 
 
-def _shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:
+def descriptions_of(stream: SyncStream) -> tuple[Describe, ...]:
+    """Return the schemas that a stream goes out with, one for each name that it has then."""
+    return _descriptions(stream, _maps_of(stream))
+
+
+def is_mapped(stream: SyncStream) -> bool:
+    """Tell whether stream maps or flattening change what a stream sends."""
+    return _maps_of(stream) is not None
+
+
+def _shape_of(
+    stream: SyncStream,
+    run: Run,
+    maps: Sequence[StreamMap] | None,
+    describes: tuple[Describe, ...],
+) -> Shape:
+    outlet = typed(run.outlet)
+    if outlet is not None and maps is None:
+        unmapped = warn_once(stream.name, stream.logger)
+        encoder = outlet.encoder_of(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
+        return TypedShape(encoder.encode, encoder.careful)
     shape = _pruning_shape_of(stream, run, maps)
     if not is_key_deselected(stream):
         return shape
     # What is deselected leaves the author's record, and the bookmark needs this of it.
     path = stream.replication_path
     return Shape(lambda _keys: None, lambda record: shape(copied_along(path, record)), shape.encode)
+
+
+def _body_of(run: Run, described: Describe) -> BodyEncoder:
+    """Return what encodes a record that maps have made; its values were conformed before."""
+    outlet = typed(run.outlet)
+    if outlet is None:
+        return partial(as_body, encode=run.outlet.encode)
+    return outlet.encoder_of(described, TypeConformanceLevel.NONE, lambda _names: None).body
 
 
 def is_key_deselected(stream: SyncStream) -> bool:

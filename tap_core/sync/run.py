@@ -39,7 +39,8 @@ CHUNK_ROWS = 1_000
 """Rows after which a chunk closes."""
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes of bodies after which a chunk closes: what a pipe takes at once."""
+"""Bytes of bodies after which a chunk closes: what a pipe takes at once. An outlet with messages
+of another size has ``chunk_bytes``."""
 
 MAX_AGE_SECONDS = 0.5
 """Age after which a waiting row is sent, whatever else happens."""
@@ -113,6 +114,8 @@ class Run:
         self.document = document
         self.meters: dict[str, tuple[Counter, Timer]] = {}
         self.meter_stack: ExitStack | None = None
+        self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
+        """Bytes of bodies after which a chunk closes."""
         self._clock = clock
         self._begin_alone(None)
 
@@ -322,8 +325,30 @@ class Run:
         return self._copies.values()
 
     def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
-        """Return an author's records so that a worker stops at the next one if it must."""
-        return records if self.leader is None else self.leader.until_stopped(records)
+        """Return an author's records so that the next one is not pulled if work must stop."""
+        if self.leader is not None:
+            records = self.leader.until_stopped(records)
+        return records if self.outbox.attended is None else self._attended(records)
+
+    def _attended(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yield records until the reader has left, with a state between them where one is owed.
+
+        Whoever asks for the next one is done with the last: it is as if the author wrote a
+        state there.
+        """
+        outbox = self.outbox
+        try:
+            for record in records:
+                if outbox.is_called:
+                    outbox.is_called = False
+                    if outbox.failure is not None:
+                        raise outbox.failure
+                    self.checkpoint(owed=True)
+                yield record
+        finally:
+            close = getattr(records, "close", None)
+            if close is not None:
+                close()
 
     # Signals and time
 
@@ -378,5 +403,6 @@ class Run:
         while not ended.wait(MAX_AGE_SECONDS / 2):
             with suppress(Exception):  # the next flush raises it again
                 self.outbox.send_what_is_old()
+            self.outbox.attend()
             if self.is_broken:
                 return

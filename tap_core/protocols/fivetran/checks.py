@@ -1,0 +1,46 @@
+"""The connection tests of a tap, run by name.
+
+Rules of the room: a test that fails is an answer and no accident: whatever it raises is told in
+words. A test answers soon: little time goes into trying again. Source: Fivetran's Partner SDK
+development guide, "Test".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Protocol
+
+from tap_core.haste import in_haste
+from tap_core.protocols.fivetran.faults import told
+
+__all__ = ["TestedTap", "run_test", "unknown_test"]
+
+
+class TestedTap(Protocol):
+    """A tap; its test ``x`` is its method ``check_x``."""
+
+    connection_tests: ClassVar[Mapping[str, str]]
+
+
+def run_test(tap: TestedTap, name: str, hide: Callable[[str], str] = str) -> str | None:
+    """Run a test of a tap; return why it failed, None where it did not.
+
+    ``hide`` takes secrets out of a text.
+    """
+    if name not in tap.connection_tests:
+        return unknown_test(tap.connection_tests, name)
+    check = getattr(tap, f"check_{name}", None)
+    if not callable(check):
+        return f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
+    try:
+        with in_haste():
+            check()
+    except Exception as error:  # noqa: BLE001  whatever it is, the test has failed
+        return told(error, hide)
+    return None
+
+
+def unknown_test(tests: Mapping[str, str], name: str) -> str:
+    """Say that there is no such test, and which there are."""
+    known = ", ".join(map(repr, tests)) or "none"
+    return f"There is no test {name[:100]!r}. Known are: {known}."

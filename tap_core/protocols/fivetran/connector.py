@@ -1,0 +1,162 @@
+"""The calls of a connector, answered by any tap.
+
+Rules of the room: the tap's class is handed in and never imported; each call makes a tap of its
+own, so that calls of different settings do not know of each other. What a server learns meanwhile
+is kept for the settings that it belongs to: tokens that were renewed, which the interface has no
+word for, and the tables that Schema told. Source: Fivetran's Partner SDK, connector_sdk.proto.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from json import dumps
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.checks import run_test, unknown_test
+from tap_core.protocols.fivetran.faults import told as told_in_words
+from tap_core.protocols.fivetran.form import form_of
+from tap_core.protocols.fivetran.log import Journal, counted
+from tap_core.protocols.fivetran.schema import schema_response
+from tap_core.protocols.fivetran.server import Call, Handler, Service
+from tap_core.protocols.fivetran.settings import typed
+from tap_core.protocols.fivetran.update import Told, discovered, update
+from tap_core.protocols.source import SourceTap
+from tap_core.secrets import hider
+from tap_core.types import JsonSchema
+
+__all__ = ["ConnectorTap", "connector"]
+
+_REMEMBERED: Final = 64
+"""Configurations of which something is kept."""
+
+_Thing = TypeVar("_Thing")
+
+_logger = logging.getLogger("fivetran")
+
+
+class ConnectorTap(SourceTap, Protocol):
+    """A tap that can be a connector."""
+
+    config_jsonschema: ClassVar[JsonSchema]
+    connection_tests: ClassVar[Mapping[str, str]]
+
+
+def connector(tap_class: type[ConnectorTap], journal: Journal) -> Service:
+    """Return the service of a tap."""
+    made = _Connector(tap_class, journal)
+    return Service(
+        "SourceConnector",
+        {
+            "ConfigurationForm": Handler(made.form),
+            "Test": Handler(made.test),
+            "Schema": Handler(made.schema),
+            "Update": Handler(made.update, task=_task),
+        },
+        explain=lambda error: told_in_words(error, journal.clean),
+    )
+
+
+def _task(text: str) -> Any:
+    return messages.UpdateResponse(task=messages.Task(message=text))
+
+
+class _Latest(Generic[_Thing]):
+    """Things by the configuration that they belong to; of the latest configurations only."""
+
+    def __init__(self) -> None:
+        self._things: dict[bytes, _Thing] = {}
+        self._lock = threading.Lock()
+
+    def get(self, configuration: Mapping[str, str]) -> _Thing | None:
+        """Return what is kept for a configuration."""
+        with self._lock:
+            return self._things.get(_digest(configuration))
+
+    def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
+        """Keep something for a configuration."""
+        with self._lock:
+            self._things.pop(_digest(configuration), None)
+            self._things[_digest(configuration)] = thing
+            while len(self._things) > _REMEMBERED:
+                del self._things[next(iter(self._things))]
+
+
+def _digest(configuration: Mapping[str, str]) -> bytes:
+    return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
+
+
+class _Connector:
+    """Answers the calls by taps of one class."""
+
+    def __init__(self, tap_class: type[ConnectorTap], journal: Journal) -> None:
+        self._tap_class = tap_class
+        self._journal = journal
+        self._renewed = _Latest[dict[str, Any]]()
+        self._told = _Latest[Told]()
+
+    def form(self, _request: Any, _call: Call) -> Any:
+        """Answer ConfigurationForm."""
+        kind = self._tap_class
+        schema = kind._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        return form_of(schema, kind.connection_tests)
+
+    def test(self, request: Any, _call: Call) -> Any:
+        """Answer Test."""
+        failure = self._failure(request.name, dict(request.configuration))
+        if failure is None:
+            return messages.TestResponse(success=True)
+        return messages.TestResponse(failure=self._journal.clean(failure))
+
+    def schema(self, request: Any, call: Call) -> Any:
+        """Answer Schema."""
+        configuration = dict(request.configuration)
+        tables = discovered(self._tap(configuration))
+        self._told.keep(configuration, {table.id: table for table in tables})
+        call.note(counted(len(tables), "table"))
+        return schema_response(tables)
+
+    def update(self, request: Any, call: Call) -> Iterator[bytes]:
+        """Answer Update."""
+        configuration = dict(request.configuration)
+        return update(
+            lambda: self._tap(configuration), request, call, self._told.get(configuration)
+        )
+
+    def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
+        """Return why a test fails, None where it does not."""
+        tests = self._tap_class.connection_tests
+        if test not in tests:
+            return unknown_test(tests, test)
+        try:
+            tap = self._tap(configuration)
+        except Exception as error:  # noqa: BLE001  whatever it is, the test has failed
+            return told_in_words(error, self._journal.clean)
+        return run_test(tap, test, self._journal.clean)
+
+    def _tap(self, configuration: Mapping[str, str]) -> ConnectorTap:
+        """Make a tap for a configuration; it has neither catalog nor state yet.
+
+        Raises:
+            ConfigValidationError: the settings do not fit.
+        """
+        schema = self._tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        settings = self._renewed.get(configuration) or typed(configuration, schema)
+        self._journal.hide_also(hider(settings, schema))
+        tap = self._tap_class(config=settings, setup_mapper=False)
+
+        def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+            made = renew(self._renewed.get(configuration) or settings)
+            self._journal.hide_also(hider(made, schema))
+            self._renewed.keep(configuration, made)
+            _logger.warning(
+                "The source has replaced a token of the settings. The new one is used from now on,"
+                " but the settings cannot be changed from here: when the connector is started"
+                " anew, it may be necessary to log in again."
+            )
+
+        tap.config_listener = renewed
+        return tap

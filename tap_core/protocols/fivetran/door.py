@@ -1,0 +1,57 @@
+"""The command that makes a server of a tap: ``tap-x --port 50051``.
+
+Rules of the room: the tap's class is handed in and never imported. The main thread and its
+signals are the server's. Taps run in other threads, where Python allows no handler of signals:
+an author who sets one is let pass. Source: Fivetran's Partner SDK development guide,
+"Requirements".
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tap_core.encryption import demand_encryption
+from tap_core.protocols.fivetran.command import PortCommand
+
+if TYPE_CHECKING:
+    from tap_core.protocols.fivetran.connector import ConnectorTap
+
+__all__ = ["connector_command"]
+
+
+def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
+    """Return the command that serves a tap on a port."""
+
+    def run(port: int) -> int:
+        from tap_core.protocols.fivetran.connector import connector
+        from tap_core.protocols.fivetran.log import Journal
+        from tap_core.protocols.fivetran.scrubbing import scrubbed
+        from tap_core.protocols.fivetran.server import serve
+
+        demand_encryption()
+        journal = Journal("sdk_connector", scrubbed)
+        with _handlers_of_the_main_thread():
+            return serve(connector(tap_class, journal), port, journal)
+
+    return PortCommand(tap_class.name, run)
+
+
+@contextmanager
+def _handlers_of_the_main_thread() -> Iterator[None]:
+    """Let handlers of signals that other threads set be forgotten, where Python would raise."""
+    set_handler = signal.signal
+
+    def set_here(number: int, handler: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            return set_handler(number, handler)
+        return signal.getsignal(number)
+
+    signal.signal = set_here  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = set_handler

@@ -1,0 +1,123 @@
+"""What Fivetran's user wants of a source, onto the catalog of a tap.
+
+Rules of the room: keys are always wanted, of a table that is. What the user was never asked about
+(a new schema, table or column) is wanted as the selection says of new ones. No selection means
+what the tap itself selects. A replication key that is not wanted is read, for the state, and not
+sent. Where a stream map makes several tables of a stream, or renames columns, the stream is read
+whole and what is not wanted is left out on the way. Source: Fivetran's Partner SDK,
+connector_sdk.proto, ``Selection``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tap_core.catalog import Catalog, CatalogEntry, Metadata
+from tap_core.protocols.fivetran.columns import DELETED_AT, Column, TableId
+from tap_core.protocols.fivetran.tables import Table, catalog_entry, put
+from tap_core.protocols.source import Described, choose
+
+__all__ = ["Choice", "Selection", "catalog_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is wanted of a table: columns by name, and whether others are."""
+
+    columns: Mapping[str, bool] = field(default_factory=dict)
+    others: bool = True
+
+    def takes(self, column: Column) -> bool:
+        """Tell whether a column is wanted; a key always is."""
+        return column.is_key or self.columns.get(column.name, self.others)
+
+    def narrowed(self, table: Table) -> Table:
+        """Return a table with the columns that are wanted."""
+        return replace(table, columns=tuple(filter(self.takes, table.columns)))
+
+
+_ALL = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted of a source; made by `of`."""
+
+    tables: Mapping[TableId, Choice | None] = field(default_factory=dict)
+    """What is wanted of tables, None for nothing."""
+    schemas: Mapping[str | None, bool] = field(default_factory=dict)
+    """Whether other tables of a schema are wanted."""
+    others: bool = True
+    """Whether tables of other schemas are."""
+
+    @classmethod
+    def of(cls, request: Any) -> Selection | None:
+        """Read the selection of an UpdateRequest, None where it has none."""
+        kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
+        if kind is None:
+            return None
+        if kind == "without_schema":
+            found = request.selection.without_schema
+            named = dict(_tables(None, found.tables))
+            return cls(named, {None: found.include_new_tables}, others=False)
+        found = request.selection.with_schema
+        tables: dict[TableId, Choice | None] = {}
+        new: dict[str | None, bool] = {}
+        for schema in found.schemas:
+            new[schema.schema_name] = schema.included and schema.include_new_tables
+            if schema.included:
+                tables.update(_tables(schema.schema_name, schema.tables))
+        return cls(tables, new, others=found.include_new_schemas)
+
+    def of_table(self, table: TableId) -> Choice | None:
+        """Return what is wanted of a table, None for nothing."""
+        if table in self.tables:
+            return self.tables[table]
+        return _ALL if self.schemas.get(table.schema, self.others) else None
+
+
+def _tables(schema: str | None, tables: Iterable[Any]) -> Iterable[tuple[TableId, Choice | None]]:
+    for table in tables:
+        known = TableId(table.table_name, schema)
+        columns = dict(table.columns)
+        yield known, Choice(columns, table.include_new_columns) if table.included else None
+
+
+def catalog_of(
+    streams: Mapping[str, Described],
+    tables: Iterable[Table],
+    wanted: Callable[[TableId], Choice | None],
+) -> Catalog:
+    """Return the tap's catalog that reads what is wanted of its tables."""
+    by_stream: dict[str, list[Table]] = {name: [] for name in streams}
+    for table in tables:
+        by_stream[table.stream].append(table)
+    catalog = Catalog()
+    for name, stream in streams.items():
+        choices = [(table, wanted(table.id)) for table in by_stream[name]]
+        put(catalog, stream, _entry(stream, [(table, one) for table, one in choices if one]))
+    return catalog
+
+
+def _entry(stream: Described, choices: list[tuple[Table, Choice]]) -> CatalogEntry:
+    """Return the entry of a stream of which so much is wanted."""
+    entry = catalog_entry(stream, is_wanted=bool(choices))
+    declared = entry.schema.properties or {}
+    for name in declared:
+        node = entry.metadata["properties", name]
+        if node.inclusion != Metadata.InclusionType.UNSUPPORTED:
+            choose(node, wanted=name == DELETED_AT or _is_wanted(name, declared, choices))
+    return entry
+
+
+def _is_wanted(name: str, declared: Mapping[str, Any], choices: list[tuple[Table, Choice]]) -> bool:
+    """Tell whether a property has to be read."""
+    if len(choices) != 1:
+        return True
+    [(table, choice)] = choices
+    own = {column.name: column for column in table.columns}
+    if table.is_mapped or not own.keys() <= declared.keys():
+        return True  # a map may make any column of it, and one column takes the whole record
+    return name in own and choice.takes(own[name])
