@@ -42,9 +42,11 @@ AIRBYTE_WORDS: Final = {
 }
 """The words of the Airbyte protocol."""
 
+_SERVES: Final = "Serve as a destination of Fivetran."
+
 HELP: Final = "Commands: " + " ".join(
     f"'target-spark {word}': {does[0].lower()}{does[1:]}"
-    for word, does in {**WORDS, **AIRBYTE_WORDS}.items()
+    for word, does in {**WORDS, **AIRBYTE_WORDS, "--port N": _SERVES}.items()
 )
 """What the help of target-spark says of them."""
 

@@ -41,13 +41,16 @@ from target_spark.tables import Design, Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Check", "checks", "examine"]
+__all__ = ["Check", "before_spark", "checks", "examine", "storage_checks"]
 
 _Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _PROBE: Final = "target_spark_probe"
 _LIFE: Final = ("made", "written", "read", "removed (remove it)")
 """What is done with a probe, in order."""
+
+_NEEDED: Final = {"java", "pyspark", "jars"}
+"""The checks without which no Spark can be started."""
 
 _ROOM: Final = 1 << 30
 """Less free space than this is worth a warning."""
@@ -115,20 +118,30 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
     if not faults:
         said = f"job {settings.job_of(config)}, format {settings.with_defaults(config)['format']}"
         yield Check("configuration", "ok", said)
-    needed = [_tried("java", check_java), _tried("pyspark", lambda: f"PySpark {_version()}")]
-    yield from needed
     if faults:
+        yield from _programs()
         yield Check("the rest", "skipped", "it needs a configuration without faults")
         return
-    needed.append(_tried("jars", lambda: _jars(config)))
-    yield needed[-1]
-    yield _staging(config)
-    yield from _place(config)
+    found = list(before_spark(config))
+    yield from found
     yield _lease(config)
-    if any(check.verdict == "failed" for check in needed):
+    if any(check.verdict == "failed" for check in found if check.name in _NEEDED):
         yield Check("spark", "skipped", "it needs what failed above")
         return
     yield from _with_spark(config)
+
+
+def before_spark(config: Mapping[str, Any]) -> Iterator[Check]:
+    """Check what can be known of checked settings without a Spark."""
+    yield from _programs()
+    yield _tried("jars", lambda: _jars(config))
+    yield _staging(config)
+    yield from _place(config)
+
+
+def _programs() -> Iterator[Check]:
+    yield _tried("java", check_java)
+    yield _tried("pyspark", lambda: f"PySpark {_version()}")
 
 
 def _tried(name: str, step: Callable[[], str]) -> Check:
@@ -251,11 +264,16 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
         said = f"Spark {spark.version} as {context.applicationId}, started in {seconds:.1f} s"
         yield Check("spark", "ok", said)
         options = settings.load_options(config)
-        for table in _probes(options):
-            yield _storage(options, spark, table)
+        yield from storage_checks(options, spark)
         yield _tables(config, options, spark)
     finally:
         session.stop()
+
+
+def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
+    """Make, write, read and remove a table that nobody has in each place that tables go to."""
+    for table in _probes(options):
+        yield _storage(options, spark, table)
 
 
 def _probes(options: LoadOptions) -> list[Table]:

@@ -14,6 +14,7 @@ for the data, what to do); the door prints that message without a traceback.
     ├── StorageError             the storage or the catalog failed for longer than we wait
     ├── DiskFullError            no room for rows that wait, or for a table
     ├── FilesError               a file that a BATCH message names cannot be read
+    ├── BatchFileError           a batch file of Fivetran cannot be read, or does not fit
     ├── CountError               rows written and set aside are not the rows that came
     ├── QuarantineError          more rows were set aside than the user allows
     ├── IncompleteError          an overwrite was not swapped in: its stream may be cut off
@@ -23,6 +24,7 @@ for the data, what to do); the door prints that message without a traceback.
 from __future__ import annotations
 
 __all__ = [
+    "BatchFileError",
     "CommitLostError",
     "CountError",
     "DiskFullError",
@@ -83,6 +85,10 @@ class DiskFullError(TargetSparkError):
 
 class FilesError(TargetSparkError):
     """A file of a BATCH message is not there, is cut off, or is not what the message says."""
+
+
+class BatchFileError(TargetSparkError):
+    """A batch file is not there, does not open, or has what does not fit its table."""
 
 
 class CountError(TargetSparkError):

@@ -1,6 +1,7 @@
 """One run per job at a time: a lock that lives as long as anything that can commit.
 
-Rules of the room: the lease is a lock of the kernel on a file that is never removed.
+Rules of the room: the lease is a lock of the kernel on a file that is never removed, unless
+the name of the job is used once.
 The JVM inherits the open file, so the lock ends when both our process and its JVM are
 gone, in whatever way they died: no process id is guessed to be alive, none that was
 given to another program is waited for. What stands in the file is for people, and to
@@ -27,7 +28,7 @@ from typing import Any
 from target_spark.errors import LeaseError, TableError
 from target_spark.places import local_folder
 
-__all__ = ["Lease", "holder", "lease_file", "started_after_the_last"]
+__all__ = ["Lease", "holder", "lease_file", "started_after_the_last", "wait_for_the_dead"]
 
 _PAUSE = 0.1
 _STARTED = "run_started"
@@ -73,10 +74,36 @@ def started_after_the_last(warehouse: str, job: str, now: int) -> int:
         return now
 
 
+def wait_for_the_dead(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
+    """Wait until nothing that dead owners of jobs with this prefix started can commit any more.
+
+    The names of such jobs are used once: what is left of them is removed. Owners that are
+    alive are left alone.
+
+    Raises:
+        LeaseError: what a dead one started did not end in time.
+    """
+    for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # its owner has removed it meanwhile, or is another user
+            continue
+        try:
+            _wait_for_lock(file, path, path.stem, wait_seconds)
+            path.unlink(missing_ok=True)
+        except LeaseError:
+            owner = _read(file)
+            if not owner.get("pid") or _is_dead(owner):
+                raise
+        finally:
+            os.close(file)
+
+
 class Lease:
     """The right to commit for a job. Made by `take`, ended by `release`."""
 
-    def __init__(self, file: int, owner: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, file: int, owner: Mapping[str, Any]) -> None:
+        self._path = path
         self._file = file
         self._owner = dict(owner)
 
@@ -105,7 +132,7 @@ class Lease:
         except BaseException:
             os.close(file)
             raise
-        lease = cls(file, {"job": job, "run": run, _STARTED: started, **_this_process()})
+        lease = cls(path, file, {"job": job, "run": run, _STARTED: started, **_this_process()})
         lease._write()
         return lease
 
@@ -118,12 +145,17 @@ class Lease:
         self._owner["jvm"] = pid
         self._write()
 
-    def release(self) -> None:
-        """End the lease, for the JVM too if it still holds the file; a second call does nothing."""
+    def release(self, *, remove: bool = False) -> None:
+        """End the lease, for the JVM too if it still holds the file; a second call does nothing.
+
+        With ``remove`` the file goes too, which only a job that nobody else has may ask for.
+        """
         if self._file < 0:
             return
         self._owner = {_STARTED: self._owner[_STARTED]}
         self._write()
+        if remove:
+            self._path.unlink(missing_ok=True)
         fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
         self._file = -1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from types import MappingProxyType
 
 from tap_core.events import StreamId
@@ -22,6 +23,7 @@ __all__ = [
     "can_be_folder",
     "clean",
     "fold",
+    "instant",
     "literal",
     "name_in_catalog",
     "quote",
@@ -55,6 +57,7 @@ _REFUSED_IN_PATHS = re.compile(r"[\\/:*?\"<>|%#\s,;{}()=`\x00-\x1f\x7f-\x9f\ud80
 
 _REFUSED_IN_CATALOGS = re.compile(r"[^a-z0-9_]")
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LONGEST_TABLE_NAME = 120
 """In bytes: folders take 255, and writers put their own words beside the name."""
 
@@ -69,6 +72,12 @@ def quote(*parts: str) -> str:
 def literal(text: str) -> str:
     """Return a text as Spark SQL writes it."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def instant(at: datetime) -> str:
+    """Return an instant as Spark SQL writes it; one without a zone is in UTC."""
+    known = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+    return f"timestamp_micros({(known - _EPOCH) // timedelta(microseconds=1)}L)"
 
 
 def fold(name: str) -> str:

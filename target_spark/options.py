@@ -99,7 +99,8 @@ class LoadOptions:
     ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
     ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
     what tables get after the last commit. With ``delete_files`` those of BATCH messages
-    are removed once their rows are committed.
+    are removed once their rows are committed. With ``namespaces_as_databases`` a namespace
+    is a database of the catalog, where a catalog is named and no database.
 
     A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
     ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
@@ -125,6 +126,7 @@ class LoadOptions:
     delete_files: bool = False
     configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)
     by_status: bool = False
+    namespaces_as_databases: bool = False
 
     @property
     def can_upsert(self) -> bool:
@@ -152,6 +154,8 @@ class LoadOptions:
         folders also where a database is named, which then is a folder above them.
         """
         asked = self.of(stream)
+        if self.namespaces_as_databases and asked.catalog and not asked.database:
+            return self._in_own_database(stream, asked.catalog)
         levels = levels_of(asked.catalog, asked.database)
         if in_folders(self.format, asked.catalog):
             name = asked.table or f"{self.table_prefix}{table_name(stream)}"
@@ -160,6 +164,12 @@ class LoadOptions:
         name = asked.table or f"{self.table_prefix}{named(stream)}"
         path = self.path and f"{self.path.rstrip('/')}/{name}"
         return Table(path, name, (*levels, name) if levels else ())
+
+    def _in_own_database(self, stream: StreamId, catalog: str) -> Table:
+        database = name_in_catalog(StreamId(stream.namespace or "default"))
+        name = f"{self.table_prefix}{name_in_catalog(StreamId(stream.name))}"
+        path = self.path and "/".join((self.path.rstrip("/"), database, name))
+        return Table(path, name, (catalog, database, name))
 
     def mode(self, stream: StreamId, *, keyed: bool) -> WriteMode:
         """Return how a stream is written.

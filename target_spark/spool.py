@@ -33,10 +33,11 @@ from typing import IO, Final
 import msgspec
 
 from tap_core.events import Op, Rows, StreamId
+from target_spark.errors import TableError
 from target_spark.files import BatchFile
 from target_spark.retries import no_room
 
-__all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder"]
+__all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder", "open_folder"]
 
 _FOLDER_PREFIX: Final = "target-spark-"
 _UNBORN_PREFIX: Final = ".new-target-spark-"
@@ -110,6 +111,20 @@ class Batch:
         """Delete the files; they may be gone already."""
         for path in self.paths:
             Path(path).unlink(missing_ok=True)
+
+
+def open_folder(staging: str | None, holds: str) -> SpoolFolder:
+    """Return a new folder in ``staging``; ``holds`` says what is put there, for the error.
+
+    Raises:
+        TableError: it cannot be written.
+    """
+    try:
+        return SpoolFolder(staging)
+    except OSError as error:
+        raise TableError(
+            f"The folder for {holds} cannot be written: {error}. Set staging to a folder that can."
+        ) from error
 
 
 class SpoolFolder:

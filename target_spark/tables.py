@@ -61,13 +61,15 @@ class Design:
     """How the files of a table are laid out; what a format cannot do it refuses at start.
 
     ``partition_by``, ``cluster_by`` and ``sort_by`` name properties of the stream, not
-    columns. ``file_bytes`` is the size to aim at.
+    columns. ``file_bytes`` is the size to aim at. ``properties`` are names and texts that
+    a new table has beside those that the format needs.
     """
 
     partition_by: tuple[Partition, ...] = ()
     cluster_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     file_bytes: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

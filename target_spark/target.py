@@ -26,6 +26,7 @@ from tap_core.events import Event, StreamId
 from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
 from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
+from tap_core.protocols.fivetran.command import asks_for_port
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.secrets import hider
 from tap_core.types import JsonSchema
@@ -33,7 +34,7 @@ from target_spark import settings
 from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
 from target_spark.conversation import Conversation, Emits
 from target_spark.engine import SparkEngine
-from target_spark.errors import FilesError, TableError, TargetSparkError, UnsupportedError
+from target_spark.errors import FilesError, TargetSparkError, UnsupportedError
 from target_spark.lease import started_after_the_last
 from target_spark.loader import Loader
 from target_spark.meters import job_timer
@@ -41,7 +42,7 @@ from target_spark.options import LoadOptions, Run
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, STOPPED, Report
 from target_spark.session import load_libraries
-from target_spark.spool import SpoolFolder
+from target_spark.spool import SpoolFolder, open_folder
 from target_spark.work import Commits
 
 __all__ = ["TargetSpark"]
@@ -105,13 +106,17 @@ class TargetSpark(PluginBase):
 
     @classmethod
     def get_command(cls, args: Sequence[str]) -> Command:
-        """Choose by the first word; without one that is known, Singer messages are loaded."""
+        """Choose by the first word or ``--port``; without these, Singer messages are loaded."""
         if args and args[0] in AIRBYTE_WORDS:
             from target_spark.airbyte.door import DestinationCommand
 
             return DestinationCommand(cls, args[0])
         if args and args[0] in WORDS:
             return WordCommand(cls, args[0])
+        if asks_for_port(args):
+            from target_spark.fivetran.door import destination_command
+
+            return destination_command(cls.name, cls)
         return cls.get_singer_command()
 
     def setup_mapper(self) -> None:
@@ -164,7 +169,9 @@ class TargetSpark(PluginBase):
         if options.dry_run:
             report.about(dry_run=True)
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(contextlib.closing(self._folder()))
+            folder = stack.enter_context(
+                contextlib.closing(open_folder(self.config.get("staging"), "rows that wait"))
+            )
             place = None if options.dry_run else home
             asked = settings.spark_settings(self.config, str(folder.path.absolute()))
             engine = SparkEngine(asked, place, run)
@@ -183,16 +190,6 @@ class TargetSpark(PluginBase):
             )
             yield stack.enter_context(contextlib.closing(loader))
         self._engine = None
-
-    def _folder(self) -> SpoolFolder:
-        staging = self.config.get("staging")
-        try:
-            return SpoolFolder(staging)
-        except OSError as error:
-            raise TableError(
-                f"The folder for rows that wait cannot be written: {error}. Set staging to a"
-                " folder that can."
-            ) from error
 
     def _load(
         self, source: BinaryIO, wake_up: WakeUp, conversation: Conversation, loader: Loader

@@ -56,10 +56,10 @@ from target_spark.writers.statements import (
 )
 from target_spark.writers.widening import delta_widens
 
-__all__ = ["DeltaWriter"]
+__all__ = ["KEPT", "DeltaWriter"]
 
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-_KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
+KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
 """A MERGE reads its batch twice, and keeps it on disk in between."""
 
 _FEW = 100_000
@@ -174,7 +174,7 @@ class DeltaWriter:
             return self.append(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
         words = merge(delta_ref(table), columns, keys)
-        with with_settings(spark, _KEPT):
+        with with_settings(spark, KEPT):
             return self._execute(spark, table, words, commit, newest)
 
     def history(

@@ -65,7 +65,7 @@ def birth_of(
         return None
     return Birth(
         folder,
-        {**more, **properties, **properties_of(layout)},
+        {**more, **properties, **properties_of(layout), **dict(design.properties)},
         {column.name: column.comment for column in layout.columns if column.comment},
     )
 

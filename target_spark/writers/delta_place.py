@@ -31,7 +31,7 @@ from target_spark.writers.delta_log import NO_TABLE, delta_ref
 from target_spark.writers.notes import properties_of
 from target_spark.writers.statements import columns_of, listed_properties, refuse_other_files
 
-__all__ = ["PROPERTIES", "arranged_otherwise", "drop", "make", "types_of"]
+__all__ = ["PROPERTIES", "arranged_by", "arranged_otherwise", "drop", "make", "types_of"]
 
 PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
 """Of every new table: else an entry for each run would stay in it for ever."""
@@ -62,7 +62,7 @@ def types_of(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
 def make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> None:
     """Make an empty table, and its database in a catalog that does not have it."""
     words, properties = arrangement(layout, design)
-    properties |= PROPERTIES | properties_of(layout)
+    properties |= PROPERTIES | properties_of(layout) | dict(design.properties)
     listed = listed_properties(properties)
     columns = f"{columns_of(layout)}{columns_for(parts_of(layout, design))}"
     location = _location(table) if table.identifier else ""
@@ -89,8 +89,7 @@ def arranged_otherwise(
     """Say how a table is laid out, if it is not as it would be made now."""
     if not design.partition_by and not design.cluster_by:
         return None
-    detail = _detail(spark, table)
-    parts, clusters = tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
+    parts, clusters = arranged_by(spark, table)
     wanted = tuple(part.name for part in parts_of(layout, design))
     if (parts, clusters) == (wanted, clusters_of(layout, design)):
         return None
@@ -101,6 +100,12 @@ def arranged_otherwise(
         for how, names in (("partitioned", parts), ("clustered", clusters))
         if names
     )
+
+
+def arranged_by(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns by which a table is partitioned, and those by which it is clustered."""
+    detail = _detail(spark, table)
+    return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
 
 
 def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -26,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import Change, Layout
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
 from target_spark.ledger import Marker
-from target_spark.names import quote
+from target_spark.names import instant, quote
 from target_spark.retries import Fault, fault_of, first_line
 from target_spark.session import remove_folder
 from target_spark.tables import Care, Design, Effect, Table
@@ -65,15 +64,14 @@ from target_spark.writers.statements import (
 )
 from target_spark.writers.widening import iceberg_widens
 
-__all__ = ["IcebergWriter"]
+__all__ = ["ONCE", "IcebergWriter"]
 
 _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
-_ONCE = {"distribution-mode": "hash"}
+ONCE = {"distribution-mode": "hash"}
 """Rows of a sorted table would be divided by ranges, for which Spark makes all of them twice."""
 
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class IcebergWriter:
@@ -169,7 +167,7 @@ class IcebergWriter:
         """Add the rows of a batch."""
 
         def write(ref: str, marker: str) -> None:
-            df.writeTo(ref).options(**{_OPTION: marker, **_ONCE}).append()
+            df.writeTo(ref).options(**{_OPTION: marker, **ONCE}).append()
 
         return self._commit(spark, table, commit, write)
 
@@ -177,7 +175,7 @@ class IcebergWriter:
         """Put these rows in the place of all others; readers see the old until then."""
 
         def write(ref: str, marker: str) -> None:
-            rows = df.writeTo(ref).options(**{_OPTION: marker, **_ONCE})
+            rows = df.writeTo(ref).options(**{_OPTION: marker, **ONCE})
             rows.overwrite(F.lit(True))  # noqa: FBT003
 
         return self._commit(spark, table, commit, write)
@@ -360,8 +358,7 @@ def _retire(ref: str, retirement: Retirement) -> str:
     """Return a MERGE of one row with all those of other versions."""
     action = "DELETE"
     if retirement.deleted is not None:
-        micros = (retirement.at - _EPOCH) // timedelta(microseconds=1)
-        action = f"UPDATE SET {quote(retirement.deleted)} = timestamp_micros({micros}L)"
+        action = f"UPDATE SET {quote(retirement.deleted)} = {instant(retirement.at)}"
     return (
         f"MERGE INTO {ref} USING (SELECT 1) AS one ON {to_retire(retirement)}"
         f" WHEN MATCHED THEN {action}"

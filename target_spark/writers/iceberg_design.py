@@ -16,7 +16,7 @@ from target_spark.tables import Design, Partition, Transform
 from target_spark.writers.notes import properties_of
 from target_spark.writers.statements import listed_properties
 
-__all__ = ["design_words", "order_words", "parted_otherwise"]
+__all__ = ["design_words", "order_words", "parted_otherwise", "parts_in"]
 
 _PARTED: Final = re.compile(r"^PARTITIONED BY \((.*)\)$", re.MULTILINE)
 
@@ -32,7 +32,7 @@ def design_words(layout: Layout, design: Design) -> str:
     """Return what follows the columns in CREATE TABLE: partitions and properties."""
     parts = ", ".join(_parts(layout, design.partition_by))
     words = f" PARTITIONED BY ({parts})" if parts else ""
-    properties = properties_of(layout)
+    properties = properties_of(layout) | dict(design.properties)
     if design.file_bytes is not None:
         properties["write.target-file-size-bytes"] = str(design.file_bytes)
     listed = listed_properties(properties)
@@ -54,11 +54,16 @@ def order_words(layout: Layout, design: Design) -> str:
 
 def parted_otherwise(statement: str, layout: Layout, design: Design) -> str | None:
     """Say how a table that a CREATE TABLE describes is partitioned, if not as designed."""
-    found = _PARTED.search(statement)
-    parts = found[1].replace("`", "") if found else ""
+    parts = parts_in(statement).replace("`", "")
     if parts == ", ".join(_parts(layout, design.partition_by)).replace("`", ""):
         return None
     return f"partitioned by {parts}" if parts else "not partitioned"
+
+
+def parts_in(statement: str) -> str:
+    """Return by what a table is partitioned that a CREATE TABLE describes; or nothing."""
+    found = _PARTED.search(statement)
+    return found[1] if found else ""
 
 
 def _parts(layout: Layout, partitions: Iterable[Partition]) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO, Change, Layout
 from target_spark.errors import TableError
-from target_spark.names import literal, quote
+from target_spark.names import instant, literal, quote
 from target_spark.writers.base import ONLY_DELETE, Keys, Retirement, in_order
 
 __all__ = [
@@ -31,8 +30,6 @@ __all__ = [
     "to_retire",
     "with_settings",
 ]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 BATCH = "target_spark_batch"
 """The temporary view of the rows that a statement puts into a table."""
@@ -130,7 +127,7 @@ def to_retire(retirement: Retirement) -> str:
 def retire(target: str, retirement: Retirement) -> str:
     """Return the statement that ends the rows of other versions."""
     found = to_retire(retirement)
-    at = f"timestamp_micros({(retirement.at - _EPOCH) // timedelta(microseconds=1)}L)"
+    at = instant(retirement.at)
     ended = []
     if retirement.history:
         later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"

@@ -1,0 +1,1 @@
+"""target-spark as a destination of Fivetran."""

@@ -1,0 +1,269 @@
+"""Each call of Fivetran to a destination, from its request to its answer.
+
+Rules of the room: the form and the capabilities are told without Spark. Settings come with every
+call and are checked with every call. One call at a time changes a table; different tables change
+side by side. What goes wrong is raised: the server tells it, by a Task where the answer has one.
+Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tap_core.events import StreamId
+from tap_core.exceptions import ConfigurationError
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.form import form_of
+from tap_core.protocols.fivetran.server import Call, Handler, Service
+from tap_core.protocols.fivetran.settings import typed
+from tap_core.protocols.fivetran.words import BatchFileFormat, Compression, Encryption
+from tap_core.secrets import hider
+from tap_core.types import JsonSchema
+from target_spark import settings
+from target_spark.errors import TargetSparkError, UnsupportedError
+from target_spark.fivetran.batch import Batch, File, FileParams, Kind
+from target_spark.fivetran.engine import Sparks
+from target_spark.fivetran.faults import explain, refused_by
+from target_spark.fivetran.form import FORM, TESTS, check_format, settings_of
+from target_spark.fivetran.shapes import Shape, shape_of
+from target_spark.names import RESERVED
+from target_spark.options import LoadOptions
+
+if TYPE_CHECKING:
+    from target_spark.fivetran.tables import Tables
+
+__all__ = ["Plugin", "Voice", "destination"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Plugin(Protocol):
+    """The target, as far as its calls use it."""
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema:
+        """Return the schema of its settings."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+
+class Voice(Protocol):
+    """The log, as far as a call uses it."""
+
+    def hide_also(self, hide: Callable[[str], str], /) -> None:
+        """Let no line show what this takes out of a text."""
+
+
+def destination(plugin: type[Plugin], sparks: Sparks, journal: Voice) -> Service:
+    """Return the service of a destination whose tables a Spark writes."""
+    calls = _Calls(plugin, sparks, journal)
+    task = _with_task
+    handlers = {
+        "ConfigurationForm": Handler(lambda _r, _c: form_of(FORM, TESTS, selects_tables=False)),
+        "Capabilities": Handler(
+            lambda _request, _call: messages.CapabilitiesResponse(
+                batch_file_format=int(BatchFileFormat.CSV)
+            )
+        ),
+        "Test": Handler(calls.test, lambda text: messages.TestResponse(failure=text)),
+        "DescribeTable": Handler(calls.describe, task(messages.DescribeTableResponse)),
+        "CreateTable": Handler(calls.create, task(messages.CreateTableResponse)),
+        "AlterTable": Handler(calls.alter, task(messages.AlterTableResponse)),
+        "Truncate": Handler(calls.truncate, task(messages.TruncateResponse)),
+        "WriteBatch": Handler(calls.write, task(messages.WriteBatchResponse)),
+        "WriteHistoryBatch": Handler(calls.write_history, task(messages.WriteBatchResponse)),
+        # Fivetran then does the same by the calls above.
+        "Migrate": Handler(lambda _request, _call: messages.MigrateResponse(unsupported=True)),
+    }
+    return Service("DestinationConnector", handlers, explain)
+
+
+def _with_task(kind: Any) -> Callable[[str], Any]:
+    return lambda text: kind(task=messages.Task(message=text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What the calls share: the target, its Spark, and the log."""
+
+    plugin: type[Plugin]
+    sparks: Sparks
+    journal: Voice
+
+    def test(self, request: Any, _call: Call) -> Any:
+        """Run one of the tests of the form."""
+        if request.name not in TESTS:
+            raise UnsupportedError(f"No test is called that; there are {', '.join(TESTS)}.")
+        from target_spark.doctor import before_spark, storage_checks
+
+        config = self._config(request)
+        checks = before_spark(config)
+        if request.name == "storage":
+            with self.sparks.session(config) as spark:
+                checks = iter(list(storage_checks(_options(config), spark)))
+        failed = [f"{each.name}: {each.text}" for each in checks if each.verdict == "failed"]
+        if not failed:
+            return messages.TestResponse(success=True)
+        error = TargetSparkError(". ".join(failed))
+        raise refused_by(error) or error
+
+    def describe(self, request: Any, call: Call) -> Any:
+        """Tell the columns of a table."""
+        with self._tables(request) as tables:
+            found = tables.described(request.schema_name, request.table_name)
+        call.note(str(_stream(request.schema_name, request.table_name)))
+        if found is None:
+            return messages.DescribeTableResponse(not_found=True)
+        return messages.DescribeTableResponse(table=_told(request.table_name, found.shape))
+
+    def create(self, request: Any, call: Call) -> Any:
+        """Make a table, and its schema."""
+        with self._at(request, request.table.name, call) as (tables, name):
+            tables.create(request.schema_name, name, _shape(tables, request))
+        return messages.CreateTableResponse(success=True)
+
+    def alter(self, request: Any, call: Call) -> Any:
+        """Change the columns or the keys of a table."""
+        with self._at(request, request.table.name, call) as (tables, name):
+            done = tables.alter(
+                request.schema_name, name, _shape(tables, request), drops=request.drop_columns
+            )
+        call.note(f"{_stream(request.schema_name, name)}: {'; '.join(done) or 'nothing to change'}")
+        return messages.AlterTableResponse(success=True)
+
+    def truncate(self, request: Any, call: Call) -> Any:
+        """Remove or mark the rows that were synced before an instant."""
+        soft = request.soft.deleted_column if request.HasField("soft") else None
+        before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
+        with self._at(request, request.table_name, call) as (tables, name):
+            rows = tables.truncate(request.schema_name, name, request.synced_column, before, soft)
+        call.note(f"{_stream(request.schema_name, name)}: {rows:,} rows")
+        return messages.TruncateResponse(success=True)
+
+    def write(self, request: Any, call: Call) -> Any:
+        """Write a batch of files into a table."""
+        from target_spark.fivetran.batches import write_batch
+
+        files = _files(request, Kind.REPLACE, Kind.UPDATE, Kind.DELETE)
+        return self._write(write_batch, request, files, call)
+
+    def write_history(self, request: Any, call: Call) -> Any:
+        """Write a batch of files into a table that keeps the versions of its rows."""
+        from target_spark.fivetran.history import write_history
+
+        files = _files(request, *Kind)
+        return self._write(write_history, request, files, call)
+
+    def _write(
+        self, write: Callable[..., Any], request: Any, files: Iterator[File], call: Call
+    ) -> Any:
+        batch = Batch(tuple(files), _params(request.file_params))
+        with self._at(request, request.table.name, call) as (tables, name):
+            shape = _shape(tables, request)
+            written = write(tables, request.schema_name, name, shape, batch)
+        where = _stream(request.schema_name, name)
+        call.note(f"{where}: {written.rows:,} rows from {written.files} files")
+        return messages.WriteBatchResponse(success=True)
+
+    # What every call begins with
+
+    def _config(self, request: Any) -> Mapping[str, Any]:
+        """Return the settings of a call, checked; from here on no line of the log shows them.
+
+        Raises:
+            ConfigurationError: they do not fit.
+        """
+        schema = self.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        given = settings_of(typed(request.configuration, schema))
+        hide = hider(given, schema)
+        self.journal.hide_also(hide)
+        try:
+            config = self.plugin(config=given, parse_env_config=True).config
+        except ConfigurationError as error:
+            raise ConfigurationError(hide(str(error))) from None
+        check_format(settings.load_options(config))
+        return config
+
+    @contextmanager
+    def _tables(self, request: Any) -> Iterator[Tables]:
+        config = self._config(request)
+        with self.sparks.session(config) as spark:
+            from target_spark.fivetran.tables import Tables
+
+            yield Tables(spark, _options(config))
+
+    @contextmanager
+    def _at(self, request: Any, name: str, call: Call) -> Iterator[tuple[Tables, str]]:
+        """Give the tables to a call that changes one of them, once it is its turn."""
+        stream = _stream(request.schema_name, name)
+        call.note(str(stream))
+        with self._tables(request) as tables:
+            table = tables.options.table(stream)
+            with self.sparks.alone_at(table.key):
+                yield tables, name
+
+
+def _options(config: Mapping[str, Any]) -> LoadOptions:
+    return replace(settings.load_options(config), namespaces_as_databases=True)
+
+
+def _shape(tables: Tables, request: Any) -> Shape:
+    reserved = RESERVED.get(tables.options.format, ())
+    try:
+        return shape_of(request.table.columns, reserved)
+    except ValueError as error:
+        where = _stream(request.schema_name, request.table.name)
+        raise TargetSparkError(f"The call describes table {where} wrongly: {error}.") from None
+
+
+def _told(name: str, shape: Shape) -> Any:
+    """Return a table as Fivetran is told of it."""
+    columns = []
+    for column in shape.columns:
+        told = messages.Column(name=column.name, type=int(column.type), primary_key=column.is_key)
+        if column.decimal is not None:
+            told.params.decimal.precision, told.params.decimal.scale = column.decimal
+        columns.append(told)
+    return messages.Table(name=name, columns=columns)
+
+
+def _files(request: Any, *kinds: Kind) -> Iterator[File]:
+    """Yield the files of a request in the order in which they count."""
+    for kind in kinds:
+        for path in getattr(request, f"{kind.name.lower()}_files"):
+            yield File(path, kind, request.keys.get(path))
+
+
+def _params(told: Any) -> FileParams:
+    try:
+        compression, encryption = Compression(told.compression), Encryption(told.encryption)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"The batch files are written in a way that is not known here: {error}."
+        ) from None
+    return FileParams(compression, encryption, told.null_string, told.unmodified_string)
+
+
+def _has(request: Any, field: str) -> bool:
+    return bool(request.HasField(field))
+
+
+def _instant(stamp: Any) -> datetime:
+    """Return an instant, cut to microseconds."""
+    try:
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError as error:
+        raise UnsupportedError("utc_delete_before: there is no such instant.") from error
+
+
+def _stream(schema: str, table: str) -> StreamId:
+    """Return what is called ``schema.table``; a table may be without a schema."""
+    return StreamId(table, schema or None)

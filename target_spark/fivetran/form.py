@@ -1,0 +1,89 @@
+"""What Fivetran asks the user of a destination, and which tests it runs with the answers.
+
+Rules of the room: pure. The form shows the few settings without which no table can be found;
+every other setting of target-spark may stand in the configuration too, and is checked like those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.types import JsonSchema
+from target_spark.errors import UnsupportedError
+from target_spark.options import LoadOptions
+from target_spark.settings import SCHEMA
+
+__all__ = ["FORM", "TESTS", "check_format", "settings_of"]
+
+_ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "path": {
+        "title": "Path",
+        "type": "string",
+        "description": "Where the tables lie: a folder, or an address that Spark can write"
+        " (s3a://..., abfss://..., hdfs://...). Only a catalog that knows by itself where its"
+        " tables lie does without.",
+        "examples": ["s3a://my-bucket/warehouse"],
+    },
+    "format": {
+        "title": "Table format",
+        "type": "string",
+        "description": "Delta Lake or Apache Iceberg.",
+        "enum": ["delta", "iceberg"],
+    },
+    "catalog": {
+        "title": "Catalog",
+        "description": "The catalog of Spark that has the tables. A schema of Fivetran is a"
+        " database in it. Leave it empty for tables that are found by their path.",
+    },
+    "spark": {
+        "title": "Spark settings",
+        "description": "Any settings of Spark as JSON, by their names: keys of the storage,"
+        " the catalog, spark.driver.memory.",
+        "secret": True,
+    },
+}
+"""The settings that the form shows, with the words that people who set it up need."""
+
+FORM: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {name: {**SCHEMA["properties"][name], **own} for name, own in _ASKED.items()},
+}
+"""The settings that the form asks for, as a JSON Schema."""
+
+TESTS: Final[Mapping[str, str]] = {
+    "settings": "The settings, Java and the libraries of the table format",
+    "storage": "Making, writing, reading and removing a table",
+}
+"""The tests by name, with what people are told of them."""
+
+_OURS: Final = {"report": None, "dry_run": None}
+"""Settings of a load that a server has no use for."""
+
+
+def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a call: what the form has, without what only a load can use.
+
+    Raises:
+        ConfigurationError: the settings of Spark are no JSON; the keys in them are not shown.
+    """
+    if isinstance(given.get("spark"), str):
+        raise ConfigurationError(
+            "spark: this is no JSON object. Give the settings of Spark by their names, such as"
+            ' {"spark.driver.memory": "2g"}.'
+        )
+    return {**given, **_OURS}
+
+
+def check_format(options: LoadOptions) -> None:
+    """Refuse tables in which a row cannot be replaced.
+
+    Raises:
+        UnsupportedError: the format is one of those.
+    """
+    if not options.can_upsert:
+        raise UnsupportedError(
+            f"Tables of format {options.format} cannot be a destination of Fivetran, which"
+            " replaces rows by key. Set format to delta or iceberg."
+        )

@@ -1,0 +1,127 @@
+"""How many rows batch files have, and whether a key may stand there twice.
+
+Rules of the room: without Spark. Fivetran sends each key once in a batch, and to put rows that
+are known for such into a table costs far less than to divide all of them by key; so the keys
+alone are looked at before. What cannot be told for sure, or not with little memory, counts as a
+repeated key. An error of a cell is left to those who read the rows. Source: Fivetran's Partner
+SDK development guide, "WriteBatchRequest".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tap_core.protocols.fivetran.words import DataType
+from target_spark.fivetran.batch import File, FileParams, Kind
+from target_spark.fivetran.cells import MisfitError, converted
+from target_spark.fivetran.files import blocks, fault
+from target_spark.fivetran.parsing import FileFaultError, columns_in, header_of, texts_of
+from target_spark.fivetran.shapes import Column, Shape
+
+__all__ = ["Tally", "tally"]
+
+_MOST: Final = 64 << 20
+"""Bytes of keys that are compared."""
+
+_INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
+"""Types of which Spark takes values for the same that Arrow does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The rows of each kind, and whether a key may stand twice among those that were compared."""
+
+    rows: Mapping[Kind, int]
+    repeats: bool
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.rows.values())
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """What there are rows of."""
+        return frozenset(self.rows)
+
+
+def tally(
+    files: Sequence[File],
+    params: FileParams,
+    shape: Shape,
+    compared: Collection[Kind] = frozenset(Kind),
+) -> Tally:
+    """Return what there is in files; keys are compared in those of some kinds.
+
+    Raises:
+        BatchFileError: a file cannot be read as rows of cells.
+    """
+    rows: Counter[Kind] = Counter()
+    seen = _Keys(shape)
+    for file in files:
+        wanted = shape.keys if file.kind in compared else ()
+        for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):
+            rows[file.kind] += len(cells[0])
+            if wanted:
+                seen.add(cells)
+    return Tally({kind: count for kind, count in rows.items() if count}, seen.repeat())
+
+
+class _Keys:
+    """The keys that were seen, as long as they are few."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._columns = shape.keys
+        self._names = [str(number) for number in range(len(self._columns))]
+        self._found: list[Any] = []
+        self._bytes = 0
+        self._is_unsure = any(column.type in _INEXACT for column in self._columns)
+
+    def add(self, cells: Sequence[Any]) -> None:
+        """Keep the keys of some rows, which are texts."""
+        if self._is_unsure:
+            return
+        try:
+            values = [converted(*each) for each in zip(self._columns, cells, strict=True)]
+        except MisfitError:
+            values = []
+        self._bytes += sum(array.nbytes for array in values)
+        self._is_unsure = not values or self._bytes > _MOST
+        if self._is_unsure:
+            self._found.clear()
+        else:
+            self._found.append(pa.record_batch(values, names=self._names))
+
+    def repeat(self) -> bool:
+        """Tell whether one may be there twice."""
+        if self._is_unsure or not self._found:
+            return self._is_unsure
+        keys = pa.Table.from_batches(self._found)
+        different = keys.group_by(self._names, use_threads=False).aggregate([])
+        return bool(different.num_rows < keys.num_rows)
+
+
+def _cells(
+    file: File, params: FileParams, shape: Shape, wanted: Sequence[Column]
+) -> Iterator[list[Any]]:
+    """Yield the texts of some columns of a file."""
+    found = blocks(file, params)
+    try:
+        names, rest = header_of(next(found, b""))
+        block: bytes | None = rest
+        header = columns_in(names, shape, file.kind)
+        places = [header.index(column) for column in wanted if column in header]
+        count = 0
+        while block is not None:
+            if block:
+                texts = texts_of(block, len(names), params.null, count)
+                yield [texts[place] for place in places]
+                count += len(texts[0])
+            block = next(found, None)
+    except FileFaultError as error:
+        raise fault(file, str(error)) from None

@@ -1,0 +1,212 @@
+"""Versions of rows: which ones a batch says, and which ones of the table it ends.
+
+Rules of the room: frames in, a frame of steps out, one step per version at most. A version is
+known by the keys of its row and by when it began, and never has null there. A step is `REPLACE`
+(the version is as said), `EARLIEST_START` (it ends) or `DELETE` (it goes); see
+`target_spark.fivetran.merges`. Versions of a row follow each other by when they began, whatever
+file they come from. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from tap_core.protocols.fivetran.words import DataType
+from target_spark.errors import TableError
+from target_spark.fivetran.batch import Kind
+from target_spark.fivetran.merges import value_of
+from target_spark.fivetran.reading import OP, ORDINAL, kept_name
+from target_spark.fivetran.shapes import ACTIVE, END, START, Column, Shape
+from target_spark.names import quote
+
+__all__ = ["Versions", "filled", "said", "steps", "versions_of"]
+
+_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+_NEEDED: Final = {START: _INSTANTS, END: _INSTANTS, ACTIVE: (DataType.BOOLEAN,)}
+
+_JUST_BEFORE: Final = "INTERVAL 1 MILLISECOND"
+
+_EARLIEST = "__fivetran_earliest"
+_ENDED = "__fivetran_ended"
+_FIRST = "__fivetran_first"
+_STARTS = "__fivetran_starts"
+_RANK = "__fivetran_rank"
+_IS_THERE = "__fivetran_is_there"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The columns of a table of versions, each of which its shape has for a key too.
+
+    ``row`` are the keys of a row, whatever the version; ``start`` is the rest of a version's.
+    """
+
+    shape: Shape
+    row: tuple[Column, ...]
+    start: Column
+    end: Column
+    active: Column
+
+    @property
+    def row_keys(self) -> list[Expression]:
+        """The row's keys, as columns of a frame."""
+        return [value_of(key) for key in self.row]
+
+    @property
+    def row_names(self) -> list[str]:
+        """The names of the row's keys in the table."""
+        return [key.column for key in self.row]
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of a version's keys in the table."""
+        return [*self.row_names, self.start.column]
+
+
+def versions_of(shape: Shape, table: str) -> Versions:
+    """Return what the columns of a table mean.
+
+    Raises:
+        TableError: it keeps no versions of its rows.
+    """
+    known = shape.by_name
+    for name, types in _NEEDED.items():
+        if name not in known or known[name].type not in types:
+            fault = f"is {known[name].type.name}" if name in known else "is missing"
+            raise _no_versions(table, f"its column {name} {fault}")
+    row = {key.name for key in shape.keys} - {START}
+    if not row:
+        raise _no_versions(table, f"it has no key beside {START}")
+    keyed = Shape(tuple(replace(c, is_key=c.name in {*row, START}) for c in shape.columns))
+    keys = tuple(column for column in keyed.keys if column.name != START)
+    return Versions(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
+
+
+def _no_versions(table: str, why: str) -> TableError:
+    return TableError(
+        f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Sync the table"
+        " anew in history mode."
+    )
+
+
+def said(rows: DataFrame) -> DataFrame:
+    """Return the versions that a batch says."""
+    return rows.where(F.col(OP).isin(int(Kind.REPLACE), int(Kind.UPDATE)))
+
+
+def filled(versions: DataFrame, table: DataFrame, known: Versions) -> DataFrame:
+    """Return versions with the values that they leave as they are; all of them replace then.
+
+    An update that has no version before it is left out.
+    """
+    chain = versions.unionByName(_bases(versions, table, known))
+    order = Window.partitionBy(*known.row_keys).orderBy(
+        F.col(OP) != int(Kind.EARLIEST_START), value_of(known.start), F.col(ORDINAL)
+    )
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    values = {
+        column.column: F.last(
+            F.when(~F.col(quote(kept_name(column))), F.struct(value_of(column).alias("is"))),
+            ignorenulls=True,
+        ).over(so_far)["is"]
+        for column in known.shape.others
+    }
+    is_there = F.max(F.col(OP) != int(Kind.UPDATE)).over(so_far)
+    found = chain.withColumns({**values, _IS_THERE: is_there})
+    return found.where(F.col(_IS_THERE) & (F.col(OP) != int(Kind.EARLIEST_START)))
+
+
+def _bases(versions: DataFrame, table: DataFrame, known: Versions) -> DataFrame:
+    """Return, as a version before those of each row, the one of the table that they change.
+
+    It is the one that began with the first of them, which then was written before; else the
+    active one, unless it is one of them; else the last one before them.
+    """
+    start = value_of(known.start)
+    told = versions.groupBy(*known.row_keys).agg(
+        F.min(start).alias(_FIRST), F.collect_set(start).alias(_STARTS)
+    )
+    columns = list(map(value_of, known.shape.columns))
+    met = table.select(*columns).join(told, known.row_names)
+    rank = (
+        F.when(start == F.col(_FIRST), 0)
+        .when(value_of(known.active) & ~F.array_contains(_STARTS, start), 1)
+        .when(start < F.col(_FIRST), 2)
+    )
+    best = Window.partitionBy(*known.row_keys).orderBy(F.col(_RANK), start.desc())
+    ranked = met.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
+    chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
+    return chosen.select(
+        *columns,
+        *(F.lit(False).alias(kept_name(column)) for column in known.shape.others),  # noqa: FBT003
+        _op(Kind.EARLIEST_START).alias(OP),
+        F.lit(-1).cast("bigint").alias(ORDINAL),
+    )
+
+
+def steps(rows: DataFrame, versions: DataFrame, table: DataFrame, known: Versions) -> DataFrame:
+    """Return what becomes of each version; ``versions`` are those that the batch says."""
+    told = _told(rows, known)
+    ended = _ended(versions, table, told, known)
+    return _as_said(versions, told, known).unionByName(ended, allowMissingColumns=True)
+
+
+def _told(rows: DataFrame, known: Versions) -> DataFrame:
+    """Return, for each row, from when on its versions go, and when the active one ends."""
+    is_earliest = F.col(OP) == int(Kind.EARLIEST_START)
+    is_deleted = F.col(OP) == int(Kind.DELETE)
+    end = F.struct(value_of(known.end).alias("is"))
+    return (
+        rows.where(is_earliest | is_deleted)
+        .groupBy(*known.row_keys)
+        .agg(
+            F.min(F.when(is_earliest, value_of(known.start))).alias(_EARLIEST),
+            F.max_by(F.when(is_deleted, end), F.when(is_deleted, F.col(ORDINAL))).alias(_ENDED),
+        )
+    )
+
+
+def _as_said(versions: DataFrame, told: DataFrame, known: Versions) -> DataFrame:
+    """Return the steps for versions that a batch says; one that is active may end at once."""
+    active, end = value_of(known.active), value_of(known.end)
+    is_over = active & F.col(_ENDED).isNotNull()
+    changed = versions.join(told, known.row_names, "left").withColumns(
+        {
+            known.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
+            known.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
+        }
+    )
+    return changed.select(*map(value_of, known.shape.columns), _op(Kind.REPLACE).alias(OP))
+
+
+def _ended(versions: DataFrame, table: DataFrame, told: DataFrame, known: Versions) -> DataFrame:
+    """Return the steps for versions of the table that go or end, but those that are said anew."""
+    keys = [*known.row_keys, value_of(known.start)]
+    is_met = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
+    goes = value_of(known.start) >= F.col(_EARLIEST)
+    op = F.when(goes, _op(Kind.DELETE)).when(
+        value_of(known.active) & is_met, _op(Kind.EARLIEST_START)
+    )
+    end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
+    return (
+        table.select(*keys, value_of(known.active))
+        .join(told, known.row_names)
+        .select(
+            *keys,
+            end.alias(known.end.column),
+            F.lit(False).alias(known.active.column),  # noqa: FBT003
+            op.alias(OP),
+        )
+        .where(F.col(OP).isNotNull())
+        .dropDuplicates(known.key_names)
+        .join(versions.select(*keys), known.key_names, "left_anti")
+    )
+
+
+def _op(kind: Kind) -> Expression:
+    return F.lit(int(kind)).cast("tinyint")
