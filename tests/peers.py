@@ -39,10 +39,15 @@ PEERS: dict[str, tuple[str, ...]] = {
     "airbyte_models": ("airbyte-protocol-models-pdv2==0.18.0",),
     # The client of that protocol that needs no container: it runs our commands as programs.
     "pyairbyte": ("airbyte==0.71.3",),
+    # The oldest releases that Fivetran's interface is served with here.
+    "fivetran_wire": ("grpcio==1.61.3", "protobuf==4.25.9"),
     # A loader, for the benchmarks: to Parquet and to Delta Lake.
     "dlt": ("dlt[deltalake,parquet]==1.31.0", "deltalake==1.6.6"),
     # A tap of the same database as the sample's, with its fast writer, for the benchmarks.
     "tap_postgres": ("meltanolabs-tap-postgres[msgspec]==0.10.0",),
+    # Fivetran's own library for connectors, for the benchmarks: this release and no later one,
+    # since those that follow bring software under another licence.
+    "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import airbyte, deltas, latency, manifests, postgres, rest, taps, targets
+from tests.bench import airbyte, deltas, fivetran, latency, manifests, postgres, rest, taps, targets
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -57,6 +57,10 @@ BENCHMARKS = {
     "manifest-read": Benchmark(manifests.read, 50_000, 3),
     "manifest-children": Benchmark(manifests.children, 2_000, 3),
     "manifest-partitions": Benchmark(manifests.partitions, 10_000, 3),
+    "fivetran-update": Benchmark(fivetran.update, 30_000, 5),
+    "fivetran-write": Benchmark(fivetran.write, 1_000_000, 3),
+    "fivetran-merge": Benchmark(fivetran.merge, 1_000_000, 3),
+    "fivetran-memory": Benchmark(fivetran.memory, 1_000_000, 1),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})

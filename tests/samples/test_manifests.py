@@ -31,7 +31,7 @@ MESSAGES = {
 }
 
 
-def _module(name: str) -> Any:
+def script(name: str) -> Any:
     """Import one of the scripts beside the manifests."""
     spec = importlib.util.spec_from_file_location(f"sample_{name}", SAMPLES / f"{name}.py")
     assert spec is not None
@@ -76,7 +76,7 @@ class Reader:
 
     def code(self, words: list[str]) -> Any:
         try:
-            return main(words) if self.is_declared else _module("in_python").TapPress.cli(words)
+            return main(words) if self.is_declared else script("in_python").TapPress.cli(words)
         except SystemExit as ended:
             return ended.code or 0
 
@@ -89,7 +89,7 @@ class Reader:
 def reader(
     request: pytest.FixtureRequest, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> Iterator[Reader]:
-    served = _module("serve")
+    served = script("serve")
     api = served.API()
     with served.serving(api) as url:
         yield Reader(request.param, api, url, tmp_path, capsysbinary)

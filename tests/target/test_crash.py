@@ -166,8 +166,16 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
     return rows
 
 
+EVERY_TIME = {"delta upsert", "iceberg append", "parquet overwrite"}
+"""Each format and each of the usual modes once; the other pairs take as long again."""
+
+
 @pytest.mark.parametrize(
-    "pair", [f"{form} {mode}" for form, modes in MODES.items() for mode in modes]
+    "pair",
+    [
+        pytest.param(pair, marks=[] if pair in EVERY_TIME else pytest.mark.thorough)
+        for pair in (f"{form} {mode}" for form, modes in MODES.items() for mode in modes)
+    ],
 )
 def test_a_load_that_is_killed_at_random_moments_resumes(
     spark_session: Session, tmp_path: Path, pair: str

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from target_spark.errors import LeaseError, TableError
-from target_spark.lease import Lease, _locked, lease_file, started_after_the_last
+from target_spark.lease import (
+    Lease,
+    _born,
+    _locked,
+    lease_file,
+    started_after_the_last,
+    wait_for_the_dead,
+)
 
 HOLD = """
 import subprocess, sys, time
@@ -198,3 +205,26 @@ def test_a_file_system_that_cannot_lock_is_named(tmp_path):
             _locked(file, tmp_path)
     finally:
         os.close(file)
+
+
+def test_whoever_waits_for_the_dead_leaves_the_living_alone(owners, tmp_path):
+    start(owners, tmp_path)
+    wait_for_the_dead(str(tmp_path), "jo", wait_seconds=0)
+    assert lease_file(str(tmp_path), "job").exists()
+
+
+def test_what_a_dead_owner_started_is_waited_for_and_then_forgotten(owners, tmp_path):
+    owner, child = start(owners, tmp_path, "2")
+    owner.kill()
+    owner.wait()
+    with pytest.raises(LeaseError, match="may yet commit"):
+        wait_for_the_dead(str(tmp_path), "jo", wait_seconds=0)
+    wait_for_the_dead(str(tmp_path), "jo")
+    assert _born(child or 0) is None
+    assert not lease_file(str(tmp_path), "job").exists()
+
+
+def test_a_lease_of_a_name_that_is_used_once_takes_its_file_along(tmp_path):
+    lease = Lease.take(str(tmp_path), "once")
+    lease.release(remove=True)
+    assert not lease_file(str(tmp_path), "once").exists()

@@ -87,6 +87,17 @@ def test_where_a_stream_goes_is_said_for_all_and_for_each() -> None:
     assert LoadOptions("/p").table(StreamId("A.b")) == Table("/p/A.b", "A.b")
 
 
+def test_a_namespace_can_be_the_database_where_a_catalog_is_named() -> None:
+    options = LoadOptions("/p", every=StreamOptions(catalog="main"), namespaces_as_databases=True)
+    table = options.table(StreamId("Orders", "shop"))
+    assert table == Table("/p/shop/orders", "orders", ("main", "shop", "orders"))
+    named = LoadOptions(
+        "", every=StreamOptions(catalog="main", database="lake"), namespaces_as_databases=True
+    )
+    assert named.table(StreamId("a", "shop")).key == "main.lake.shop__a"
+    assert LoadOptions("/p", namespaces_as_databases=True).table(StreamId("a", "b")).name == "b__a"
+
+
 def test_the_places_of_a_table_are_those_that_no_other_may_have() -> None:
     assert Table("/p/A", "A", ("lake", "A")).places == ("lake.a", "/p/A")
     assert Table("", "A", ("lake", "A")).places == ("lake.a",)

@@ -31,6 +31,7 @@ FLOORS: dict[str, int] = {
     "tap_core.jsonpath": 1,  # values of a JSON document by path
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
+    "tap_core.encryption": 1,  # whether requests may leave unencrypted
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -126,6 +127,7 @@ FLOORS: dict[str, int] = {
     "target_spark.loader": 5,  # the fold; data before state
     "target_spark.conversation": 3,  # how a protocol is spoken with the loader
     "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, door
+    "target_spark.fivetran": 7,  # the destination of that one: files, tables, calls, door
     "target_spark.target": 8,  # settings and the door
     "target_spark.__main__": 8,  # the same, as python -m
     "target_spark": 8,
@@ -193,6 +195,7 @@ HEAVY: dict[str, Home] = {
             "target_spark.replay",
             "target_spark.doctor",
             "target_spark.engine",
+            "target_spark.fivetran",
             "target_spark.ways",
             "target_spark.writers",
         ),
@@ -260,12 +263,24 @@ HEAVY: dict[str, Home] = {
         why="needed only for files elsewhere; Python itself opens those on disk",
     ),
     "pyarrow": Home(
-        ("tap_core.batch",),
-        lazily=True,
-        why="an extra: only Parquet needs it",
+        (
+            "tap_core.batch",
+            "tap_core.protocols.fivetran.tester",
+            "target_spark.fivetran",
+        ),
+        lazily=False,
+        why="an extra: Parquet and Fivetran's batch files; who imports these rooms does it late",
     ),
     "faker": Home(("tap_core.mapper",), lazily=True, why="an extra: made-up values in stream maps"),
-    "cryptography": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
+    "cryptography": Home(
+        (
+            "tap_core.authenticators",
+            "tap_core.protocols.fivetran.tester",
+            "target_spark.fivetran.files",
+        ),
+        lazily=True,
+        why="only for keys that sign, and for files that are encrypted",
+    ),
     "jwt": Home(("tap_core.authenticators",), lazily=True, why="only for keys that sign"),
     "backoff": Home(
         ("tap_core.http", "tap_core.streams"), lazily=True, why="retries are HTTP's business"
@@ -274,6 +289,11 @@ HEAVY: dict[str, Home] = {
         ("tap_core.sql", "tap_core.typing.sql"), lazily=False, why="an extra: only SQL taps have it"
     ),
     "grpc": Home(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
+    "grpc_tools": Home(
+        ("tap_core.protocols.fivetran.compare",),
+        lazily=True,
+        why="a compiler that only the comparison with Fivetran's files needs",
+    ),
     "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
     "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
     "yaml": Home(

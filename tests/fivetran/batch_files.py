@@ -1,0 +1,157 @@
+"""Batch files as Fivetran writes them, for tests: CSV of Jackson's making, ZSTD, AES.
+
+Rules of the room: a cell is text, `NULL` or `UNMODIFIED`. Cells are quoted as Jackson's CSV
+writer does it: those over 24 characters, and those with a character that would end them. A text
+that is spelled like nothing at all is always quoted. What is compressed does not tell its size.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import chain
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.padding import PKCS7
+
+from tap_core.protocols.fivetran.words import Compression
+
+__all__ = [
+    "NULL",
+    "NULL_TEXT",
+    "UNMODIFIED",
+    "UNMODIFIED_TEXT",
+    "Cell",
+    "encrypted",
+    "new_key",
+    "plain",
+    "write",
+]
+
+
+class _Unmodified(Enum):
+    UNMODIFIED = "unmodified"
+
+
+UNMODIFIED: Final = _Unmodified.UNMODIFIED
+"""A cell of an update file whose value is to stay."""
+
+NULL: Final = None
+"""A cell without a value."""
+
+Cell: TypeAlias = str | _Unmodified | None
+
+NULL_TEXT: Final = "null-Vq3kZr8TnW1yLs5xGd7bJm2cHf9pAe4u"
+"""How NULL is spelled, unless a test says otherwise; as long as Fivetran's."""
+
+UNMODIFIED_TEXT: Final = "unmodified-Ry6wQe2tUi8oPa4sDf1gHj7k"
+"""How the unmodified cell is spelled, unless a test says otherwise."""
+
+_UNQUOTED: Final = 24
+"""Jackson looks into shorter cells, and quotes longer ones without a look."""
+
+_ENDING: Final = re.compile(r'[",\r\n]|^\s|\s$')
+_CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
+_BLOCK: Final = 1 << 20
+
+
+def new_key() -> bytes:
+    """Return a key for AES-256."""
+    return os.urandom(32)
+
+
+def write(
+    path: Path | str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    key: bytes | None = None,
+    compression: Compression = Compression.ZSTD,
+    null: str = NULL_TEXT,
+    unmodified: str = UNMODIFIED_TEXT,
+    frames: int = 1,
+) -> None:
+    """Write a batch file; without a key it is not encrypted.
+
+    ``frames`` is of how many compressed pieces it is made; rows go over their borders.
+    """
+    lines = _lines(columns, rows, null, unmodified)
+    packed = b"".join(_packed(_pieces(lines, frames), compression))
+    Path(path).write_bytes(packed if key is None else encrypted(packed, key))
+
+
+def plain(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    null: str = NULL_TEXT,
+    unmodified: str = UNMODIFIED_TEXT,
+) -> bytes:
+    """Return the CSV of a batch file."""
+    return b"".join(_lines(columns, rows, null, unmodified))
+
+
+def encrypted(content: bytes, key: bytes) -> bytes:
+    """Return bytes as AES-CBC encrypts them with PKCS5's padding, the vector in front."""
+    vector = os.urandom(16)
+    padder, encryptor = PKCS7(128).padder(), Cipher(AES(key), CBC(vector)).encryptor()
+    padded = padder.update(content) + padder.finalize()
+    return vector + encryptor.update(padded) + encryptor.finalize()
+
+
+def _lines(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], null: str, unmodified: str
+) -> Iterator[bytes]:
+    def spelled(cell: Cell) -> str:
+        if cell is None:
+            return null
+        if isinstance(cell, str):
+            return _quoted(cell) if _needs_quotes(cell) or not cell else cell
+        return _quoted(unmodified) if _needs_quotes(unmodified) else unmodified
+
+    for row in chain((columns,), rows):
+        yield (",".join(map(spelled, row)) + "\n").encode()
+
+
+def _needs_quotes(text: str) -> bool:
+    return len(text) > _UNQUOTED or _ENDING.search(text) is not None
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _pieces(lines: Iterable[bytes], count: int) -> Iterator[Iterable[bytes]]:
+    """Yield what each frame holds: all of it, or equal parts whatever stands at their ends."""
+    if count == 1:
+        yield lines
+        return
+    content = b"".join(lines)
+    size = -(-len(content) // count)
+    for start in range(0, len(content), size):
+        yield [content[start : start + size]]
+
+
+def _packed(pieces: Iterable[Iterable[bytes]], compression: Compression) -> Iterator[bytes]:
+    for piece in pieces:
+        yield from piece if compression is Compression.OFF else [_frame(piece, compression)]
+
+
+def _frame(lines: Iterable[bytes], compression: Compression) -> bytes:
+    """Return one compressed frame, made without knowing how much will come."""
+    out, held = pa.BufferOutputStream(), bytearray()
+    with pa.CompressedOutputStream(out, _CODECS[compression]) as stream:
+        for line in lines:
+            held += line
+            if len(held) > _BLOCK:
+                stream.write(bytes(held))
+                held.clear()
+        stream.write(bytes(held))
+    frame: bytes = out.getvalue().to_pybytes()
+    return frame

@@ -1,0 +1,109 @@
+"""Updates of a tap without a server between: its responses as messages, and what becomes of them.
+
+Rules of the room: the tap, its service and its bytes are the real ones; only the wire is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tap_core import Tap
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.connector import connector
+from tap_core.protocols.fivetran.log import Journal
+from tap_core.protocols.fivetran.words import RecordType
+
+__all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
+
+
+class Caller:
+    """Whoever made a call, and may leave."""
+
+    def __init__(self) -> None:
+        self.noted = ""
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def note(self, text: str) -> None:
+        self.noted = text
+
+    def leave(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class Connector:
+    """A tap as a connector, called in this process."""
+
+    def __init__(self, tap_class: type[Tap], **settings: Any) -> None:
+        self.service = connector(tap_class, Journal("sdk_connector"))
+        self.configuration = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in settings.items()
+        }
+
+    def call(self, rpc: str, caller: Caller | None = None, **more: Any) -> Any:
+        request = getattr(messages, f"{rpc}Request")
+        with_settings = "configuration" in request.DESCRIPTOR.fields_by_name
+        given = {"configuration": self.configuration} if with_settings else {}
+        answer = self.service.handlers[rpc].answer
+        return answer(request(**given, **more), caller or Caller())
+
+    def update(
+        self, state: Any = None, selection: Any = None, caller: Caller | None = None
+    ) -> Iterator[Any]:
+        more: dict[str, Any] = {} if state is None else {"state_json": state}
+        if selection is not None:
+            more["selection"] = selection
+        for piece in self.call("Update", caller, **more):
+            response = messages.UpdateResponse.FromString(piece)
+            assert response.SerializeToString(deterministic=True), "not empty"
+            yield response
+
+
+def plain(value: Any) -> Any:
+    """Return what a ValueType holds, an instant as its seconds and nanoseconds."""
+    kind = value.WhichOneof("inner")
+    found = getattr(value, kind)
+    if kind == "null":
+        return None
+    return (found.seconds, found.nanos) if hasattr(found, "seconds") else found
+
+
+def records(responses: Any) -> Iterator[Any]:
+    for response in responses:
+        yield from response.records.records
+
+
+def tables(responses: Any) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Return what came of each table: the type of each record, and its data."""
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for record in records(responses):
+        data = {name: plain(value) for name, value in record.data.items()}
+        found.setdefault(record.table_name, []).append((RecordType(record.type).name, data))
+    return found
+
+
+def states(responses: Any) -> list[dict[str, Any]]:
+    found = [one for one in responses if one.WhichOneof("operation") == "checkpoint"]
+    return [json.loads(one.checkpoint.state_json) for one in found]
+
+
+def selected(tables: Mapping[str, Any], *, others: bool = False) -> Any:
+    """Return a selection without schemas: of each table True, False, or columns by name."""
+    made = []
+    for name, wanted in tables.items():
+        columns = wanted if isinstance(wanted, dict) else {}
+        table = messages.TableSelection(
+            included=wanted is not False,
+            table_name=name,
+            columns=columns,
+            include_new_columns=not isinstance(wanted, dict) or wanted.get("*", False),
+        )
+        made.append(table)
+    chosen = messages.TablesWithNoSchema(tables=made, include_new_tables=others)
+    return messages.Selection(without_schema=chosen)

@@ -1,0 +1,70 @@
+"""A tap as a connector in a process of its own, and a client of gRPC here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tap_core.protocols.fivetran import messages
+from tests.fivetran.talk import PATIENCE, Running
+
+__all__ = ["HERE", "Client", "serving"]
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+
+
+class Client:
+    """What Fivetran does with a connector; settings are sent as texts."""
+
+    def __init__(self, server: Running, **settings: Any) -> None:
+        self.server = server
+        self.configuration = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in settings.items()
+        }
+
+    def call(self, rpc: str, **more: Any) -> Any:
+        """Return the answer of a call."""
+        request, response = (getattr(messages, f"{rpc}{kind}") for kind in ("Request", "Response"))
+        if "configuration" in request.DESCRIPTOR.fields_by_name:
+            more["configuration"] = self.configuration
+        return response.FromString(self.server.call(rpc, request(**more)).result())
+
+    def update(self, state: Any = None, selection: Any = None) -> Any:
+        """Return the responses of an Update as they come; they can be cancelled."""
+        state = json.dumps(state) if isinstance(state, dict) else state
+        request = messages.UpdateRequest(
+            configuration=self.configuration, selection=selection, state_json=state
+        )
+        method = self.server.channel.unary_stream(
+            "/fivetran_sdk.v2.SourceConnector/Update",
+            response_deserializer=messages.UpdateResponse.FromString,
+        )
+        return method(request.SerializeToString(), timeout=PATIENCE)
+
+
+@contextmanager
+def serving(*command: str, path: Mapping[str, str] | None = None) -> Iterator[Running]:
+    """Run a tap as a server on a free port; ``path`` has more variables of its environment."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST"))}
+    process = subprocess.Popen(
+        [sys.executable, *command, "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONPATH": str(ROOT), **(path or {})},
+    )
+    server = Running(process)
+    try:
+        server.connect()
+        yield server
+    finally:
+        server.close()
+        if process.stdout:
+            process.stdout.close()

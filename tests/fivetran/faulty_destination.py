@@ -1,0 +1,173 @@
+"""A destination written by hand that keeps no rows and can be told to break a rule.
+
+Rules of the room: knows the messages and gRPC, nothing of Spark. Tables are what the calls say they
+are; files are opened, and that is all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.padding import PKCS7
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.words import Compression, DataType, TextField
+
+PASSWORD = "pass-pass-pass"
+
+
+class FaultyDestination:
+    """The calls; ``faults`` are words that the code below asks for."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = set(faults)
+        self.tables: dict[tuple[str, str], Any] = {}
+        self.calls: dict[str, Callable[[Any, Any], Any]] = {
+            "ConfigurationForm": self.form,
+            "Capabilities": self.capabilities,
+            "Test": self.test,
+            "DescribeTable": self.describe,
+            "CreateTable": self.create,
+            "AlterTable": self.alter,
+            "Truncate": self.truncate,
+            "WriteBatch": self.write,
+            "WriteHistoryBatch": self.write,
+            "Migrate": self.migrate,
+        }
+
+    def form(self, _request: Any, _context: Any) -> Any:
+        return messages.ConfigurationFormResponse(
+            fields=[
+                messages.FormField(
+                    name="password",
+                    label="Password",
+                    description="Of the lake",
+                    text_field=int(TextField.Password),
+                ),
+                messages.FormField(
+                    name="way",
+                    label="Way",
+                    description="In",
+                    default_value="front",
+                    dropdown_field=messages.DropdownField(dropdown_field=["front", "back"]),
+                ),
+            ],
+            tests=[messages.ConfigurationTest(name="reach")],
+        )
+
+    def capabilities(self, _request: Any, _context: Any) -> Any:
+        return messages.CapabilitiesResponse(batch_file_format=int("parquet" in self.faults))
+
+    def test(self, request: Any, _context: Any) -> Any:
+        fine = request.name == "reach" and request.configuration.get("password") == PASSWORD
+        fine = fine and request.configuration.get("way") == "front"
+        return messages.TestResponse(success=True) if fine else messages.TestResponse(failure="no")
+
+    def describe(self, request: Any, context: Any) -> Any:
+        table = self.tables.get((request.schema_name, request.table_name))
+        if table is None and "describe raises" in self.faults:
+            task = {"message": "There is no such table.", "alert_type": "TASK"}
+            context.abort(grpc.StatusCode.INTERNAL, json.dumps(task))
+        if table is None:
+            return messages.DescribeTableResponse(not_found=True)
+        found = messages.Table()
+        found.CopyFrom(table)
+        for column in found.columns:
+            if "wide types" in self.faults and column.type == DataType.SHORT:
+                column.type = int(DataType.INT)
+        return messages.DescribeTableResponse(table=found)
+
+    def create(self, request: Any, _context: Any) -> Any:
+        name = (request.schema_name, request.table.name)
+        if name in self.tables and "exists is fine" not in self.faults:
+            return _task(
+                messages.CreateTableResponse, "x" * 9000 if "long" in self.faults else "no"
+            )
+        self.tables[name] = request.table
+        return messages.CreateTableResponse(success=True)
+
+    def alter(self, request: Any, _context: Any) -> Any:
+        name = (request.schema_name, request.table.name)
+        if "drops" in self.faults:
+            self.tables[name] = request.table
+            return messages.AlterTableResponse(success=True)
+        asked = {column.name: column for column in request.table.columns}
+        kept = [asked.pop(column.name, column) for column in self.tables[name].columns]
+        self.tables[name] = messages.Table(name=name[1], columns=[*kept, *asked.values()])
+        return messages.AlterTableResponse(success=True)
+
+    def truncate(self, request: Any, _context: Any) -> Any:
+        if (
+            "missing" in self.faults
+            and (request.schema_name, request.table_name) not in self.tables
+        ):
+            return _task(messages.TruncateResponse, "There is no such table.")
+        return messages.TruncateResponse(success=True)
+
+    def write(self, request: Any, _context: Any) -> Any:
+        paths = [*request.replace_files, *request.update_files, *request.delete_files]
+        for path in paths:
+            try:
+                plain = _opened(path, request)
+            except Exception as error:
+                if "anything is fine" in self.faults:
+                    continue
+                if "crash" in self.faults:
+                    raise
+                return _task(messages.WriteBatchResponse, f"{Path(path).name}: {type(error)}")
+            if "shows rows" in self.faults and b"seen-by-nobody" in plain:
+                return _task(messages.WriteBatchResponse, plain.decode())
+        if "says nothing" in self.faults:
+            return messages.WriteBatchResponse()
+        return messages.WriteBatchResponse(success=True)
+
+    def migrate(self, _request: Any, _context: Any) -> Any:
+        if "migrate" in self.faults:
+            return _task(messages.MigrateResponse, "What is that?")
+        return messages.MigrateResponse(unsupported=True)
+
+
+def _task(kind: Any, text: str) -> Any:
+    return kind(task=messages.Task(message=text))
+
+
+def _opened(path: str, request: Any) -> bytes:
+    data = Path(path).read_bytes()
+    if key := request.keys.get(path):
+        decryptor = Cipher(algorithms.AES(key), modes.CBC(data[:16])).decryptor()
+        padded = decryptor.update(data[16:]) + decryptor.finalize()
+        unpadder = PKCS7(128).unpadder()
+        data = unpadder.update(padded) + unpadder.finalize()
+    compression = Compression(request.file_params.compression)
+    if compression == Compression.OFF:
+        return data
+    with pa.CompressedInputStream(pa.BufferReader(data), compression.name.lower()) as stream:
+        found: bytes = stream.read()
+        return found
+
+
+@contextmanager
+def serving(faulty: FaultyDestination) -> Iterator[int]:
+    """Serve the destination in this process; give its port."""
+    methods = {}
+    for name, rpc in messages.rpcs("DestinationConnector").items():
+        request = getattr(messages, rpc.request)
+        methods[name] = grpc.unary_unary_rpc_method_handler(
+            faulty.calls[name], request.FromString, lambda answer: answer.SerializeToString()
+        )
+    with ThreadPoolExecutor(4) as threads:
+        server: Any = grpc.server(threads)
+        service = "fivetran_sdk.v2.DestinationConnector"
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        bound = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield bound
+        server.stop(None).wait()

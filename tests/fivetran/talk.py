@@ -1,0 +1,111 @@
+"""Starts a server as a program, reads its log, and calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tap_core.protocols.fivetran import messages
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("wire_server.py")
+PATIENCE = 30
+
+
+class Running:
+    """A server that runs, as its client and the reader of its standard output see it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._new: queue.Queue[dict[str, str] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.channel: Any = None
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self.lines.append(line)
+            self._new.put(json.loads(line))
+        self._new.put(None)
+
+    def await_line(self, start: str) -> dict[str, str]:
+        """Return the next line of the log whose message starts like this."""
+        while (line := self._new.get(timeout=PATIENCE)) is not None:
+            if line["message"].startswith(start):
+                return line
+        raise AssertionError(f"no line begins with {start!r}: {self.lines}")
+
+    def forget_lines(self) -> None:
+        """Await only lines that come from now on."""
+        while not self._new.empty():
+            self._new.get()
+
+    def connect(self, host: str = "127.0.0.1") -> None:
+        self.port = int(self.await_line("Listening on port")["message"].split()[3])
+        self.channel = grpc.insecure_channel(f"{host}:{self.port}")
+
+    def call(self, rpc: str, request: Any) -> Any:
+        """Return a future of the answer's bytes."""
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        path = f"/fivetran_sdk.v2.SourceConnector/{rpc}"
+        return self.channel.unary_unary(path).future(data, timeout=PATIENCE)
+
+    def test(self, word: str) -> Any:
+        done = self.call("Test", messages.TestRequest(name=word)).result()
+        return messages.TestResponse.FromString(done)
+
+    def update(self, word: str) -> Any:
+        """Return the answers of an Update, which come as they are asked for."""
+        read = messages.UpdateResponse.FromString
+        method = self.channel.unary_stream(
+            "/fivetran_sdk.v2.SourceConnector/Update", response_deserializer=read
+        )
+        request = messages.UpdateRequest(state_json=word)
+        return method(request.SerializeToString(), timeout=PATIENCE)
+
+    def failure(self, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:
+        """Return the status and its details of a call that fails."""
+        error = self.call(rpc, request).exception()
+        return error.code(), error.details()
+
+    def ends(self) -> int:
+        """Return the exit code, once everything has been read."""
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.ends()
+
+
+@contextmanager
+def running(port: int = 0, python: str = sys.executable, *options: str) -> Iterator[Running]:
+    """Run the server of a test; standard error is the test's own."""
+    process = subprocess.Popen(
+        [python, str(PROGRAM), str(port), *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    server = Running(process)
+    try:
+        yield server
+    finally:
+        server.close()
+        if process.stdout:
+            process.stdout.close()

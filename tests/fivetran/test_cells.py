@@ -1,0 +1,247 @@
+"""Cells of batch files as values: each type to its ends, and what is no value of it."""
+
+from __future__ import annotations
+
+import base64
+import math
+from datetime import date, datetime, timedelta, timezone
+from decimal import Context, Decimal, localcontext
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from tap_core.protocols.fivetran.words import DataType
+from target_spark.fivetran.cells import MisfitError, arrow_type, converted
+from target_spark.fivetran.shapes import Column
+
+BOOLEAN, SHORT, INT, LONG = DataType.BOOLEAN, DataType.SHORT, DataType.INT, DataType.LONG
+DECIMAL, FLOAT, DOUBLE = DataType.DECIMAL, DataType.FLOAT, DataType.DOUBLE
+DATE, NAIVE, UTC = DataType.NAIVE_DATE, DataType.NAIVE_DATETIME, DataType.UTC_DATETIME
+BINARY, TIME, STRING = DataType.BINARY, DataType.NAIVE_TIME, DataType.STRING
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def values(type: DataType, *texts: str | None, digits: tuple[int, int] | None = None) -> Any:
+    """The values of texts; the array begins and ends with null."""
+    column = Column("c", type, decimal=digits, column="c")
+    array = converted(column, pa.array([None, *texts, None], pa.string()))
+    assert array.type == arrow_type(column)
+    first, *found, last = array.to_pylist()
+    assert first is last is None
+    return found
+
+
+def value(type: DataType, text: str, digits: tuple[int, int] | None = None) -> Any:
+    """The value of a text, which is the same whatever stands beside it."""
+    once, again = values(type, text, text, digits=digits)
+    assert repr(once) == repr(again)
+    return once
+
+
+def instant(*parts: int) -> datetime:
+    return datetime(*parts, tzinfo=timezone.utc)
+
+
+EXACT = [
+    (BOOLEAN, "true", True),
+    (BOOLEAN, "FALSE", False),
+    (SHORT, "-32768", -32768),
+    (SHORT, "32767", 32767),
+    (INT, "-2147483648", -(2**31)),
+    (INT, "2147483647", 2**31 - 1),
+    (LONG, "-9223372036854775808", -(2**63)),
+    (LONG, "9223372036854775807", 2**63 - 1),
+    (LONG, "9007199254740993", 2**53 + 1),
+    (FLOAT, "3.4028235E+38", 3.4028234663852886e38),
+    (FLOAT, "3.4028237E+38", 3.4028234663852886e38),  # so the guide spells it
+    (FLOAT, "-3.4028237E38", -3.4028234663852886e38),
+    (FLOAT, "1.17549435E-38", 1.1754943508222875e-38),
+    (FLOAT, "-Infinity", -math.inf),
+    (DOUBLE, "1.7976931348623157E308", 1.7976931348623157e308),
+    (DOUBLE, "-2.2250738585072014E-308", -2.2250738585072014e-308),
+    (DOUBLE, "4.9E-324", 5e-324),
+    (DOUBLE, "0.1", 0.1),
+    (DOUBLE, "Infinity", math.inf),
+    (DATE, "0001-01-01", date(1, 1, 1)),
+    (DATE, "1582-10-10", date(1582, 10, 10)),
+    (DATE, "9999-12-31", date(9999, 12, 31)),
+    (NAIVE, "0001-01-01T00:00:00", datetime(1, 1, 1)),  # noqa: DTZ001
+    (NAIVE, "2024-01-08T18:52", datetime(2024, 1, 8, 18, 52)),  # noqa: DTZ001
+    (NAIVE, "2024-01-08 18:52:07.7", datetime(2024, 1, 8, 18, 52, 7, 700_000)),  # noqa: DTZ001
+    (NAIVE, "9999-12-31T23:59:59.999999999", datetime.max),  # noqa: DTZ901
+    (UTC, "2024-01-08T18:52Z", instant(2024, 1, 8, 18, 52)),
+    (UTC, "2024-01-08T18:52:07.754685370Z", instant(2024, 1, 8, 18, 52, 7, 754_685)),
+    (UTC, "1969-12-31T23:59:59.999999999Z", EPOCH - MICROSECOND),
+    (UTC, "1969-12-31T23:59:59.9999999999+00:00", EPOCH - MICROSECOND),
+    (UTC, "2024-03-31T02:30:00Z", instant(2024, 3, 31, 2, 30)),
+    (UTC, "2024-01-08T18:52:07.7546859+05:30", instant(2024, 1, 8, 13, 22, 7, 754_685)),
+    (UTC, "2024-01-08T18:52:07-0100", instant(2024, 1, 8, 19, 52, 7)),
+    (UTC, "2024-01-08T18:52:07", instant(2024, 1, 8, 18, 52, 7)),
+    (UTC, "9999-12-31T23:59:59.999Z", instant(9999, 12, 31, 23, 59, 59, 999_000)),
+    (UTC, "0001-01-01T00:00:00Z", instant(1, 1, 1)),
+    (TIME, "10:15", "10:15"),
+    (TIME, "10:15:30", "10:15:30"),
+    (TIME, "23:59:59.999999999", "23:59:59.999999999"),
+    (BINARY, "", b""),
+    (BINARY, "AAE=", b"\x00\x01"),
+    (BINARY, "AAE", b"\x00\x01"),
+    (BINARY, base64.b64encode(bytes(range(256))).decode(), bytes(range(256))),
+    (STRING, "0x10", "0x10"),
+    (DataType.JSON, '{"a": 1.0, "a": 2}', '{"a": 1.0, "a": 2}'),
+    (DataType.XML, "<a/>", "<a/>"),
+]
+
+
+@pytest.mark.parametrize("type, text, want", EXACT)
+def test_values_are_exact_to_the_ends_of_their_types(
+    type: DataType, text: str, want: object
+) -> None:
+    """F40: nothing is rounded; what stands behind microseconds is cut, as of earlier times."""
+    assert value(type, text) == want
+
+
+def test_no_number_is_one_too() -> None:
+    """F40: NaN is a value of FLOAT and DOUBLE."""
+    assert math.isnan(value(FLOAT, "NaN"))
+    assert math.isnan(value(DOUBLE, "NaN"))
+
+
+WRONG = [
+    (BOOLEAN, "1 0 t yes truefalse"),
+    (SHORT, "32768 -32769 1.0 0x1 +1 1_0 ١"),
+    (INT, "2147483648 0X1F 1e3"),
+    (LONG, "9223372036854775808 -9223372036854776000"),
+    (FLOAT, "3.41E38 -1e39 1,5 one 0x1p3"),
+    (DOUBLE, "1e400 -1e309 1.0d"),
+    (DATE, "0000-12-31 2023-02-29 +10000-01-01 -0001-01-01 2024-1-1 2024-01-08T00:00:00"),
+    (NAIVE, "2024-01-08T18:52:07Z 2024-01-08T24:00:00 2024-01-08T18:52:60 0000-12-31T23:59:59"),
+    (
+        NAIVE,
+        "2024-01-08T18:52:07.754685abc 2024-01-08T18:52:07.754685.3 2024-01-08T18:52:07.75468é",
+    ),
+    (UTC, "9999-12-31T23:59:59-05:00 0001-01-01T00:00:00+01:00 2024-01-08T18:52:07ZZ Z 2024-01-08"),
+    (UTC, "2024-01-08T18:52:07.754685370ZZ 2024-01-08T18:52:07.754685370+1 2024-01-08T18:52:07z"),
+    (TIME, "24:00 10:60 9:15 10:15:30. 10:15:30.1234567890 10:15:30Z"),
+    (BINARY, "A A=== a-b_ AA==AA== AA=A é"),
+]
+
+
+@pytest.mark.parametrize(
+    "type, text", [(each, text) for each, texts in WRONG for text in (*texts.split(), " ")]
+)
+def test_what_is_no_value_of_a_type_is_an_error(type: DataType, text: str) -> None:
+    """F40: a cell that does not fit is told by its place, and never becomes another value."""
+    good = {BOOLEAN: "true", DATE: "2024-01-08", TIME: "10:15", BINARY: "AAE="}.get(type, "1")
+    good = {NAIVE: "2024-01-08T18:52", UTC: "2024-01-08T18:52Z"}.get(type, good)
+    texts = pa.array([None, good, good, None, text, good, text], pa.string())
+    with pytest.raises(MisfitError) as caught:
+        converted(Column("c", type, column="c"), texts)
+    assert caught.value.row == 4
+    assert len(text) < 3 or text not in str(caught.value)
+
+
+@pytest.mark.parametrize("type", [each for each in DataType if each is not DataType.UNSPECIFIED])
+def test_a_column_may_be_empty_or_null(type: DataType) -> None:
+    """F40: null is a value of every type, also where nothing else is there."""
+    column = Column("c", type, column="c")
+    for texts in ([], [None, None]):
+        assert converted(column, pa.array(texts, pa.string())).to_pylist() == texts
+
+
+@pytest.mark.parametrize("type", [BOOLEAN, LONG, DECIMAL, DOUBLE, DATE, NAIVE, UTC, TIME, BINARY])
+def test_an_empty_text_is_a_value_of_few_types(type: DataType) -> None:
+    if type is BINARY:
+        assert value(type, "") == b""
+    else:
+        with pytest.raises(MisfitError):
+            value(type, "")
+
+
+# ------------------------------------------------------------------ compared with Python
+
+digits_of = st.integers(1, 38).flatmap(
+    lambda precision: st.tuples(st.just(precision), st.integers(0, min(precision, 37)))
+)
+decimals = st.decimals(allow_nan=False, allow_infinity=False, places=None) | st.builds(
+    lambda digits, scale: Decimal(digits).scaleb(-scale, Context(prec=60)),
+    st.integers(-(10**40), 10**40),
+    st.integers(-3, 40),
+)
+
+
+@given(number=decimals, digits=digits_of, plain=st.booleans())
+@example(number=Decimal("9" * 28 + "." + "9" * 10), digits=(38, 10), plain=True)
+@example(number=Decimal("-1." + "2" * 37), digits=(38, 37), plain=True)
+@example(number=Decimal("1.5000"), digits=(2, 1), plain=True)
+@example(number=Decimal("0E+50"), digits=(38, 10), plain=False)
+@example(number=Decimal("1E-39"), digits=(1, 0), plain=False)
+@example(number=Decimal("162720286469643817.0023006700008090"), digits=(38, 33), plain=True)
+@example(number=Decimal("1." + "0" * 45), digits=(38, 1), plain=True)
+def test_a_decimal_is_exact_or_refused(
+    number: Decimal, digits: tuple[int, int], plain: bool
+) -> None:
+    """F40: whatever its spelling, with as many digits as the column has."""
+    assume(number.adjusted() < 60)
+    precision, scale = digits
+    text = f"{number:f}" if plain else str(number)
+    with localcontext(Context(prec=200)):
+        fits = number == number.quantize(Decimal(1).scaleb(-scale))
+        fits = fits and abs(number) < Decimal(10) ** (precision - scale)
+    if fits:
+        assert value(DECIMAL, text, digits) == number
+    else:
+        with pytest.raises(MisfitError, match=f"no DECIMAL of {precision} digits, {scale} of"):
+            value(DECIMAL, text, digits)
+
+
+@given(st.integers(-(2**64), 2**64), st.sampled_from([(SHORT, 15), (INT, 31), (LONG, 63)]))
+def test_a_whole_number_is_exact_or_refused(number: int, told: tuple[DataType, int]) -> None:
+    """F40: with the range of its type, and not beyond."""
+    kind, bits = told
+    if -(2**bits) <= number < 2**bits:
+        assert value(kind, str(number)) == number
+    else:
+        with pytest.raises(MisfitError):
+            value(kind, str(number))
+
+
+@given(st.floats(allow_nan=False))
+def test_a_double_comes_back(number: float) -> None:
+    """F40: every bit of it, the sign of zero too."""
+    text = repr(number).replace("inf", "Infinity").replace("e", "E")
+    found = value(DOUBLE, text)
+    assert (found, math.copysign(1, found)) == (number, math.copysign(1, number))
+
+
+@given(st.floats(allow_nan=False, width=32))
+def test_a_float_comes_back(number: float) -> None:
+    """F40: every bit of it, as the shortest text and as the whole one."""
+    for text in (repr(number), f"{number:.9g}"):
+        assert value(FLOAT, text.replace("inf", "Infinity")) == number
+
+
+@given(
+    moments=st.lists(st.datetimes(), min_size=1, max_size=5),
+    beyond=st.text("0123456789", max_size=3),
+    zone=st.sampled_from(["Z", "+00:00", ""]),
+)
+def test_an_instant_comes_back_to_the_microsecond(
+    moments: list[datetime], beyond: str, zone: str
+) -> None:
+    """F40: in every year, with and without digits that are cut."""
+    texts = [f"{each.isoformat(timespec='microseconds')}{beyond}" for each in moments]
+    assert values(NAIVE, *texts) == moments
+    mixed = [f"{text}{zone if number else 'Z'}" for number, text in enumerate(texts)]
+    assert [each.replace(tzinfo=None) for each in values(UTC, *mixed)] == moments
+
+
+@given(st.lists(st.binary(max_size=40), max_size=5), st.booleans())
+def test_bytes_come_back(told: list[bytes], padded: bool) -> None:
+    """F40: all of them, also where the padding is missing."""
+    texts = [base64.b64encode(each).decode() for each in told]
+    assert values(BINARY, *(text if padded else text.rstrip("=") for text in texts)) == told

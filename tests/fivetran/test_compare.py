@@ -1,0 +1,120 @@
+"""The comparison of our description with Fivetran's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from tap_core import command
+from tap_core.protocols.fivetran.compare import differences
+from tap_core.protocols.fivetran.messages import file_protos
+
+
+def theirs() -> list[descriptor_pb2.FileDescriptorProto]:
+    """Return the files of Fivetran, as a compiler that knows the same would tell them."""
+    data = [file.SerializeToString() for file in file_protos()]
+    return [descriptor_pb2.FileDescriptorProto.FromString(file) for file in data]
+
+
+def found(changed) -> list[str]:
+    return list(differences(file_protos(), changed))
+
+
+def named(items, name: str):
+    return next(item for item in items if item.name == name)
+
+
+def test_equal_descriptions_have_no_difference() -> None:
+    assert found(theirs()) == []
+
+
+def test_a_compilers_extras_and_other_packages_do_not_count() -> None:
+    changed = theirs()
+    for file in changed:
+        file.options.go_package = "x"
+        for message in file.message_type:
+            for field in message.field:
+                field.json_name = "x"
+    older = descriptor_pb2.FileDescriptorProto(name="v1.proto", package="fivetran_sdk")
+    older.message_type.add(name="LogEntry")
+    assert found([*changed, older]) == []
+
+
+def test_what_fivetran_adds_is_missing_here() -> None:
+    changed = theirs()
+    common = changed[0]
+    common.message_type.add(name="Tag").field.add(name="text", number=1, type=9, label=1)
+    named(common.enum_type, "DataType").value.add(name="GEOMETRY", number=16)
+    changed[2].service[0].method.add(
+        name="Vacuum", input_type=".fivetran_sdk.v2.Tag", output_type=".fivetran_sdk.v2.Task"
+    )
+    assert found(changed) == [
+        "missing here: field Tag.text (1, string)",
+        "missing here: message Tag (message)",
+        "missing here: rpc DestinationConnector.Vacuum (Tag to Task)",
+        "missing here: value DataType.GEOMETRY (16)",
+    ]
+
+
+def test_what_fivetran_changes_and_removes_is_told_with_both_sides() -> None:
+    changed = theirs()
+    column = named(changed[0].message_type, "Column")
+    named(column.field, "primary_key").number = 5
+    params = named(column.field, "params")
+    params.proto3_optional = False
+    params.ClearField("oneof_index")
+    named(named(changed[0].message_type, "Table").field, "columns").label = 1
+    failure = named(named(changed[0].message_type, "TestResponse").field, "failure")
+    failure.type = 12
+    failure.ClearField("oneof_index")
+    del changed[1].message_type[-1]
+    changed[1].service[0].method[1].input_type = ".fivetran_sdk.v2.Task"
+    changed[1].service[0].method[1].output_type = ".fivetran_sdk.v2.Task"
+    changed[1].service[0].method[3].server_streaming = False
+    sides = [line.removesuffix(" in Fivetran's files)") for line in found(changed)]
+    assert sides.pop().endswith("to stream UpdateResponse here, UpdateRequest to UpdateResponse")
+    assert sides == [
+        "not in Fivetran's files: field Checkpoint.state_json (1, string)",
+        "different: field Column.params (4, optional DataTypeParams here, 4, DataTypeParams",
+        "different: field Column.primary_key (3, bool here, 5, bool",
+        "different: field Table.columns (2, repeated Column here, 2, Column",
+        "different: field TestResponse.failure (2, string in oneof response here, 2, bytes",
+        "not in Fivetran's files: message Checkpoint (message)",
+        "different: rpc SourceConnector.Test (TestRequest to TestResponse here, Task to Task",
+    ]
+
+
+def test_a_folder_without_the_files_cannot_be_compared(tmp_path: Path, capsys) -> None:
+    assert command.main(["fivetran-protos", str(tmp_path)]) == 2
+    assert "there is no common.proto in it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
+def test_the_command_says_how_it_is_used(words: list[str], code: int, capsys) -> None:
+    assert command.main(["fivetran-protos", *words]) == code
+    assert "Usage: tap-core fivetran-protos DIR" in "".join(capsys.readouterr())
+
+
+COMMON = """
+syntax = "proto3";
+package fivetran_sdk.v2;
+import "google/protobuf/timestamp.proto";
+message Task { string message = 1; google.protobuf.Timestamp at = 2; }
+"""
+
+
+def test_files_are_compiled_or_the_way_to_a_compiler_is_told(tmp_path: Path, capsys) -> None:
+    for name in ("common.proto", "connector_sdk.proto", "destination_sdk.proto"):
+        text = COMMON if name == "common.proto" else 'syntax = "proto3"; package other;'
+        (tmp_path / name).write_text(text)
+    code = command.main(["fivetran-protos", str(tmp_path)])
+    said = capsys.readouterr()
+    if code == 2:
+        assert "pip install grpcio-tools" in said.err
+        pytest.skip("grpcio-tools is not installed")
+    lines = said.out.splitlines()
+    assert "missing here: field Task.at (2, google.protobuf.Timestamp)" in lines
+    assert "not in Fivetran's files: message Warning (message)" in lines
+    assert "not in Fivetran's files: field Task.message (1, string)" not in lines

@@ -1,0 +1,172 @@
+"""A tap as a server of its own, called by gRPC; and the words by which it is started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tap_core.protocols.fivetran.words import TextField
+from tests.fivetran.calls import Connector, selected, states, tables
+from tests.fivetran.connecting import HERE, ROOT, Client, serving
+from tests.fivetran.shop import PEOPLE, TapShop
+from tests.fivetran.talk import Running
+
+PROGRAM = str(HERE / "shop.py")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with serving(PROGRAM) as made:
+        yield made
+
+
+def test_every_call_is_answered_by_the_tap(server):
+    """F1, F6, F7, F10, F12."""
+    client = Client(server, people="3")
+    form = client.call("ConfigurationForm")
+    fields = {field.name: field for field in form.fields}
+    assert fields.keys() == {
+        "people",
+        "pause",
+        "fails_after",
+        "emit_activate_version_messages",
+        "token",
+    }
+    assert fields["token"].text_field == TextField.Password
+    assert [(test.name, test.label) for test in form.tests] == [
+        ("connection", "Reaching the source")
+    ]
+    assert client.call("Test", name="connection").success
+    assert len(client.call("Schema").without_schema.tables) == 4
+    assert len(tables(client.update())["people"]) == 3
+
+
+@pytest.mark.parametrize(
+    "test, settings, word",
+    [
+        ("connection", {"token": "wrong"}, "refused"),
+        ("connection", {"people": "many"}, "people"),
+        ("login", {}, "connection"),
+    ],
+)
+def test_a_test_that_fails_says_why(server, test, settings, word):
+    """F7."""
+    answer = Client(server, **settings).call("Test", name=test)
+    assert word in answer.failure
+
+
+@pytest.mark.parametrize(
+    "settings, state, word",
+    [
+        ({"people": "many"}, None, "people"),
+        ({}, "[]", "state"),
+        ({"fails_after": "1"}, None, "broken for good"),
+    ],
+)
+def test_what_ends_a_sync_is_a_task_behind_all_that_was_sent(server, settings, state, word):
+    """F4."""
+    *before, last = Client(server, **settings).update(state)
+    assert word in last.task.message
+    assert not any(one.HasField("task") for one in before)
+    if "fails_after" in settings:
+        assert before[-1].HasField("checkpoint")
+        assert len(tables(before)["people"]) == 2
+
+
+def test_settings_that_do_not_fit_are_told_by_the_status_of_schema(server):
+    """F4."""
+    with pytest.raises(grpc.RpcError) as told:
+        Client(server, people="many").call("Schema")
+    message = json.loads(told.value.details())
+    assert message["alert_type"] == "TASK"
+    assert "people" in message["message"]
+
+
+def test_a_cancelled_sync_lets_others_begin_at_once(server):
+    """F18."""
+    running = Client(server, people="500", pause="0.05").update()
+    next(running)
+    running.cancel()
+    assert len(tables(Client(server).update())["people"]) == PEOPLE
+    with pytest.raises(grpc.RpcError, match="CANCELLED"):
+        list(running)
+
+
+def test_several_syncs_at_once_are_each_what_they_would_be_alone(server):
+    """F18; the log tells of each."""
+    found: dict[int, int] = {}
+
+    def run(count: int) -> None:
+        responses = Client(server, people=count, pause="0.005").update()
+        found[count] = len(tables(responses)["people"])
+
+    threads = [threading.Thread(target=run, args=(count,)) for count in (3, 11, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {3: 3, 11: 11, 7: 7}
+
+
+def test_the_log_is_json_with_a_line_for_each_table_and_call(server):
+    """F2, F3."""
+    secret = "very-secret-token"
+    list(Client(server, token=secret).update(selection=selected({"wide": True})))
+    server.await_line("Table wide: 1 row in ")
+    server.await_line("Update: 1 table, 1 row in ")
+    for line in map(json.loads, server.lines):
+        assert line.keys() == {"level", "message", "message-origin"}
+        assert line["message-origin"] == "sdk_connector"
+        assert line["level"] in {"INFO", "WARNING", "SEVERE"}
+    assert secret not in "".join(server.lines)
+
+
+def test_a_sync_that_was_killed_goes_on_from_its_last_state():
+    """F16: in another process."""
+    came: list[Any] = []
+    with serving(PROGRAM) as first:
+        running = Client(first, people="40", pause="0.02").update()
+        while len(tables(came).get("people", ())) < 5 or not states(came):
+            came.append(next(running))
+        while not came[-1].HasField("checkpoint"):
+            came.append(next(running))
+        first.process.kill()
+    last = states(came)[-1]
+    rest = Connector(TapShop, people=40).update(json.dumps(last))
+    assert {row["id"] for _, row in tables([*came, *rest])["people"]} == set(range(40))
+
+
+def test_a_refresh_token_that_was_renewed_is_known_to_the_next_call(caplog):
+    class Renewing(TapShop):
+        seen: list[Any] = []
+
+        def check_connection(self) -> None:
+            self.seen.append(self.config["token"])
+            self.config_listener(lambda settings: {**settings, "token": "second"})
+
+    connector = Connector(Renewing, token="first")
+    other = Connector(Renewing, token="other")
+    other.service = connector.service
+    for caller in (connector, connector, other):
+        assert caller.call("Test", name="connection").success
+    assert Renewing.seen == ["first", "second", "other"]
+    assert "log in again" in caplog.text
+
+
+def test_a_run_of_another_protocol_imports_nothing_of_grpc():
+    program = (
+        "import sys; from tests.fivetran.shop import TapShop;"
+        "TapShop.cli(['--about'], standalone_mode=False);"
+        "print([m for m in sys.modules if m.startswith(('grpc', 'google'))], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "[]"

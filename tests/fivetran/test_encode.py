@@ -1,0 +1,331 @@
+"""Records to bytes, read back by protobuf."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.events import Describe, StreamId
+from tap_core.exceptions import DataError
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.columns import TableId, columns_of, properties_of
+from tap_core.protocols.fivetran.encode import RecordEncoder, Source
+from tap_core.protocols.fivetran.varint import varint
+from tap_core.protocols.fivetran.words import RecordType
+from tap_core.typing.inspect import TypeConformanceLevel
+from tests.fivetran.calls import plain
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "bool": {"type": "boolean"},
+    "short": {"type": "integer", "minimum": 0, "maximum": 2**15 - 1},
+    "int": {"type": "integer", "minimum": -70_000, "maximum": 2**31 - 1},
+    "long": {"type": "integer"},
+    "double": {"type": "number"},
+    "naive_date": {"type": "string", "format": "date"},
+    "naive_datetime": {"format": "date-time", "airbyte_type": "timestamp_without_timezone"},
+    "utc_datetime": {"type": "string", "format": "date-time"},
+    "decimal": {"type": "string", "format": "x-singer.decimal", "precision": 10, "scale": 2},
+    "binary": {"type": "string", "contentEncoding": "base64"},
+    "string": {"type": "string"},
+    "json": {"type": "object"},
+    "xml": {"type": "string", "contentMediaType": "text/xml"},
+}
+SCHEMAS["naive_datetime"]["type"] = "string"
+
+
+def encoder(
+    properties: Mapping[str, Any], keys: tuple[str, ...] = (), schema: str | None = None
+) -> RecordEncoder:
+    declared = {"properties": dict(properties)}
+    columns = columns_of(Describe(StreamId("rows"), declared, keys))
+    level = TypeConformanceLevel.RECURSIVE
+    source = Source("rows", properties_of(declared), level, lambda _names: None)
+    return RecordEncoder(TableId("table", schema), columns, source)
+
+
+def decoded(body: bytes) -> Any:
+    [record] = messages.Records.FromString(body).records
+    return record
+
+
+def both_ways(made: RecordEncoder, record: dict[str, Any]) -> Any:
+    """Return a record as it is read back; the quick way must say what the careful one does."""
+    careful = made.careful(dict(record))
+    assert made.body(record) == careful
+    return decoded(careful)
+
+
+def value_of(kind: str, value: Any) -> Any:
+    found = both_ways(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
+    assert found.WhichOneof("inner") == ("null" if plain(found) is None else kind)
+    return plain(found)
+
+
+def instant(text: str) -> tuple[int, int]:
+    moment = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return moment // timedelta(seconds=1), moment % timedelta(seconds=1) // timedelta(
+        microseconds=1
+    ) * 1000
+
+
+WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
+
+
+class Scalar:
+    """A number of a type that only another package knows, such as NumPy's."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+VALUES = {
+    "bool": st.booleans(),
+    "short": st.integers(-(2**15), 2**15 - 1),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": WHOLE,
+    "double": st.floats(allow_nan=False),
+    "decimal": st.decimals(-(10**8) + 1, 10**8 - 1, places=2),
+    "binary": st.binary().map(lambda data: base64.b64encode(data).decode()),
+    "string": st.text(),
+    "json": st.recursive(
+        st.none() | st.booleans() | WHOLE | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=5,
+    ).filter(lambda value: value is not None),
+    "xml": st.text(max_size=400),
+    "naive_date": st.dates().map(str),
+    "utc_datetime": st.datetimes().map(lambda moment: moment.isoformat() + "Z"),
+}
+
+
+@given(st.fixed_dictionaries({}, optional={k: v | st.none() for k, v in VALUES.items()}))
+def test_what_is_encoded_is_what_protobuf_reads(record):
+    """F13, F14: each column in its kind, all of them in every record."""
+    message = both_ways(encoder(SCHEMAS, schema="a"), record)
+    assert (message.schema_name, message.table_name, message.type) == ("a", "table", 0)
+    assert message.data.keys() == SCHEMAS.keys()
+    own = messages.Record.FromString(message.SerializeToString())
+    assert own == message
+    for name, found in message.data.items():
+        expected = record.get(name)
+        assert found.WhichOneof("inner") == ("null" if expected is None else name)
+        if name in {"bool", "short", "int", "long", "double", "string", "xml"}:
+            assert plain(found) == expected
+        elif name == "decimal" and expected is not None:
+            assert Decimal(found.decimal) == expected
+        elif name == "json" and expected is not None:
+            assert json.loads(found.json) == json.loads(json.dumps(expected))
+        elif name == "binary" and expected is not None:
+            assert found.binary == base64.b64decode(expected)
+        elif name == "utc_datetime" and expected is not None:
+            assert plain(found) == instant(expected.replace("Z", "+00:00"))
+        elif name == "naive_date" and expected is not None:
+            assert plain(found) == instant(f"{expected}T00:00:00+00:00")
+
+
+@given(st.integers(-(2**63), 2**64 - 1))
+def test_numbers_are_written_as_protobuf_writes_them(value):
+    rest, groups = value % 2**64, []
+    while rest >= 128:
+        groups.append(rest % 128 + 128)
+        rest //= 128
+    assert varint(value) == bytes([*groups, rest])
+
+
+@pytest.mark.parametrize(
+    "kind, value, expected",
+    [
+        ("bool", 1, True),
+        ("bool", 0.0, False),
+        ("bool", " TRUE", True),
+        ("bool", b"\x00", False),
+        ("short", -(2**15), -(2**15)),
+        ("long", "00042", 42),
+        ("long", 7.0, 7),
+        ("long", Decimal("1e3"), 1000),
+        ("long", -(2**63), -(2**63)),
+        ("double", 3, 3.0),
+        ("double", "1.5e-7", 1.5e-7),
+        ("double", Decimal("0.1"), 0.1),
+        ("double", "-Infinity", -math.inf),
+        ("double", 5e-324, 5e-324),
+        ("double", Scalar(0.5), 0.5),
+        ("long", Scalar(5), 5),
+        ("bool", Scalar(True), True),  # noqa: FBT003
+        ("decimal", "-0", "0.00"),
+        ("decimal", 1e3, "1000.00"),
+        ("decimal", 0.1 + 0.2, "0.30"),
+        ("decimal", "12345678.90000", "12345678.90"),
+        ("decimal", Decimal("1E+5"), "100000.00"),
+        ("naive_date", "0001-01-01", (-62135596800, 0)),
+        ("naive_date", date(9999, 12, 31), (253402214400, 0)),
+        ("naive_date", "1582-10-10T00:00:00Z", (-12219724800, 0)),
+        ("utc_datetime", "2024-01-08T18:52:07.754685370Z", (1704739927, 754685370)),
+        ("utc_datetime", "2024-01-08T18:52:07.7546853709Z", (1704739927, 754685370)),
+        ("utc_datetime", "2024-01-08T20:52:07+02:00", (1704739927, 0)),
+        ("utc_datetime", "2024-01-08 18:52:07", (1704739927, 0)),
+        ("utc_datetime", "2024-01-08T18:52:07.5+00:00", (1704739927, 500000000)),
+        ("utc_datetime", "2024-01-08", (1704672000, 0)),
+        ("utc_datetime", "2021-01-02T0:00:00Z", (1609545600, 0)),
+        ("utc_datetime", "1969-12-31T23:59:59.999999Z", (-1, 999999000)),
+        ("utc_datetime", "1970-01-01T00:00:00Z", (0, 0)),
+        ("utc_datetime", datetime(2024, 1, 8, 18, 52, 7, 1), (1704739927, 1000)),  # noqa: DTZ001
+        ("naive_datetime", "2024-01-08T18:52:07", (1704739927, 0)),
+        ("utc_datetime", "9999-12-31T23:59:59.999999Z", (253402300799, 999999000)),
+        ("binary", b"\x00\xff", b"\x00\xff"),
+        ("binary", "AP8=\n", b"\x00\xff"),
+        ("string", 5, "5"),
+        ("string", True, "true"),
+        ("string", 1.5, "1.5"),
+        ("string", math.nan, None),
+        ("string", {"a": [1, None]}, '{"a":[1,null]}'),
+        ("string", b"\x0a", "0a"),
+        ("string", "half \ud83d", "half ?"),
+        ("string", time(10, 15), "10:15:00"),
+        ("string", uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+        ("json", {"n": 2**70, "d": Decimal("1.10")}, '{"n":1180591620717411303424,"d":1.10}'),
+        ("json", {"at": datetime(2024, 1, 8)}, '{"at":"2024-01-08T00:00:00"}'),  # noqa: DTZ001
+        ("json", "text", '"text"'),
+        ("json", {"x": "half \ud83d", "y": math.inf}, '{"x":"half ?","y":null}'),
+    ],
+)
+def test_a_value_of_another_spelling_is_the_same_value(kind, value, expected):
+    assert value_of(kind, value) == expected
+
+
+def test_no_number_is_still_a_double():
+    assert math.isnan(value_of("double", math.nan))
+    assert math.isnan(value_of("double", "nan"))
+
+
+@pytest.mark.parametrize(
+    "kind, value",
+    [
+        ("bool", 2),
+        ("bool", "yes, please"),
+        ("short", 2**15),
+        ("int", "2147483648"),
+        ("long", 2**63),
+        ("long", 1.5),
+        ("long", True),
+        ("long", "1_000"),
+        ("long", Decimal("1e999999999")),
+        ("long", math.nan),
+        ("double", "1e400"),
+        ("double", 10**400),
+        ("double", False),
+        ("double", "twelve"),
+        ("decimal", "123456789"),
+        ("decimal", "0.001"),
+        ("decimal", 0.125),
+        ("decimal", math.inf),
+        ("naive_date", "2024-01-01T00:00:01Z"),
+        ("naive_date", "2024-01-01T00:00:00+02:00"),
+        ("naive_date", "2024-13-01"),
+        ("naive_date", 19_000),
+        ("utc_datetime", "yesterday"),
+        ("utc_datetime", 1_704_739_927),
+        ("utc_datetime", "0000-01-01T00:00:00Z"),
+        ("binary", "no base64!"),
+        ("binary", 5),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_without_being_shown(kind, value):
+    """F3, F13: stream and column are named, the value is not."""
+    made = encoder({"x": SCHEMAS[kind]})
+    for encode in (made.careful, made.body):
+        with pytest.raises(DataError, match=r"'rows'.*'x'") as told:
+            encode({"x": value})
+        assert (
+            str(value) not in str(told.value).replace("DECIMAL(10, 2)", "") or len(str(value)) < 3
+        )
+
+
+def test_a_record_without_its_key_cannot_be():
+    """F14: a key is there and not null in every record."""
+    made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
+    for record in ({"x": "a"}, {"id": None, "x": "a"}):
+        for encode in (made.careful, made.body):
+            with pytest.raises(DataError, match="key 'id'"):
+                encode(dict(record))
+
+
+def test_a_key_may_be_of_any_type():
+    for kind, value in (("binary", b"\x00"), ("json", {"a": 1}), ("decimal", "1.5")):
+        made = encoder({"x": SCHEMAS[kind]}, keys=("x",))
+        assert plain(both_ways(made, {"x": value}).data["x"]) in {b"\x00", '{"a":1}', "1.50"}
+
+
+def test_a_deleted_row_has_its_keys_and_nothing_else():
+    made = encoder(
+        {"id": SCHEMAS["long"], "x": SCHEMAS["string"], "_sdc_deleted_at": SCHEMAS["string"]},
+        keys=("id",),
+    )
+    record = both_ways(made, {"id": 1, "x": "a", "_sdc_deleted_at": "2024-01-01T00:00:00Z"})
+    assert (record.type, dict(record.data).keys()) == (RecordType.DELETE, {"id"})
+    assert both_ways(made, {"id": 1, "_sdc_deleted_at": None}).type == RecordType.UPSERT
+
+
+def test_an_update_has_what_its_record_has_and_a_truncate_nothing():
+    made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
+    update = decoded(made.of_type(RecordType.UPDATE, {"id": 1, "y": None}))
+    assert (update.type, {k: plain(v) for k, v in update.data.items()}) == (1, {"id": 1, "y": None})
+    truncate = decoded(made.of_type(RecordType.TRUNCATE, {}))
+    assert (truncate.type, len(truncate.data), truncate.table_name) == (3, 0, "table")
+    assert not truncate.HasField("schema_name")
+
+
+def test_odd_names_of_columns_are_only_names():
+    names = ["VALUE", "c#", "h0", "it's", 'a"b', "\n", "v", "None", "ü" * 70, ""]
+    record = both_ways(encoder(dict.fromkeys(names, SCHEMAS["string"])), {n: n for n in names})
+    assert {name: value.string for name, value in record.data.items()} == {n: n for n in names}
+
+
+def test_a_record_of_no_declared_properties_goes_out_whole():
+    record = both_ways(encoder({}), {"a": [1, {"b": None}]})
+    assert record.data["record"].json == '{"a":[1,{"b":null}]}'
+
+
+def test_what_nobody_declares_is_said_once_for_the_stream():
+    told: list[Any] = []
+    declared = {"properties": {"a": {"type": "integer"}}}
+    columns = columns_of(Describe(StreamId("rows"), declared))
+    level = TypeConformanceLevel.RECURSIVE
+    source = Source("rows", properties_of(declared), level, told.append)
+    made = RecordEncoder(TableId("rows"), columns, source)
+    assert decoded(made.encode({"a": 1, "b": 2})).data.keys() == {"a"}
+    assert told == [("b",)]
+
+
+def test_nested_values_are_conformed_to_what_is_declared():
+    """As under Singer: what an object does not declare is left out of it."""
+    nested = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+    record = both_ways(encoder({"x": nested}), {"x": {"a": 1, "b": 2}})
+    assert record.data["x"].json == '{"a":true}'
+
+
+def test_a_record_beyond_the_limit_of_a_message_is_refused(monkeypatch):
+    monkeypatch.setattr("tap_core.protocols.fivetran.encode.LARGEST_MESSAGE", 1_000)
+    made = encoder({"x": SCHEMAS["string"]})
+    with pytest.raises(DataError, match=r"1,012 bytes.*128 MB"):
+        made.encode({"x": "x" * 1_000})
+
+
+def test_a_table_may_be_wide():
+    made = encoder({f"c{number}": {"type": "integer"} for number in range(1_500)})
+    record = both_ways(made, {"c3": 3, "c1499": -1})
+    assert len(record.data) == 1_500
+    assert {n: plain(v) for n, v in record.data.items() if plain(v)} == {"c3": 3, "c1499": -1}

@@ -1,0 +1,358 @@
+"""Errors in words for people: what is missing, in which stream, and no address."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.authenticators import AccessTokenError
+from tap_core.exceptions import (
+    ConfigurationError,
+    ConfigValidationError,
+    FatalAPIError,
+    RetriableAPIError,
+)
+from tap_core.protocols.fivetran.checks import run_test
+from tap_core.protocols.fivetran.faults import told
+from tap_core.protocols.fivetran.scrubbing import scrubbed
+from tap_core.streams import RESTStream
+from tap_core.tap_base import Tap
+from target_spark.errors import TableError
+from tests.http.server import Reply, Server, page, serving
+
+SECRET = "sesame-42"
+
+
+class Orders(RESTStream):
+    name = "orders"
+    path = "/v1/shops/orders"
+    primary_keys = ("id",)
+    records_jsonpath = "$.data[*]"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    @property
+    def url_base(self) -> str:
+        return self.config["url"]
+
+    def get_url_params(self, context, next_page_token):
+        return {"cursor": "c-17", "key": SECRET}
+
+    def backoff_wait_generator(self):
+        return self.backoff_runtime(value=lambda _error: 0)
+
+    def backoff_jitter(self, value: float) -> float:
+        return 0
+
+
+class TapOrders(Tap):
+    name = "tap-orders"
+    config_jsonschema = {"properties": {"url": {"type": "string"}}}
+    connection_tests = {"connection": "Reaching", "rights": "Rights", "missing": "Nothing"}
+
+    def discover_streams(self):
+        return [Orders(self)]
+
+    def check_rights(self) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/data/orders.csv")
+
+    def _setup_signal_handlers(self) -> None:
+        """Leave the signals to pytest."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def tap(server: Server) -> TapOrders:
+    return TapOrders(config={"url": server.url})
+
+
+def is_clean(text: str, server: Server) -> bool:
+    parts = ("127.0.0.1", server.url[-5:], "shops", "/v1", "cursor", "c-17", SECRET, "key=")
+    return not any(part in text for part in parts)
+
+
+def answer(status: int, **headers: str) -> requests.Response:
+    found = requests.Response()
+    found.status_code = status
+    found.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return found
+
+
+# ------------------------------------------------------------------ what a source answers
+
+
+def test_a_missing_permission_is_named_with_its_stream(tap: TapOrders, server: Server) -> None:
+    """F4, F7: the test fails and says which right is to be given, and for what."""
+    refusal = {"error": "insufficient_scope", "message": "read:orders is needed"}
+    headers = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="read:orders"'}
+    server.answers(Reply(refusal, 403, headers))
+    text = run_test(tap, "connection")
+    assert text is not None
+    assert text.startswith(
+        "HTTP 403 (Forbidden) in stream orders, try 1: the credentials lack the permission to read"
+        " it (needed: read:orders). Give them that permission in the source, or leave the table"
+        " out. The source says: "
+    )
+    assert is_clean(text, server)
+
+
+def test_credentials_that_are_refused_are_told_apart_from_rights(
+    tap: TapOrders, server: Server
+) -> None:
+    """F7: who is not known has to look at his credentials."""
+    server.answers(Reply("", 401))
+    text = run_test(tap, "connection")
+    assert text == (
+        "HTTP 401 (Unauthorized) in stream orders, try 1: the source does not accept the"
+        " credentials. Check those in the configuration: they may be wrong, have expired, or been"
+        " revoked."
+    )
+
+
+@pytest.mark.parametrize(
+    "reply, words",
+    [
+        (Reply({"row": "of a customer"}, 503), "HTTP 503 (Service Unavailable) in stream orders,"),
+        (Reply({"hint": "a day"}, 400), 'the source refuses the request. The source says: {"hint"'),
+        (Reply("", 404), "try 1: the source refuses the request."),
+        (Reply('{"data": [{"row": "of a customer"', 200), "The answer was cut off"),
+        (Reply("<p>of a customer</p>", 200, {"Content-Type": "text/html"}), "is not JSON"),
+        (Reply({"data": []}, keep=3, reset=True), "(stream orders, try 2)"),
+        (Reply("", 429), "try 2: the source does not answer as it should just now."),
+    ],
+)
+def test_a_failed_request_is_told_by_status_stream_and_try(
+    tap: TapOrders, server: Server, reply: Reply, words: str
+) -> None:
+    """F3, F4: without its address, and without what an answer that is no refusal held."""
+    server.answers(reply)
+    text = run_test(tap, "connection")
+    assert text is not None
+    assert words in text
+    assert is_clean(text, server)
+    assert "customer" not in text
+
+
+def test_a_server_that_is_not_there_is_told_without_its_address(tap: TapOrders) -> None:
+    """F3: the HTTP library's own words have host, port, path and query."""
+    tap = TapOrders(config={"url": "http://127.0.0.1:9"})
+    text = run_test(tap, "connection")
+    assert text is not None
+    assert text.startswith("The source does not answer as it should just now: try again later.")
+    assert text.endswith("(stream orders, try 2)")
+    assert "127.0.0.1" not in text
+    assert "shops" not in text
+
+
+def test_a_fault_that_is_tried_again_leaves_no_address_in_the_log(
+    tap: TapOrders, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """F3, F5: the lines of retries name the path of the stream; scrubbed they do not."""
+    cut = Reply({"data": []}, keep=3, reset=True)
+    server.answers(Reply({"row": "of a customer"}, 500), cut, page({"id": 1}))
+    with caplog.at_level(logging.INFO):
+        assert list(tap.streams["orders"].get_records(None)) == [{"id": 1}]
+        server.answers(Reply({"row": "of a customer"}, 503))
+        with pytest.raises(RetriableAPIError):
+            list(tap.streams["orders"].get_records(None))
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("/v1/shops" in line for line in lines)
+    assert any("of a customer" in line for line in lines)
+    assert all(is_clean(scrubbed(line), server) for line in lines)
+    assert not any("of a customer" in scrubbed(line) for line in lines)
+    assert any("Backing off" in scrubbed(line) for line in lines)
+
+
+# ------------------------------------------------------------------ tests by name
+
+
+def test_a_test_that_passes_says_nothing(tap: TapOrders, server: Server) -> None:
+    """F7: success is an answer of its own."""
+    server.answers(page({"id": 1}))
+    assert run_test(tap, "connection") is None
+
+
+def test_a_test_that_nobody_knows_is_answered_with_those_there_are(tap: TapOrders) -> None:
+    """F7: an unknown name is a failure in words."""
+    assert run_test(tap, "x" * 10_000).endswith("Known are: 'connection', 'rights', 'missing'.")
+    assert run_test(tap, "missing") == (
+        "The test 'missing' cannot be run: the connector lacks the method check_missing."
+    )
+
+
+def test_a_file_that_may_not_be_read_is_named_without_its_folder(tap: TapOrders) -> None:
+    """F4: as a missing permission, with what can be done."""
+    assert run_test(tap, "rights") == (
+        "The connector lacks the permission to use 'orders.csv': Permission denied. Give that right"
+        " to the user it runs as, or name another place in the configuration."
+    )
+
+
+def test_what_hides_secrets_sees_why_a_test_failed(tap: TapOrders) -> None:
+    """F3: a test's answer shows no setting that is secret."""
+    text = run_test(tap, "rights", lambda said: said.replace("orders.csv", "***"))
+    assert text is not None
+    assert "to use '***':" in text
+
+
+# ------------------------------------------------------------------ other errors
+
+
+class ProgrammingError(Exception):
+    """As sqlalchemy raises it: its text has the statement and the parameters."""
+
+    def __init__(self, said: str, state: str | None = None) -> None:
+        super().__init__(f"{said}\n[SQL: SELECT a]\n[parameters: ('of a customer',)]")
+        self.orig = type("Orig", (Exception,), {"sqlstate": state})(said)
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (
+            ProgrammingError("permission denied for table orders", "42501"),
+            "lacks a permission in the database: permission denied for table orders. Grant it",
+        ),
+        (ProgrammingError("SELECT command denied to user 'me'"), "lacks a permission"),
+        (ProgrammingError("no password supplied", "28000"), "The source refuses the credentials"),
+        (ProgrammingError("no such table\nDETAIL: of a customer"), "no such table"),
+        (PermissionError("Access Denied"), "to use a file or folder: Access Denied."),
+        (FileNotFoundError(2, "No such file", b"/srv/a.csv"), "No such file: 'a.csv'"),
+        (ConfigValidationError("'token' is missing"), "'token' is missing"),
+        (AccessTokenError("https://x.y/z: status 400", status=400), "refuses the credentials"),
+        (FatalAPIError("403 Client Error: No for path: /a", response=answer(403)), "HTTP 403"),
+        (FatalAPIError("499 no", response=answer(499)), "HTTP 499: the source"),
+        (RetriableAPIError("busy", answer(429)), "Try again later. busy"),
+        (
+            requests.HTTPError("404 Client Error: N for url: http://a/b", response=answer(404)),
+            "404",
+        ),
+        (TableError("The table is not ours. Name another."), "The table is not ours."),
+        (KeyError("id"), "Something went wrong"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
+    """F4: a sentence for each kind, and nothing of a row or of an address."""
+    text = told(error)
+    assert words in text
+    assert not any(part in text for part in ("customer", "/", "SELECT a", "None"))
+
+
+@pytest.mark.parametrize(
+    "headers, right",
+    [
+        ({"X_Accepted_OAuth_Scopes": "repo"}, "repo"),
+        ({"X_Accepted_GitHub_Permissions": "issues=read"}, "issues=read"),
+    ],
+)
+def test_a_right_that_the_source_names_is_told(headers: dict[str, str], right: str) -> None:
+    """F4: where a header says which right is needed."""
+    error = FatalAPIError("403 Client Error: No for path: /a", response=answer(403, **headers))
+    assert f"(needed: {right})" in told(error)
+
+
+def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
+    """F4: he knows best what helps."""
+    inner = FatalAPIError("404 Client Error: Not Found for url: http://a/b", response=answer(404))
+    outer = ConfigurationError("There is no shop of this number")
+    outer.__cause__ = inner
+    assert told(outer) == (
+        "There is no shop of this number. HTTP 404 (Not Found): the source refuses the request."
+    )
+
+
+@pytest.mark.parametrize("sign", ["a", "ä", "%", '"', "🙂", "\ud800", "\x00"])
+def test_a_text_is_short_enough_for_any_header(sign: str) -> None:
+    """F4: below 8 kB, also when what is not ASCII stands as its bytes in percent."""
+    text = told(ValueError(sign * 20_000))
+    assert len(text) > 500
+    assert sum(3 if byte > 126 or byte == 37 else 1 for byte in text.encode()) < 8_000
+
+
+def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
+    """F3: so that no half of it is left where the cut is."""
+    for length in range(7_700, 7_900, 7):
+        text = told(ValueError("x" * length + SECRET), lambda said: said.replace(SECRET, "***"))
+        assert SECRET[:3] not in text
+
+
+# ------------------------------------------------------------------ addresses in texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "and/or 01/02/2020, 2020/01/02 application/json; n/a. 24/7 TCP/IP w/o HTTP/1.1 (I/O)",
+        "America/New_York is a time zone? Is it and/or? 5 / 6 = 0.8",
+        "id=7, stream='orders', state={'a': 1} at 12:30:00+02:00 for somebody@example",
+        "AT&T says: no. What? 100% & more",
+        "The setting for url is missing, path: none.",
+    ],
+)
+def test_words_with_slashes_and_signs_stay(text: str) -> None:
+    """F3: a text without an address is told as it is."""
+    assert scrubbed(text) == text
+
+
+@pytest.mark.parametrize(
+    "text, result",
+    [
+        ("GET https://me:word@api.x.io:80/a(b)?c=d#e, try 5]", "GET ***, try 5]"),
+        ("{'url': 'https://x.io/a', 'b': 1}", "{'url': '***', 'b': 1}"),
+        ("https:\\/\\/x.io\\/a and https%3A%2F%2Fx.io%2Fa", "*** and ***"),
+        ("jdbc:postgresql://host/db", "jdbc:***"),
+        ("exceeded with url: /v1/x?y=z (Caused", "exceeded with url: *** (Caused"),
+        ("failed for path: users, content", "failed for path: ***, content"),
+        ("for URL users, failing", "for URL ***, failing"),
+        ("path='a b', url=users", "path=***, url=***"),
+        ("v1/users/12 users?page=2 a=1&b=2", "*** *** ***"),
+        ("api.x.io/users localhost:80/x me:word@host", "*** *** ***"),
+        ("(/users) '/users' \"/users\"", "(***) '***' \"***\""),
+        ("HTTPSConnectionPool(host='api.x.io', port=443): Read", "the server: Read"),
+        ("Failed to resolve 'api.x.io' (Name", "Failed to resolve the server (Name"),
+        ("no, content is {a: 1}, headers: B", "no, content is ***, headers: B"),
+    ],
+)
+def test_addresses_paths_and_parameters_are_taken_out(text: str, result: str) -> None:
+    """F3: URLs, paths of requests and query parameters are in no log and no error."""
+    assert scrubbed(text) == result
+
+
+PIECES = [
+    *("a", "B1", "0", " ", "/", "//", ":", "://", "?", "=", "&", "@", ".", ",", "'", '"', "(", ")"),
+    *("*", "%", "\\/", "[", "]", "{", "}", "\n", "for URL ", "for path: ", "with url: ", "path="),
+    *("query=", "http://x.io/a", "x.io", "%2F", "<", ">", "***", "HTTPSConnectionPool(host='"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text())
+def test_what_is_scrubbed_is_clean_and_stays(text: str) -> None:
+    """F3: scrubbing it again changes nothing, and no address is left."""
+    once = scrubbed(text)
+    assert scrubbed(once) == once
+    assert not any(mark in once for mark in ("a://", "1://", "x.io/"))
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_text_that_is_made_to_be_slow_is_not(piece: str) -> None:
+    """The time is in proportion to the length."""
+
+    def seconds(times: int) -> float:
+        text = piece * times
+        before = time.thread_time()
+        told(ValueError(text))
+        scrubbed(text)
+        return time.thread_time() - before
+
+    few, many = min(seconds(500) for _ in range(3)), min(seconds(8_000) for _ in range(2))
+    assert many < 100 * few + 0.05

@@ -1,0 +1,371 @@
+"""The form that a schema of settings becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tap_core import typing as th
+from tap_core.capabilities import BATCH_CONFIG, STREAM_MAPS_CONFIG
+from tap_core.config import copied, merge_missing_config_jsonschema
+from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA
+from tap_core.protocols.fivetran.form import form_of
+from tap_core.protocols.fivetran.messages import ConfigurationFormResponse
+from tap_core.protocols.fivetran.words import TextField
+from tap_core.tap_base import Tap
+from target_spark.settings import SCHEMA
+
+
+def fields_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the fields of a form by name, those of groups too."""
+    form = form_of({"type": "object", "properties": properties, **more}, {})
+    assert form == ConfigurationFormResponse.FromString(form.SerializeToString())
+    return by_name(form.fields)
+
+
+def by_name(fields: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields:
+        assert field.name not in found
+        assert field.label
+        assert field.WhichOneof("type")
+        found[field.name] = field
+        inner = by_name(field.conditional_fields.fields)
+        assert found.keys().isdisjoint(inner)
+        found.update(inner)
+    return found
+
+
+def shown(field: Any) -> str:
+    """Say in a word how a field is filled in."""
+    kind = str(field.WhichOneof("type"))
+    return TextField(field.text_field).name if kind == "text_field" else kind
+
+
+def condition(field: Any) -> tuple[str, Any]:
+    tested = field.conditional_fields.condition
+    kind = tested.WhichOneof("visible_when")
+    return tested.condition_field, (kind, getattr(tested, kind))
+
+
+def test_a_text_has_label_description_example_and_default() -> None:
+    """F6: what the author says of a setting is what the user reads."""
+    said = {"title": "Start", "description": "Since when.", "examples": ["2020"], "default": "2021"}
+    field = fields_of({"start_date": {"type": "string", **said}})["start_date"]
+    assert (field.label, field.description) == ("Start", "Since when.")
+    assert (field.placeholder, field.default_value) == ("2020", "2021")
+    assert shown(field) == "PlainText"
+    assert field.HasField("required")
+    assert not field.required
+
+
+@pytest.mark.parametrize(
+    "name, label",
+    [
+        ("client_id", "Client ID"),
+        ("accountIds", "Account IDs"),
+        ("oauth_redirect_uri", "OAuth redirect URI"),
+        ("s3-bucket", "S3 bucket"),
+        ("größe", "Größe"),
+        ("_", "_"),
+    ],
+)
+def test_a_setting_without_a_title_is_named_in_words(name: str, label: str) -> None:
+    assert fields_of({name: {"type": "string"}})[name].label == label
+
+
+@pytest.mark.parametrize(
+    "schema, kind",
+    [
+        ({"type": ["boolean", "null"]}, "toggle_field"),
+        ({"type": "boolean", "enum": [True, False]}, "toggle_field"),
+        ({"type": "integer"}, "PlainText"),
+        ({"enum": ["a", "b", None]}, "dropdown_field"),
+        ({"const": "a"}, "dropdown_field"),
+        ({"allOf": [{"enum": ["a", "b"]}]}, "dropdown_field"),
+        ({"enum": ["a", "b"], "enumNames": ["A", "B"]}, "descriptive_dropdown_fields"),
+        ({"enum": ["a"], "x-enum-descriptions": {"a": "?"}}, "descriptive_dropdown_fields"),
+        ({"oneOf": [{"const": 1, "title": "One"}, {"const": 2}]}, "descriptive_dropdown_fields"),
+        ({"type": "string", "secret": True}, "Password"),
+        ({"type": "string", "writeOnly": True}, "Password"),
+        ({"type": "string", "airbyte_secret": True}, "Password"),
+        ({"type": "string", "format": "password"}, "Password"),
+        ({"type": "string", "contentMediaType": "application/x-pem-file"}, "upload_field"),
+        ({"type": "string", "format": "file"}, "upload_field"),
+        ({"type": "string", "secret": True, "format": "file"}, "upload_field"),
+        ({"type": "array", "items": {"type": "string"}}, "PlainText"),
+        ({}, "PlainText"),
+    ],
+)
+def test_a_setting_is_filled_in_as_its_schema_says(schema: dict[str, Any], kind: str) -> None:
+    """F6: choices are dropdowns, switches toggles, secrets passwords, files uploads."""
+    assert shown(fields_of({"setting": schema})["setting"]) == kind
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("api_key", "Password"),
+        ("refresh_token", "Password"),
+        ("user", "PlainText"),
+        ("ca_certificate", "upload_field"),
+        ("private_key_file", "upload_field"),
+        ("certificate_path", "PlainText"),
+    ],
+)
+def test_a_name_tells_of_secrets_and_certificates(name: str, kind: str) -> None:
+    """F6: an author who forgot to mark a secret has a password field all the same."""
+    assert shown(fields_of({name: {"type": "string"}})[name]) == kind
+
+
+def test_a_secret_shows_no_default_and_what_is_in_a_secret_object_is_secret() -> None:
+    """F3: a form is no place for credentials."""
+    found = fields_of(
+        {
+            "token": {"type": "string", "default": "abc"},
+            "login": {
+                "secret": True,
+                "properties": {"user": {"type": "string"}, "age": {"properties": {"x": {}}}},
+            },
+        }
+    )
+    assert not found["token"].HasField("default_value")
+    assert {shown(found[name]) for name in ("token", "login.user", "login.age.x")} == {"Password"}
+
+
+def test_a_dropdown_offers_texts_and_says_what_they_mean() -> None:
+    choices = [{"const": "f", "title": "Full", "description": "All."}, {"const": 2}]
+    found = fields_of({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
+    offered = found["mode"].descriptive_dropdown_fields.descriptive_dropdown_field
+    assert [(each.value, each.label, each.description) for each in offered] == [
+        ("f", "Full", "All."),
+        ("2", "2", ""),
+    ]
+    assert found["mode"].default_value == "2"
+    assert list(found["plain"].dropdown_field.dropdown_field) == ["1", "true"]
+
+
+def test_what_must_be_given_comes_first_else_the_order_is_the_schemas() -> None:
+    """F6: one that has a default too is still asked for, and shows it."""
+    properties = {"a": {}, "b": {"default": 1}, "c": {}, "d": {"properties": {"e": {}, "f": {}}}}
+    required = {"required": ["b", "d"]}
+    properties["d"] |= {"required": ["f"]}
+    found = fields_of(properties, **required)
+    assert list(found) == ["b", "d.f", "a", "c", "d.e"]
+    assert [name for name, field in found.items() if field.required] == ["b", "d.f"]
+    assert found["b"].default_value == "1"
+
+
+def test_an_order_that_the_schema_says_is_kept() -> None:
+    found = fields_of({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
+    assert list(found) == ["c", "a", "b"]
+
+
+def test_an_object_is_asked_for_in_its_parts() -> None:
+    """Their names are paths; of an object that need not be there, nothing must be given."""
+    inner = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
+    found = fields_of({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
+    assert {name: (field.label, field.required) for name, field in found.items()} == {
+        "server.port": ("FTP: Port", True),
+        "spare.port": ("Spare: Port", False),
+    }
+
+
+def test_what_is_no_text_says_how_it_is_written() -> None:
+    found = fields_of(
+        {
+            "ids": {"type": "array", "items": {"type": "string"}, "description": "Which."},
+            "counts": {"type": "array", "items": {"type": "integer"}, "default": [1, 2]},
+            "any": {"type": ["object", "null"], "examples": [{"a": 1}]},
+            "since": {"type": "string", "format": "date"},
+        }
+    )
+    assert found["ids"].description.startswith("Which. Several values are separated by commas")
+    assert found["counts"].description == "Given as a JSON array."
+    assert found["counts"].default_value == "[1,2]"
+    assert (found["any"].description, found["any"].placeholder) == (
+        "Given as a JSON object.",
+        '{"a":1}',
+    )
+    assert found["since"].placeholder == "2024-01-31"
+
+
+def test_hidden_settings_are_asked_for_only_where_they_must_be_given() -> None:
+    properties = {"a": {"airbyte_hidden": True}, "b": {"x-hidden": True}, "c": {"x-hidden": True}}
+    assert list(fields_of(properties, required=["c"])) == ["c"]
+
+
+def test_the_settings_of_the_sdk_are_not_asked_for() -> None:
+    """F6: a form asks for what a connection needs; an author's setting of such a name is his."""
+    schema: dict[str, Any] = {"properties": {"url": {}, "batch_config": {"type": "string"}}}
+    whole = copied(schema)
+    for config in (BATCH_CONFIG, STREAM_MAPS_CONFIG):
+        merge_missing_config_jsonschema(config, whole)
+    assert "stream_maps" in whole["properties"]
+    assert form_of(whole, {}) == form_of(schema, {})
+
+
+# ------------------------------------------------------------------ fields that depend on others
+
+LOGIN = {
+    "title": "Login",
+    "description": "How to log in.",
+    "oneOf": [
+        {
+            "title": "OAuth",
+            "description": "By a browser.",
+            "properties": {"way": {"const": "oauth"}, "client": {}, "url": {"type": "string"}},
+            "required": ["way", "client"],
+        },
+        {
+            "properties": {"way": {"enum": ["token"]}, "key": {}, "url": {"type": "string"}},
+            "required": ["way", "key"],
+        },
+        {"properties": {"way": {"const": "none"}, "url": {"type": "string"}}},
+    ],
+}
+
+
+def test_an_object_of_one_of_several_kinds_is_a_choice_with_the_fields_of_each() -> None:
+    """F6: the fields of a kind are shown when it is chosen; what all have is asked once."""
+    found = fields_of({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
+    assert list(found) == [
+        *("login.way", "login.way=oauth", "login.client"),
+        *("login.way=token", "login.key", "login.url"),
+    ]
+    choice = found["login.way"]
+    assert choice.default_value == "token"
+    assert (choice.label, choice.description, choice.required) == ("Login", "How to log in.", True)
+    offered = choice.descriptive_dropdown_fields.descriptive_dropdown_field
+    assert [(each.value, each.label) for each in offered] == [
+        ("oauth", "OAuth"),
+        ("token", "token"),
+        ("none", "none"),
+    ]
+    assert condition(found["login.way=oauth"]) == ("login.way", ("string_value", "oauth"))
+    assert found["login.client"].required
+    assert not found["login.url"].required
+
+
+def test_names_that_several_kinds_have_are_told_apart_by_the_kind() -> None:
+    union = th.DiscriminatedUnion(
+        "kind",
+        a=th.ObjectType(th.Property("id", th.StringType)),
+        b=th.ObjectType(th.Property("id", th.IntegerType)),
+    )
+    found = fields_of(th.PropertiesList(th.Property("x", union)).to_dict()["properties"])
+    assert [name for name in found if name.endswith(".id")] == ["x.a.id", "x.b.id"]
+
+
+def test_kinds_that_nothing_tells_apart_are_chosen_by_their_titles() -> None:
+    kinds = [{"title": "By name", "properties": {"name": {}}}, {"properties": {"id": {}}}]
+    found = fields_of({"user": {"anyOf": kinds, "description": "Who."}})
+    assert list(found["user"].dropdown_field.dropdown_field) == ["By name", "Option 2"]
+    assert condition(found["user=Option 2"]) == ("user", ("string_value", "Option 2"))
+
+
+def test_settings_that_are_of_several_kinds_as_a_whole_are_asked_for_too() -> None:
+    """At the top a property tells the kinds apart; else all that they have may be given."""
+    kinds = [
+        {"properties": {"mode": {"const": "file"}, "file": {}}, "required": ["file"]},
+        {"properties": {"mode": {"const": "host"}, "host": {}}},
+    ]
+    own = {"mode": {"enum": ["file", "host"], "title": "Where from", "default": "host"}}
+    found = fields_of(own, oneOf=kinds, required=["mode"])
+    assert list(found) == ["mode", "mode=file", "file", "mode=host", "host"]
+    assert (found["mode"].label, found["mode"].default_value) == ("Where from", "host")
+    loose = [{"properties": {"file": {}}, "required": ["file"]}, {"properties": {"host": {}}}]
+    assert list(fields_of({"a": {}}, anyOf=loose)) == ["a", "file", "host"]
+
+
+def test_what_a_rule_needs_is_shown_after_the_answer_that_needs_it() -> None:
+    """F6: by ``if`` with one value, or by a property that needs another beside it."""
+    properties = {
+        "mode": {"enum": ["all", "some"]},
+        "proxy": {"type": "boolean"},
+        "user": {"type": "string"},
+        "word": {"type": "string"},
+        "ids": {},
+    }
+    rules = [
+        {
+            "if": {"properties": {"mode": {"const": "some"}}},
+            "then": {"required": ["ids"]},
+            "else": {"properties": {"limit": {"type": "integer"}}},
+        },
+        {
+            "if": {"properties": {"proxy": {"const": True}}},
+            "then": {"properties": {"proxy_url": {"type": "string"}}, "required": ["proxy_url"]},
+        },
+    ]
+    found = fields_of(
+        properties, allOf=rules, required=["mode"], dependentRequired={"user": ["word"]}
+    )
+    assert list(found) == [
+        *("mode", "mode=some", "ids", "mode=all", "limit"),
+        *("proxy", "proxy=true", "proxy_url", "user", "user=set", "word"),
+    ]
+    assert condition(found["proxy=true"]) == ("proxy", ("bool_value", True))
+    assert condition(found["user=set"]) == ("user", ("empty_value", False))
+    assert [found[name].required for name in ("ids", "limit", "proxy_url", "word")] == [
+        *(True, False, True, True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"dependentRequired": {"a": ["b"], "b": ["a"]}},
+        {"dependentRequired": {"a": ["c"], "b": ["c"]}},
+        {"dependentRequired": {"object": ["c"], "gone": ["c"]}},
+        {"if": {"properties": {"a": {"minLength": 3}}}, "then": {"required": ["c"]}},
+        {"if": {"required": ["a"]}, "then": {"required": ["c"]}, "else": False},
+        {"if": True, "then": {"properties": {"c": {}}}},
+        {"dependencies": {"a": {"properties": {"c": {}}}}},
+    ],
+)
+def test_rules_that_no_field_can_follow_hide_nothing(words: dict[str, Any]) -> None:
+    """Circles, and rules that look at more than one answer: all may be given, and is checked."""
+    properties = {"a": {}, "b": {}, "c": {}, "object": {"properties": {"x": {}}}}
+    found = fields_of(properties, **words)
+    assert {"a", "c", "object.x"} <= found.keys()
+    top = {field.name for field in form_of({"properties": properties, **words}, {}).fields}
+    assert {"a", "c", "object.x"} <= top
+
+
+def test_what_a_setting_needs_that_is_always_there_must_be_given() -> None:
+    properties = {"a": {"type": "boolean"}, "b": {}, "c": {"default": 1}, "d": {}}
+    found = fields_of(properties, dependentRequired={"a": ["b"], "c": ["d"]})
+    assert [name for name, field in found.items() if field.required] == ["b", "d"]
+
+
+# ------------------------------------------------------------------ whole forms
+
+
+def test_tests_and_selection_stand_in_the_form() -> None:
+    """F7: tests are named with labels."""
+    form = form_of({}, {"connection": "Reaching the source", "rows": "Reading"})
+    assert [(each.name, each.label) for each in form.tests] == [
+        ("connection", "Reaching the source"),
+        ("rows", "Reading"),
+    ]
+    assert form.schema_selection_supported
+    assert form.table_selection_supported
+    refused = form_of({}, {}, selects_tables=False)
+    assert refused == ConfigurationFormResponse()
+    assert Tap.connection_tests == {"connection": "Reaching the source"}
+
+
+@pytest.mark.parametrize("schema", [BASE_CONFIG_SCHEMA, SCHEMA, {"$ref": "#/nowhere"}, {}])
+def test_every_schema_has_a_form(schema: dict[str, Any]) -> None:
+    """F6: names are unique, and each field has a label and a type."""
+    by_name(form_of(schema, {}).fields)
+
+
+def test_references_are_followed() -> None:
+    found = fields_of(
+        {"region": {"$ref": "#/$defs/region"}, "lost": {"$ref": "#/$defs/region"}},
+        **{"$defs": {"region": {"title": "Region", "enum": ["eu", "us"]}}},
+    )
+    assert (found["region"].label, shown(found["region"])) == ("Region", "dropdown_field")

@@ -1,0 +1,33 @@
+"""A connector that is declared in YAML, as one of Fivetran: called by gRPC."""
+
+from __future__ import annotations
+
+from tests.fivetran.calls import states, tables
+from tests.fivetran.connecting import ROOT, Client, serving
+from tests.samples.test_manifests import script
+
+RATES = str(ROOT / "samples" / "manifests" / "rates" / "manifest.yaml")
+
+
+def test_a_manifest_is_a_connector_with_its_own_form_and_resumes_where_it_was():
+    samples = script("serve")
+    with (
+        samples.serving(samples.API()) as url,
+        serving("-m", "tap_core.manifest.command", "--manifest", RATES) as server,
+    ):
+        client = Client(
+            server, api_url=url, base="EUR", start_date="2024-02-27", end_date="2024-03-02"
+        )
+        form = client.call("ConfigurationForm")
+        asked = {field.name: (field.label, field.required) for field in form.fields}
+        assert asked["start_date"] == ("Start date", True)
+        assert asked["end_date"] == ("End date", False)
+        assert client.call("Test", name="connection").success
+        (table,) = client.call("Schema").without_schema.tables
+        assert {each.name: each.primary_key for each in table.columns}["date"]
+        first = list(client.update())
+        days = [row["date"] for _, row in tables(first)["rates"]]
+        assert len(days) == 5
+        again = tables(client.update(states(first)[-1]))
+        assert [row["date"] for _, row in again["rates"]] == days[-1:]
+        assert url not in "".join(server.lines)

@@ -1,0 +1,120 @@
+"""The messages of Fivetran's interface: their bytes, their presence, and their seclusion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.description import FILES, PACKAGE
+from tap_core.protocols.fivetran.words import DataType, RecordType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_record_has_the_bytes_that_fivetran_reads() -> None:
+    """Written by hand: field 6 of the answer, of that 1, and so on."""
+    value = messages.ValueType(naive_date={"seconds": -86_400})
+    record = messages.Record(
+        schema_name="s", table_name="t", type=RecordType.DELETE, data={"d": value}
+    )
+    answer = messages.UpdateResponse(records=messages.Records(records=[record]))
+    date = b"\x42\x0b\x08" + b"\x80\xdd\xfa\xff\xff\xff\xff\xff\xff\x01"
+    entry = b"\x0a\x01d\x12" + bytes([len(date)]) + date
+    told = b"\x0a\x01s\x12\x01t\x18\x02\x22" + bytes([len(entry)]) + entry
+    listed = b"\x0a" + bytes([len(told)]) + told
+    assert answer.SerializeToString() == b"\x32" + bytes([len(listed)]) + listed
+
+
+def test_every_message_of_the_description_can_be_made_and_read() -> None:
+    for file in FILES:
+        for name, fields in file.messages.items():
+            kind = getattr(messages, name)
+            assert kind.DESCRIPTOR.full_name == f"{PACKAGE}.{name}"
+            assert kind.FromString(kind().SerializeToString()) == kind()
+            assert [field.number for field in kind.DESCRIPTOR.fields] == [
+                field.number for field in fields
+            ]
+
+
+def test_a_message_that_there_is_not_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="LogEntry"):
+        messages.LogEntry  # noqa: B018  asking is the test
+
+
+def test_what_is_optional_knows_whether_it_was_given() -> None:
+    """F17: an Update without a state is another than one with an empty text."""
+    assert not messages.UpdateRequest().HasField("state_json")
+    assert messages.UpdateRequest(state_json="").HasField("state_json")
+    read = messages.FormField.FromString(messages.FormField(required=False).SerializeToString())
+    assert read.HasField("required")
+    assert not read.HasField("description")
+    assert read.WhichOneof("type") is None
+
+
+def test_one_of_a_group_takes_the_place_of_another() -> None:
+    answer = messages.TestResponse(success=True)
+    answer.failure = "no"
+    assert answer.WhichOneof("response") == "failure"
+    assert not answer.success
+
+
+def test_maps_and_enums_are_those_of_python() -> None:
+    request = messages.WriteBatchRequest(keys={"/f": b"\x00\xff"})
+    assert dict(messages.WriteBatchRequest.FromString(request.SerializeToString()).keys) == {
+        "/f": b"\x00\xff"
+    }
+    column = messages.Column(name="c", type=DataType.NAIVE_TIME)
+    assert DataType(column.type) is DataType.NAIVE_TIME
+    assert json_format.MessageToDict(column) == {"name": "c", "type": "NAIVE_TIME"}
+
+
+ANOTHER = """
+from google.protobuf import descriptor_pb2, descriptor_pool
+def add_another():
+    proto = descriptor_pb2.FileDescriptorProto(
+        name="common.proto", package="fivetran_sdk.v2", syntax="proto3"
+    )
+    message = proto.message_type.add(name="Column")
+    message.field.add(name="other", number=1, type=5, label=1)
+    descriptor_pool.Default().AddSerializedFile(proto.SerializeToString())
+def use():
+    from tap_core.protocols.fivetran import messages
+    assert messages.Column(name="c").SerializeToString() == b"\\n\\x01c"
+"""
+
+
+@pytest.mark.parametrize("order", ["add_another(); use()", "use(); add_another(); use()"])
+def test_another_copy_of_the_interface_does_not_clash(order: str) -> None:
+    run(f"{ANOTHER}\n{order}")
+
+
+def test_who_does_not_serve_fivetran_loads_neither_grpc_nor_protobuf() -> None:
+    program = """
+import sys
+from tap_core import Tap, Stream
+from tap_core.protocols.fivetran import words, description
+class TapX(Tap):
+    name = "tap-x"
+    config_jsonschema = {"properties": {}}
+    def discover_streams(self):
+        return []
+try:
+    TapX.cli(["--discover"])
+except SystemExit as done:
+    assert not done.code
+assert not {"grpc", "google.protobuf"} & set(sys.modules), "loaded"
+"""
+    assert '"streams"' in run(program)

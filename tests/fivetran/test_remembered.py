@@ -1,0 +1,109 @@
+"""What a table keeps of Fivetran's types, keys and names, and what is true of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.protocols.fivetran.words import DataType
+from target_spark.fivetran.remembered import remembered, shape_of_table, written
+from target_spark.fivetran.shapes import Column, Shape
+from target_spark.fivetran.types import column_back, ddl_of, told
+
+TYPES = [type_ for type_ in DataType if type_ is not DataType.UNSPECIFIED]
+FORMATS = ("delta", "iceberg")
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> Column:
+    type_ = draw(st.sampled_from(TYPES))
+    scale = draw(st.integers(0, 37))
+    digits = (draw(st.integers(max(scale, 1), 38)), scale)
+    name = draw(st.text(min_size=1, max_size=5))
+    decimal = digits if type_ is DataType.DECIMAL else None
+    return Column(name, type_, draw(st.booleans()), decimal, name)
+
+
+SHAPES = st.lists(columns(), min_size=1, max_size=6, unique_by=lambda c: c.column).map(
+    lambda found: Shape(tuple(found))
+)
+
+
+def types_of(shape: Shape, table_format: str) -> dict[str, str]:
+    return {column.column: ddl_of(column, table_format) for column in shape.columns}
+
+
+@given(SHAPES, SHAPES, st.sampled_from(FORMATS))
+def test_every_shape_comes_back(one: Shape, other: Shape, table_format: str) -> None:
+    """DescribeTable tells every type as it was made, also those that Spark does not have."""
+    text = written(one, other)
+    assert re.fullmatch("[0-9a-f]+", text)
+    assert remembered(text) == (one, other)
+    assert shape_of_table(types_of(one, table_format), [one, other], table_format) == one
+    assert shape_of_table(types_of(other, table_format), [other], table_format) == other
+
+
+@given(SHAPES, SHAPES)
+def test_what_a_table_will_be_counts_only_once_it_is(after: Shape, now: Shape) -> None:
+    types = types_of(now, "delta")
+    if types != types_of(after, "delta"):
+        assert shape_of_table(types, [after, now], "delta") == now
+
+
+def test_a_column_that_others_changed_is_what_it_is_now() -> None:
+    key = Column("Id", DataType.INT, True, column="id")  # noqa: FBT003
+    said = Shape((key, Column("doc", DataType.JSON, column="doc"), Column("x", DataType.XML)))
+    types = {"id": "bigint", "doc": "string", "theirs": "decimal(5,2)"}
+    found = shape_of_table(types, [said], "delta")
+    assert [(c.name, told(c), c.is_key) for c in found.columns] == [
+        ("Id", "LONG", True),
+        ("doc", "JSON", False),
+        ("theirs", "DECIMAL(5, 2)", False),
+    ]
+
+
+def test_a_decimal_without_digits_is_remembered_with_those_it_got() -> None:
+    shape = Shape((Column("n", DataType.DECIMAL, column="n"),))
+    assert remembered(written(shape))[0].columns[0].decimal == (38, 10)
+
+
+@pytest.mark.parametrize("text", ["", "zz", "00", written().replace("7", "8"), b"[[1]]".hex()])
+def test_what_cannot_be_read_is_an_error_and_not_an_empty_memory(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        remembered(text)
+
+
+def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
+    assert remembered(None) == ()
+    types = {
+        "a": "tinyint",
+        "b": "smallint",
+        "c": "decimal(38,18)",
+        "d": "struct<`x`: int>",
+        "e": "varchar(10)",
+        "f": "map<string, array<int>>",
+        "g": "timestamp_ntz",
+        "h": "interval day to second",
+    }
+    found = [told(column) for column in shape_of_table(types, (), "delta").columns]
+    assert found == [
+        "SHORT",
+        "SHORT",
+        "DECIMAL(38, 18)",
+        "JSON",
+        "STRING",
+        "JSON",
+        "NAIVE_DATETIME",
+        "STRING",
+    ]
+
+
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_type_comes_back_as_one_of_the_same_values(type_: DataType, table_format: str) -> None:
+    column = Column("c", type_, column="c")
+    back = column_back("c", ddl_of(column, table_format))
+    assert ddl_of(back, table_format) == ddl_of(column, table_format)

@@ -1,0 +1,126 @@
+"""Schema: a tap's streams as tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core.exceptions import DiscoveryError
+from tap_core.protocols.fivetran.words import DataType
+from tests.fivetran.calls import Connector, tables
+from tests.fivetran.shop import TapShop
+
+
+class Rows(Stream):
+    schema = {
+        "properties": {
+            "id": {"type": "integer"},
+            "price": {"type": "string", "format": "x-singer.decimal", "precision": 9, "scale": 3},
+            "place": {"type": "object", "properties": {"city": {"type": "string"}}},
+        }
+    }
+    primary_keys = ("id",)
+
+    def get_records(self, context: Any):
+        yield {"id": 1, "price": "1.5", "place": {"city": "Rome"}}
+
+
+class InSchema(Rows):
+    @property
+    def namespace(self) -> str:
+        return self.name.partition("-")[0]
+
+    @property
+    def name_in_namespace(self) -> str:
+        return self.name.partition("-")[2]
+
+
+def tap_of(*streams: tuple[type[Stream], str]) -> type[Tap]:
+    class TapOf(Tap):
+        name = "tap-of"
+
+        def discover_streams(self):
+            return [kind(self, name=name) for kind, name in streams]
+
+    return TapOf
+
+
+def test_schema_tells_tables_with_types_keys_and_digits_and_the_same_each_time():
+    """F10."""
+    first, second = (Connector(tap_of((Rows, "b"), (Rows, "a"))).call("Schema") for _ in range(2))
+    assert first == second
+    assert not first.selection_not_supported
+    assert [table.name for table in first.without_schema.tables] == ["a", "b"]
+    [identity, price, place] = first.without_schema.tables[0].columns
+    assert (identity.name, identity.type, identity.primary_key) == ("id", DataType.LONG, True)
+    assert (price.params.decimal.precision, price.params.decimal.scale) == (9, 3)
+    assert (place.type, place.HasField("params")) == (DataType.JSON, False)
+
+
+def test_tables_stand_in_schemas_where_every_stream_has_one():
+    """F10, F13: with schemas every record names its own."""
+    connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
+    answer = connector.call("Schema").with_schema
+    told = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
+    assert told == {"x": ["t", "u"], "y": ["t"]}
+    records = [r for one in connector.update() for r in one.records.records]
+    assert {(r.schema_name, r.table_name) for r in records} == {("x", "t"), ("x", "u"), ("y", "t")}
+
+
+def test_without_a_schema_for_each_the_tables_have_the_names_of_the_streams():
+    connector = Connector(tap_of((InSchema, "x-t"), (Rows, "y")))
+    assert [each.name for each in connector.call("Schema").without_schema.tables] == ["x-t", "y"]
+    records = [r for one in connector.update() for r in one.records.records]
+    assert not any(record.HasField("schema_name") for record in records)
+
+
+def test_tables_of_one_name_in_one_schema_have_those_of_the_streams():
+    class Alike(InSchema):
+        namespace = "s"
+        name_in_namespace = "t"
+
+    answer = Connector(tap_of((Alike, "x"), (Alike, "y"))).call("Schema").with_schema
+    assert [table.name for table in answer.schemas[0].tables] == ["x", "y"]
+
+
+def test_maps_and_flattening_are_part_of_what_is_told_and_sent():
+    maps = {"a": {"__alias__": "c", "cents": "int(id) * 100", "price": None}}
+    connector = Connector(
+        tap_of((Rows, "a")),
+        stream_maps=maps,
+        flattening_enabled="true",
+        flattening_max_depth="2",
+    )
+    [table] = connector.call("Schema").without_schema.tables
+    assert (table.name, [column.name for column in table.columns]) == (
+        "c",
+        ["id", "place__city", "cents"],
+    )
+    sent = tables(connector.update())
+    assert sent == {"c": [("UPSERT", {"id": 1, "place__city": "Rome", "cents": 100})]}
+
+
+def test_maps_that_give_two_streams_one_name_are_refused():
+    maps = {"a": {"__alias__": "c"}, "b": {"__alias__": "c"}}
+    connector = Connector(tap_of((Rows, "a"), (Rows, "b")), stream_maps=json.dumps(maps))
+    with pytest.raises(DiscoveryError, match="2 tables are called 'c'"):
+        connector.call("Schema")
+
+
+def test_what_a_tap_does_not_select_by_itself_is_told_and_sent_only_when_wanted():
+    class Seldom(Rows):
+        selected_by_default = False
+
+    connector = Connector(tap_of((Rows, "a"), (Seldom, "b")))
+    assert [each.name for each in connector.call("Schema").without_schema.tables] == ["a", "b"]
+    assert tables(connector.update()).keys() == {"a"}
+
+
+def test_columns_of_the_sdk_are_not_told():
+    """F11."""
+    answer = Connector(TapShop).call("Schema").without_schema
+    names = {column.name for table in answer.tables for column in table.columns}
+    assert not any(name.startswith("_sdc") for name in names)

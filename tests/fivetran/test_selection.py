@@ -1,0 +1,142 @@
+"""Update: what Fivetran's user wants of a source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tap_core.protocols.fivetran import messages
+from tests.fivetran.calls import Connector, selected, states, tables
+from tests.fivetran.shop import PEOPLE, TapShop
+from tests.fivetran.test_schema import InSchema, tap_of
+
+SHOP = Connector(TapShop)
+EVERYTHING = {"people": True, "orders": True, "visits": True, "wide": True}
+
+
+def columns(responses: Any) -> dict[str, set[str]]:
+    return {
+        name: set().union(*(data for _, data in rows)) for name, rows in tables(responses).items()
+    }
+
+
+@pytest.mark.parametrize(
+    "chosen, others, expected",
+    [
+        (EVERYTHING, False, {"people", "orders", "visits", "wide"}),
+        ({**EVERYTHING, "visits": False}, True, {"people", "orders", "wide"}),
+        ({"visits": True}, False, {"visits"}),
+        ({"visits": True, "wide": False}, True, {"people", "orders", "visits"}),
+        ({}, False, set()),
+        ({"gone": True}, False, set()),
+    ],
+)
+def test_tables_are_sent_as_they_are_selected(chosen, others, expected):
+    """F19: off, absent with and without new ones; and still a checkpoint."""
+    responses = list(SHOP.update(selection=selected(chosen, others=others)))
+    assert tables(responses).keys() == expected
+    assert states(responses)
+
+
+@pytest.mark.parametrize(
+    "wanted, expected",
+    [
+        ({"name": True, "is_new": False, "seen_at": False}, {"id", "name"}),
+        ({"name": False, "*": True}, {"id", "seen_at", "is_new"}),
+        ({"id": False, "*": False}, {"id"}),
+        ({}, {"id"}),
+    ],
+)
+def test_columns_are_sent_as_they_are_selected_and_keys_always(wanted, expected):
+    """F19; the replication key is kept for the state, sent or not."""
+    responses = list(SHOP.update(selection=selected({"people": wanted})))
+    assert columns(responses) == {"people": expected}
+    assert states(responses)[-1]["bookmarks"]["people"]["replication_key_value"] == (
+        f"2024-01-01T00:00:{PEOPLE - 1:02}Z"
+    )
+
+
+def test_of_a_table_without_keys_and_columns_nothing_is_sent():
+    """F19: there is nothing to tell its rows by."""
+    wanted = {"visits": {"place": False, "count": False, "*": True}}
+    assert tables(SHOP.update(selection=selected(wanted))) == {}
+
+
+def test_the_state_of_a_table_that_is_not_selected_stays_as_it_was():
+    """F19."""
+    old = {"replication_key": "seen_at", "replication_key_value": "2024-01-01T00:00:02Z"}
+    state = json.dumps({"bookmarks": {"people": old, "unheard_of": {"x": 1}}})
+    responses = list(SHOP.update(state, selected({"wide": True})))
+    assert tables(responses).keys() == {"wide"}
+    assert states(responses)[-1]["bookmarks"]["people"] == old
+    assert states(responses)[-1]["bookmarks"]["unheard_of"] == {"x": 1}
+
+
+def test_a_child_is_read_below_a_parent_that_is_not_selected():
+    responses = list(SHOP.update(selection=selected({"orders": True})))
+    assert {name: len(rows) for name, rows in tables(responses).items()} == {"orders": 2 * PEOPLE}
+
+
+def test_a_child_that_is_selected_later_is_read_below_all_records_of_its_parent():
+    first = list(SHOP.update(selection=selected({"people": True})))
+    later = list(SHOP.update(json.dumps(states(first)[-1]), selected({"people": 1, "orders": 1})))
+    sent = {name: len(rows) for name, rows in tables(later).items()}
+    assert sent == {"people": 1, "orders": 2 * PEOPLE}  # the one at the bookmark comes again
+    third = list(SHOP.update(json.dumps(states(later)[-1]), selected({"people": 1, "orders": 1})))
+    assert {name: len(rows) for name, rows in tables(third).items()} == {"people": 1, "orders": 2}
+
+
+@pytest.mark.parametrize(
+    "chosen, new_schemas, expected",
+    [
+        ({"x": {"t": True}}, False, {("x", "t")}),
+        ({"x": {"t": False, "*": True}}, False, {("x", "u")}),
+        ({"x": {"*": True}}, False, {("x", "t"), ("x", "u")}),
+        ({"x": {"t": True}}, True, {("x", "t"), ("y", "t")}),
+        ({"x": None}, True, {("y", "t")}),
+        ({}, True, {("x", "t"), ("x", "u"), ("y", "t")}),
+    ],
+)
+def test_schemas_are_sent_as_they_are_selected(chosen, new_schemas, expected):
+    """F19: schemas off, absent, and new ones."""
+    connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
+    schemas = [
+        messages.SchemaSelection(
+            included=named is not None,
+            schema_name=schema,
+            tables=[
+                messages.TableSelection(included=on, table_name=table, include_new_columns=True)
+                for table, on in (named or {}).items()
+                if table != "*"
+            ],
+            include_new_tables=bool(named and named.get("*")),
+        )
+        for schema, named in chosen.items()
+    ]
+    with_schema = messages.TablesWithSchema(schemas=schemas, include_new_schemas=new_schemas)
+    responses = connector.update(selection=messages.Selection(with_schema=with_schema))
+    records = [record for one in responses for record in one.records.records]
+    assert {(record.schema_name, record.table_name) for record in records} == expected
+
+
+def test_columns_that_a_map_made_can_be_left_out():
+    maps = {"visits": {"double": "int(count) * 2", "place": "place + '!'"}}
+    connector = Connector(TapShop, stream_maps=maps)
+    wanted = {"visits": {"double": True, "place": True, "*": False}}
+    [(_, row), *_] = tables(connector.update(selection=selected(wanted)))["visits"]
+    assert row == {"double": 8, "place": "here!"}
+
+
+def test_of_a_stream_that_goes_out_twice_one_table_can_be_left_out():
+    maps = {"copy": {"__source__": "visits", "place": None}}
+    connector = Connector(TapShop, stream_maps=maps)
+    names = {table.name for table in connector.call("Schema").without_schema.tables}
+    assert {"visits", "copy"} <= names
+    sent = tables(connector.update(selection=selected({"copy": True, "visits": False})))
+    assert sent == {"copy": [("UPSERT", {"count": 4}), ("UPSERT", {"count": 5})]}
+
+
+def test_a_selection_that_says_nothing_is_none():
+    assert tables(SHOP.update(selection=messages.Selection())).keys() == EVERYTHING.keys()

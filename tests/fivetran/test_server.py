@@ -1,0 +1,278 @@
+"""A server of Fivetran's calls: what it answers, and that nothing ends it but a signal."""
+
+from __future__ import annotations
+
+import json
+import signal
+import site
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import grpc
+import pytest
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.log import Journal
+from tap_core.protocols.fivetran.server import Handler, Server, Service
+from tests.fivetran.talk import PATIENCE, Running, running
+from tests.peers import missing_reason, peer_python
+
+HEADER = 8_000
+"""Bytes of a header that every proxy lets by."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as started:
+        started.connect()
+        yield started
+        assert started.test("still there").success, "some test has ended the server"
+        assert all(set(json.loads(line)) == KEYS for line in started.lines)
+
+
+PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+"""What gRPC writes as it is in a header."""
+
+KEYS = {"level", "message", "message-origin"}
+
+
+def states(answers) -> list[str]:
+    return [answer.checkpoint.state_json for answer in answers]
+
+
+# ------------------------------------------------------------------------- answers
+
+
+def test_a_call_is_answered_and_told_once_with_its_seconds(server: Running) -> None:
+    """F2: the log is JSON lines of three keys on standard output."""
+    assert server.test("plain").success
+    line = server.await_line("Test: the test plain in")
+    assert line["level"] == "INFO"
+    assert line["message-origin"] == "sdk_connector"
+    assert line["message"].endswith(" s")
+
+
+def test_a_stream_is_answered_by_messages_and_by_bytes_alike(server: Running) -> None:
+    """F12: an Update streams and ends."""
+    assert states(server.update("")) == ['{"n":1}', '{"n":2}']
+    server.await_line("Update: 1 table in")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_both_families_of_addresses_reach_the_server(server: Running, host: str) -> None:
+    """F1: the server listens on IPv4, and on IPv6 where there is any."""
+    if host == "[::1]" and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with grpc.insecure_channel(f"{host}:{server.port}") as channel:
+        method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
+        assert method(messages.TestRequest(name="x").SerializeToString(), timeout=30)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_nine_calls_run_at_once(server: Running) -> None:
+    """Each waits for all others: were one of them queued, none would end."""
+    streams = [server.update("meet") for _ in range(5)]
+    calls = [server.call("Test", messages.TestRequest(name="meet")) for _ in range(4)]
+    assert [len(list(stream)) for stream in streams] == [2] * 5
+    assert all(call.result() for call in calls)
+
+
+def test_what_code_prints_logs_and_warns_does_not_disturb_the_log(server: Running) -> None:
+    """F2, F5: a retried fault is said once in a call, and standard output is the log's."""
+    told = []
+    for _ in range(2):
+        seen = len(server.lines)
+        server.test("print")
+        server.await_line("Test: the test print")
+        told.append([json.loads(line)["message"] for line in server.lines[seen:]])
+    assert "UserWarning: some warning" in told[0]
+    for texts in told:
+        *before, _ = texts
+        assert set(before) <= {"Trying again, time 0", "UserWarning: some warning"}
+        assert before.count("Trying again, time 0") == 1
+
+
+# ------------------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("word", ["error", "exit", "abyss"])
+def test_whatever_a_call_raises_becomes_its_answer(server: Running, word: str) -> None:
+    """F4: never an abandoned exception, never a dead process."""
+    said = server.test(word).failure
+    assert said.endswith(", 100 % sure")
+    line = server.await_line("Test failed after")
+    assert line["level"] == "SEVERE"
+    assert said in line["message"]
+
+
+@pytest.mark.parametrize("word", ["error", "exit", "abyss"])
+def test_an_error_within_a_stream_is_its_last_answer(server: Running, word: str) -> None:
+    """F4: a Task ends the sync, behind what has been sent."""
+    *before, last = server.update(word)
+    assert states(before) == ['{"n":1}', '{"n":2}']
+    assert last.task.message.endswith(", 100 % sure")
+    assert server.await_line("Update failed after")["level"] == "SEVERE"
+
+
+def test_an_error_without_a_task_is_a_status_that_alerts(server: Running) -> None:
+    """F4: the text of the status is a JSON object with an alert of the type TASK."""
+    request = messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
+    code, details = server.failure("Schema", request)
+    assert code is grpc.StatusCode.INTERNAL
+    told = json.loads(details)
+    assert told["alert_type"] == "TASK"
+    assert told["message"] == 'ValueError: a "quote" \n 100 %, 100 % sure'
+
+
+def test_a_long_error_fits_into_the_header_of_an_answer(server: Running) -> None:
+    """F4: below 8 kB, counted as gRPC writes it."""
+    _, details = server.failure("Schema", messages.SchemaRequest(configuration={"word": "long"}))
+    assert json.loads(details)["message"].startswith("ValueError: üü")
+    assert len(quote(details, safe=PLAIN)) < HEADER
+    assert len(server.test("long").failure.encode()) < HEADER
+    assert len(server.await_line("Test failed after")["message"].encode()) < HEADER
+
+
+def test_an_error_that_cannot_be_explained_is_told_all_the_same(server: Running) -> None:
+    assert "KeyError, then TypeError" in server.test("unsayable").failure
+
+
+def test_a_request_that_is_none_is_refused_by_status(server: Running) -> None:
+    code, details = server.failure("Update", b"\xff\xff\xff")
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "version 2" in json.loads(details)["message"]
+
+
+@pytest.mark.parametrize("rpc", ["Nonsense", "ConfigurationForm"])
+def test_a_call_that_nobody_handles_is_unimplemented(server: Running, rpc: str) -> None:
+    assert server.failure(rpc, b"")[0] is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_an_answer_beyond_fivetrans_limit_is_an_error_that_says_so(server: Running) -> None:
+    """Messages are at most 128 MB, both ways."""
+    *_, last = server.update("large")
+    assert "134,217,728" in last.task.message
+
+
+def test_a_request_beyond_fivetrans_limit_is_refused(server: Running) -> None:
+    code, _ = server.failure("Test", bytes(2**27 + 1))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+# ------------------------------------------------------------------------- ends
+
+
+def test_a_cancelled_stream_hears_of_it_and_the_next_one_runs(server: Running) -> None:
+    """F18: the server stays usable."""
+    answers = server.update("endless")
+    next(answers)
+    server.forget_lines()
+    answers.cancel()
+    ends = {"told of the end", "closed", "Update was cancelled by the client after"}
+    said: list[str] = []
+    while not all(any(line.startswith(end) for line in said) for end in ends):
+        said.append(server.await_line("")["message"])  # in whichever order
+    assert said.count("told of the end") == said.count("closed") == 1
+    assert len(states(server.update(""))) == 2
+
+
+def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
+    with running() as server:
+        server.connect()
+        stream = server.update("endless")
+        next(stream)
+        lingering = server.call("Test", messages.TestRequest(name="linger"))
+        server.await_line("lingering")
+        server.process.send_signal(signal.SIGTERM)
+        assert lingering.result()
+        with pytest.raises(grpc.RpcError) as cut:
+            list(stream)
+        assert cut.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert server.ends() == 0
+        said = [json.loads(line)["message"] for line in server.lines]
+        assert any(text.startswith("Update was cut short") for text in said)
+        assert said.count("told of the end") == said.count("closed") == 1
+        assert said[-1] == "closing"
+
+
+def test_a_second_signal_ends_the_server_at_once() -> None:
+    with running() as server:
+        server.connect()
+        staying = server.call("Test", messages.TestRequest(name="stay"))
+        server.await_line("staying")
+        server.process.send_signal(signal.SIGINT)
+        server.await_line("Stopping")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 1
+        assert json.loads(server.lines[-1])["message"] == "closing"
+        assert staying.exception().code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_port_that_is_taken_is_said_and_ends_the_program(server: Running) -> None:
+    with running(server.port) as second:
+        assert second.ends() == 1
+        line = json.loads(second.lines[0])
+        assert line["level"] == "SEVERE"
+        assert line["message"].startswith(f"Port {server.port} cannot be listened on: Address")
+
+
+@pytest.mark.peer
+def test_the_oldest_releases_of_grpc_and_protobuf_serve_the_same() -> None:
+    python = peer_python("fivetran_wire")
+    if python is None:
+        pytest.skip(missing_reason("fivetran_wire"))
+    last = site.getsitepackages()
+    with running(0, str(python), *last) as server:
+        server.connect()
+        assert server.test("versions").failure == "1.61.3 4.25.9"
+        assert server.test("error").failure == "ValueError: a value does not fit, 100 % sure"
+        *before, last_answer = server.update("error")
+        assert states(before) == ['{"n":1}', '{"n":2}']
+        assert last_answer.task.message
+        assert server.failure("Schema", b"\xff")[0] is grpc.StatusCode.INVALID_ARGUMENT
+        assert server.failure("Nonsense", b"")[0] is grpc.StatusCode.UNIMPLEMENTED
+        answers = server.update("endless")
+        next(answers)
+        answers.cancel()
+        server.await_line("Update was cancelled")
+        with running(server.port, str(python), *last) as second:
+            assert second.ends() == 1
+        server.process.send_signal(signal.SIGTERM)
+        assert server.ends() == 0
+
+
+def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
+    """In this process: the grace of a program is a minute."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def stay(_request, call):
+        call.on_end(ended.set)
+        begun.set()
+        ended.wait(PATIENCE)
+        return messages.TestResponse(success=True)
+
+    service = Service("SourceConnector", {"Test": Handler(stay)}, str)
+    server = Server(service, Journal("sdk_connector"))
+    with grpc.insecure_channel(f"127.0.0.1:{server.start(0)}") as channel:
+        method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
+        call = method.future(b"", timeout=PATIENCE)
+        begun.wait(PATIENCE)
+        assert server.stop(0.05)
+        assert call.exception().code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}
+
+
+@pytest.mark.parametrize("port", [-1, 70_000])
+def test_a_number_that_is_no_port_is_said(port: int) -> None:
+    service = Service("SourceConnector", {}, str)
+    with pytest.raises(OSError, match="0 to 65535"):
+        Server(service, Journal("sdk_connector")).start(port)

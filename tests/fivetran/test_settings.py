@@ -1,0 +1,241 @@
+"""A form's answers as settings: what is asked for can be answered, and comes back as it was."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tap_core import typing as th
+from tap_core.config_validation import config_faults
+from tap_core.documents import dump_json
+from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA
+from tap_core.protocols.fivetran.questions import Kind, Question, names_of, questions_of
+from tap_core.protocols.fivetran.settings import typed
+from tests.fivetran.settings_schemas import Made, settings_and_schemas
+
+
+def at(config: Any, path: Iterable[str]) -> Any:
+    for name in path:
+        if not isinstance(config, Mapping) or name not in config:
+            return None
+        config = config[name]
+    return config
+
+
+def written(value: Any) -> str:
+    return value if isinstance(value, str) else dump_json(value)
+
+
+def answers_of(questions: Iterable[Question], config: Mapping[str, Any]) -> dict[str, str]:
+    """Answer questions as a user who wants these settings; what is not shown is left alone."""
+    answers: dict[str, str] = {}
+    for question in questions:
+        value = at(config, question.path)
+        if value is None:
+            continue
+        answer = written(value) if question.is_setting else chosen(question, value)
+        answers[question.name] = answer
+        for below in question.below:
+            held = answer != "" if below.answer is None else written(below.answer) == answer
+            if held:
+                answers.update(answers_of(below.questions, config))
+    return answers
+
+
+def chosen(question: Question, value: Mapping[str, Any]) -> str:
+    """Find the option whose questions ask for what is there."""
+    mark = next(name for name in value if name.startswith("only_"))
+    [found] = [
+        below.answer
+        for below in question.below
+        if any(each.path[-1] == mark for each in below.questions)
+    ]
+    return str(found)
+
+
+def filled(questions: Iterable[Question]) -> dict[str, str]:
+    """Return what a form sends that nobody touched: defaults, toggles that are off, and nothing."""
+    found = dict.fromkeys(names_of(questions), "")
+    for question in questions:
+        if question.kind is Kind.TOGGLE:
+            found[question.name] = "false"
+        if "default" in question.schema and question.kind is not Kind.PASSWORD:
+            found[question.name] = written(question.schema["default"])
+        for below in question.below:
+            found.update(filled(below.questions))
+    return found
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(settings_and_schemas())
+def test_what_a_form_asks_can_be_answered_and_comes_back_as_it_was(made: Made) -> None:
+    """F6: whoever wants certain settings gets them by the form, with every type.
+
+    Defaults, toggles that are off and fields that stay empty do no harm beside them.
+    """
+    schema, config = made
+    assert config_faults(config, schema) == []
+    questions = questions_of(schema)
+    names = list(names_of(questions))
+    assert len(names) == len(set(names))
+    answers = answers_of(questions, config)
+    assert typed(answers, schema) == config
+    assert config_faults(typed({**filled(questions), **answers}, schema), schema) == []
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "count": {"type": ["integer", "null"]},
+        "rate": {"type": "number"},
+        "full": {"type": "boolean"},
+        "since": {"type": "string", "format": "date-time"},
+        "names": {"type": "array", "items": {"type": "string"}},
+        "numbers": {"type": "array", "items": {"type": "integer"}},
+        "either": {"type": ["array", "string"], "items": {"type": "string"}},
+        "extra": {"type": "object", "additionalProperties": True},
+        "level": {"enum": [1, 2, None]},
+        "login": {
+            "type": "object",
+            "properties": {"user": {"type": "string"}, "age": {"type": "integer"}},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "name, text, value",
+    [
+        ("count", "7", 7),
+        ("count", "seven", "seven"),
+        ("rate", "0.10", Decimal("0.10")),
+        ("full", "TRUE", True),
+        ("full", "False", False),
+        ("full", "perhaps", "perhaps"),
+        ("since", "2024-01-31", "2024-01-31"),
+        ("names", '["a, b"]', ["a, b"]),
+        ("names", "a, b\n c,", ["a", "b", "c"]),
+        ("names", "[a", ["[a"]),
+        ("numbers", "[1, 2]", [1, 2]),
+        ("numbers", "1, 2", "1, 2"),
+        ("either", "a,b", "a,b"),
+        ("either", '["a"]', ["a"]),
+        ("extra", '{"a": 1.50}', {"a": Decimal("1.50")}),
+        ("extra", "{", "{"),
+        ("extra", '{"a":' * 100_000, '{"a":' * 100_000),
+        ("level", "2", 2),
+        ("level", "3", "3"),
+        ("unknown", "1", "1"),
+        ("unknown.inner", "1", "1"),
+    ],
+)
+def test_a_text_becomes_what_its_setting_is_or_stays(name: str, text: str, value: Any) -> None:
+    """What does not fit is left for whoever checks the settings, who names it."""
+    assert typed({name: text}, SCHEMA) == {name: value}
+
+
+def test_an_empty_answer_to_what_need_not_be_answered_is_none() -> None:
+    """A form sends all of its fields, also those that nobody filled in."""
+    assert typed(dict.fromkeys(SCHEMA["properties"], ""), SCHEMA) == {}
+    required = {"properties": {"note": {"type": "string"}}, "required": ["note"]}
+    assert typed({"note": ""}, required) == {"note": ""}
+
+
+def test_an_object_comes_in_parts_as_json_or_both() -> None:
+    """Answers by the names of parts go before the text of the whole."""
+    parts = {"login.user": "me", "login.age": "7"}
+    whole = {"login": '{"user": "you", "more": [1]}'}
+    assert typed(parts, SCHEMA) == {"login": {"user": "me", "age": 7}}
+    assert typed(whole, SCHEMA) == {"login": {"user": "you", "more": [1]}}
+    both = {**whole, **parts}
+    assert typed(both, SCHEMA) == {"login": {"user": "me", "age": 7, "more": [1]}}
+    assert typed({**parts, "login": "me"}, SCHEMA) == {"login": "me"}
+
+
+def test_settings_that_the_form_does_not_ask_for_are_typed_too() -> None:
+    """Those of the SDK, and hidden ones, may be in a configuration that a program made."""
+    schema = {"properties": {"debug": {"type": "integer", "airbyte_hidden": True}}}
+    assert typed({"debug": "3"}, schema) == {"debug": 3}
+    assert typed(
+        {"stream_maps": '{"a": null}'}, {"properties": {"stream_maps": {"type": "object"}}}
+    ) == {"stream_maps": {"a": None}}
+
+
+def test_an_uploaded_file_is_its_text_again() -> None:
+    """Fivetran sends uploads as base64; a file that is no text stays that."""
+    schema = {"properties": {"ca_certificate": {"type": "string"}}}
+    pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    sent = base64.b64encode(pem.encode()).decode()
+    assert typed({"ca_certificate": sent}, schema) == {"ca_certificate": pem}
+    assert typed({"ca_certificate": pem}, schema) == {"ca_certificate": pem}
+    binary = base64.b64encode(b"\xff\xfe\x00").decode()
+    assert typed({"ca_certificate": binary}, schema) == {"ca_certificate": binary}
+    schema["properties"]["ca_certificate"]["contentEncoding"] = "base64"
+    assert typed({"ca_certificate": sent}, schema) == {"ca_certificate": sent}
+
+
+UNION = th.PropertiesList(
+    th.Property(
+        "login",
+        th.DiscriminatedUnion(
+            "way",
+            oauth=th.ObjectType(
+                th.Property("client", th.StringType, required=True),
+                th.Property("secret", th.StringType, required=True),
+            ),
+            token=th.ObjectType(
+                th.Property("client", th.IntegerType),
+                th.Property("token", th.StringType, required=True),
+            ),
+        ),
+        required=True,
+    )
+).to_dict()
+
+
+def test_only_the_chosen_branch_of_a_union_counts() -> None:
+    """What was filled in for another branch before, and is hidden now, is no setting."""
+    stale = {"login.oauth.client": "old", "login.oauth.secret": "old"}
+    chosen_now = {"login.way": "token", "login.token.client": "5", "login.token.token": "t"}
+    result = {"login": {"way": "token", "client": 5, "token": "t"}}
+    assert typed({**stale, **chosen_now}, UNION) == result
+    by_hand = {"login.way": "token", "login.client": "5", "login.token.token": "t"}
+    assert typed(by_hand, UNION) == result
+    unknown = typed({"login.way": "magic", "login.token.token": "t"}, UNION)
+    assert unknown == {"login": {"way": "magic"}}
+
+
+def test_an_object_that_nobody_filled_in_is_not_there() -> None:
+    """Defaults that a form shows do not ask for an FTP server that has no name."""
+    shown = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
+    assert typed({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
+    asked = typed({"path": "x", "ftp.host": "h", **shown}, BASE_CONFIG_SCHEMA)
+    assert asked["ftp"] == {"host": "h", "port": 21, "encoding": "utf-8"}
+
+
+def test_an_object_without_a_mark_is_of_the_chosen_kind_or_given_whole() -> None:
+    """Its kind is an answer that is no setting; JSON says all of it at once."""
+    kinds = [{"title": "Name", "properties": {"name": {}}}, {"properties": {"id": {}, "on": {}}}]
+    schema = {"properties": {"user": {"oneOf": kinds}}}
+    stale = {"user.name": "me", "user.id": "7"}
+    assert typed({"user": "Option 2", **stale}, schema) == {"user": {"id": "7"}}
+    assert typed({"user": "Name", **stale}, schema) == {"user": {"name": "me"}}
+    assert typed({"user": '{"id": 7}'}, schema) == {"user": {"id": 7}}
+    assert typed({"user": "who"}, schema) == {"user": "who"}
+
+
+def test_a_field_that_a_form_does_not_show_counts_if_somebody_filled_it_in() -> None:
+    """What nobody touched is no setting; what was written by hand is, as the schema allows it."""
+    rule = {"if": {"properties": {"on": {"const": True}}}, "then": {"required": ["port", "full"]}}
+    port = {"type": "integer", "default": 21}
+    properties = {"on": {"type": "boolean"}, "port": port, "full": {"type": "boolean"}}
+    schema = {"properties": properties, "allOf": [{"allOf": [rule]}]}
+    untouched = {"port": "21", "full": "false"}
+    assert typed({"on": "false", **untouched}, schema) == {"on": False}
+    assert typed({"on": "true", **untouched}, schema) == {"on": True, "port": 21, "full": False}
+    assert typed({"on": "false", "port": "22"}, schema) == {"on": False, "port": 22}

@@ -1,0 +1,156 @@
+"""The tester names the rule that a connector breaks, and none where all is well."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.command import main
+from tap_core.protocols.fivetran.tester.answers import StoppedError
+from tap_core.protocols.fivetran.tester.connector import ConnectorWalk
+from tap_core.protocols.fivetran.tester.findings import Findings
+from tap_core.protocols.fivetran.tester.program import Log
+from tap_core.protocols.fivetran.tester.servers import Servers
+from tests.fivetran.faulty import ORDERS, SECRET, Faulty, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = str(Path(__file__).parent / "faulty.py")
+SETTINGS = {"token": SECRET}
+
+
+def walked(*faults: str, said: list[str] | None = None) -> Findings:
+    """Walk through a connector that runs here, with these faults."""
+    with serving(Faulty(*faults)) as port:
+        servers = Servers("SourceConnector", Findings(), address=f"127.0.0.1:{port}")
+        ConnectorWalk(servers, SETTINGS, [].append if said is None else said.append).run()
+    return servers.findings
+
+
+def test_a_connector_that_keeps_all_rules_breaks_none() -> None:
+    said: list[str] = []
+    findings = walked(said=said)
+    assert list(findings.lines()) == []
+    text = "\n".join(said)
+    assert "Token  secret text  token" in text
+    assert "Test Reaching the shop: passed" in text
+    assert f"orders: {ORDERS} rows of {ORDERS} records" in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "rules"),
+    [
+        ("open secret", {6}),
+        ("no answer", {7}),
+        ("unstable", {10}),
+        ("two of a name", {10}),
+        ("system column", {11}),
+        ("many", {12}),
+        ("unknown table", {13}),
+        ("unknown column", {13}),
+        ("kind", {13}),
+        ("decimal", {13}),
+        ("json", {13}),
+        ("short", {13}),
+        ("null key", {14}),
+        ("no checkpoint", {15}),
+        ("list as state", {15}),
+        ("early", {16}),
+        ("gap", {16}),
+        ("all tables", {19}),
+        ("all columns", {19}),
+        ("state of others", {19}),
+    ],
+)
+def test_what_is_broken_is_named_by_its_number(fault: str, rules: set[int]) -> None:
+    try:
+        found = walked(fault)
+    except StoppedError:
+        pytest.fail("the walk ended")
+    assert found.rules >= rules, list(found.lines())
+
+
+@pytest.mark.parametrize(
+    ("faults", "rules"),
+    [
+        (("failing test",), set()),
+        (("failing test", "long"), {4}),
+        (("crash",), {4}),
+        (("task",), set()),
+        (("task", "after the task"), {4}),
+    ],
+)
+def test_what_fails_ends_the_walk(faults: tuple[str, ...], rules: set[int]) -> None:
+    findings = Findings()
+    with serving(Faulty(*faults)) as port:
+        servers = Servers("SourceConnector", findings, address=f"127.0.0.1:{port}")
+        with pytest.raises(StoppedError):
+            ConnectorWalk(servers, SETTINGS, [].append).run()
+    assert findings.rules == rules
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (b"Hello\n", 2),
+        (b'{"level":"INFO","message":"m","message_origin":"sdk_connector"}\n', 2),
+        (b'{"level":"DEBUG","message":"m","message-origin":"sdk_connector"}\n', 2),
+        (b'{"level":"INFO","message":"m","message-origin":"sdk_destination"}\n', 2),
+        (b'{"level":"INFO","message":"of hush-hush","message-origin":"sdk_connector"}\n', 3),
+    ],
+)
+def test_a_line_of_the_log_is_held_against_its_rule(line: bytes, rule: int) -> None:
+    findings = Findings()
+    log = Log(findings, "sdk_connector", ["hush-hush"])
+    log.read(b'{"level":"INFO","message":"m","message-origin":"sdk_connector"}\n')
+    assert not findings
+    log.read(line)
+    assert findings.rules == {rule}
+
+
+def test_a_test_that_nobody_knows_should_not_succeed() -> None:
+    findings = walked("any test")
+    assert not findings
+    assert "should F7" in "\n".join(findings.lines())
+
+
+def test_the_command_starts_programs_and_says_what_it_found(tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SETTINGS))
+    options = ["fivetran-test", "--config", str(config), "--resumes", "1", "--"]
+    assert main([*options, sys.executable, PROGRAM, "plain line"]) == 1
+    said = capsys.readouterr().out
+    assert "broken F2: a line of standard output is no JSON" in said
+    assert "killed" in said
+    assert "F16" not in said
+    assert main([*options, sys.executable, PROGRAM, "dies"]) == 1
+    said = capsys.readouterr().out
+    assert "The walk ends here. Update: UNAVAILABLE" in said
+    assert "broken F4" in said
+    assert main([*options, sys.executable, "-c", "raise SystemExit(3)"]) == 2
+    assert "Cannot start: it ended with exit code 3" in capsys.readouterr().out
+
+
+def test_a_walk_that_is_ended_ends_its_server(tmp_path: Path) -> None:
+    """A signal to the tester leaves no process behind."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(SETTINGS))
+    command = [sys.executable, "-m", "tap_core", "fivetran-test", "--config", str(config), "--"]
+    with subprocess.Popen(
+        [*command, sys.executable, PROGRAM], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as walk:
+        lines = iter(walk.stdout or ())
+        assert next(line for line in lines if line.startswith("Schema"))
+        [server] = Path(f"/proc/{walk.pid}/task/{walk.pid}/children").read_text().split()
+        walk.terminate()
+        try:
+            assert walk.wait(30) == 128 + signal.SIGTERM
+        finally:
+            walk.kill()
+    assert not Path(f"/proc/{server}").exists()

@@ -1,0 +1,73 @@
+"""The tester names the rule that a destination breaks, and none where all is well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.command import main
+from tap_core.protocols.fivetran.tester.answers import StoppedError
+from tap_core.protocols.fivetran.tester.destination import DestinationWalk
+from tap_core.protocols.fivetran.tester.findings import Findings
+from tap_core.protocols.fivetran.tester.servers import Servers
+from tests.fivetran.faulty_destination import PASSWORD, FaultyDestination, serving
+
+
+def walked(*faults: str, password: str = PASSWORD) -> Findings:
+    """Walk through a destination that runs here, with these faults."""
+    findings = Findings()
+    with serving(FaultyDestination(*faults)) as port:
+        servers = Servers("DestinationConnector", findings, address=f"127.0.0.1:{port}")
+        DestinationWalk(servers, {"password": password}, [].append).run()
+    return findings
+
+
+def test_a_destination_that_keeps_all_rules_breaks_none() -> None:
+    assert list(walked().lines()) == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "rules"),
+    [
+        (("parquet",), {30}),
+        (("wide types",), {31, 33, 42}),
+        (("exists is fine",), {32}),
+        (("long",), {4}),
+        (("drops",), {33}),
+        (("missing",), {34}),
+        (("shows rows",), {3, 37, 39, 43, 44}),
+        (("says nothing",), {37, 39, 43, 44}),
+        (("anything is fine",), {42}),
+        (("crash",), {4}),
+        (("migrate",), {44}),
+    ],
+)
+def test_what_is_broken_is_named_by_its_number(faults: tuple[str, ...], rules: set[int]) -> None:
+    findings = walked(*faults)
+    assert findings.rules == rules, list(findings.lines())
+
+
+def test_what_cannot_be_described_ends_the_walk() -> None:
+    with pytest.raises(StoppedError, match="There is no such table"):
+        walked("describe raises")
+
+
+def test_a_test_that_fails_ends_the_walk() -> None:
+    with pytest.raises(StoppedError, match="nowhere to write"):
+        walked(password="another")
+
+
+def test_the_command_walks_through_a_destination_that_runs(tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"password": PASSWORD}))
+    with serving(FaultyDestination()) as port:
+        words = ["--destination", "--config", str(config), "--address", f"127.0.0.1:{port}"]
+        assert main(["fivetran-test", *words]) == 0
+    said = capsys.readouterr().out
+    assert "Way       one of front, back" in said
+    assert PASSWORD not in said
+    assert said.endswith("No rule is broken.\n")
+    assert main(["fivetran-test", "--address", "127.0.0.1:1"]) == 2

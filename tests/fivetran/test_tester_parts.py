@@ -1,0 +1,289 @@
+"""The parts of the tester: the model of a destination, values, forms, settings, single messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.tester.answers import judge_form, judge_refusal
+from tap_core.protocols.fivetran.tester.client import RefusedError
+from tap_core.protocols.fivetran.tester.findings import Findings
+from tap_core.protocols.fivetran.tester.given import fields_of, secrets_of, texts
+from tap_core.protocols.fivetran.tester.program import Log, NotStartedError, Program
+from tap_core.protocols.fivetran.tester.rows import Model, Moments
+from tap_core.protocols.fivetran.tester.stream import Reading
+from tap_core.protocols.fivetran.tester.tables import (
+    KnownColumn,
+    KnownTable,
+    everything,
+    message_of,
+)
+from tap_core.protocols.fivetran.tester.told import form_lines, reading_lines
+from tap_core.protocols.fivetran.tester.values import fault_of, shown
+from tap_core.protocols.fivetran.words import DataType, RecordType
+
+NAME = (None, "t")
+ID = KnownColumn("id", DataType.LONG, is_key=True)
+TEXT = KnownColumn("text", DataType.STRING, is_key=False)
+TABLES = {NAME: KnownTable({"id": ID, "text": TEXT})}
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(RecordType),
+        st.integers(0, 3),
+        st.one_of(st.none(), st.text(max_size=2)),
+    ),
+    max_size=12,
+)
+
+
+def cells(number: int, text: str | None) -> dict[str, Any]:
+    value = messages.ValueType(null=True) if text is None else messages.ValueType(string=text)
+    return {"id": messages.ValueType(long=number), "text": value}
+
+
+def record(kind: RecordType = RecordType.UPSERT, **data: Any) -> Any:
+    return messages.Record(table_name="t", type=int(kind), data=data)
+
+
+def update_of(*records: Any, **operation: Any) -> Any:
+    if operation:
+        return messages.UpdateResponse(**operation)
+    return messages.UpdateResponse(records=messages.Records(records=records))
+
+
+def checkpoint(state: str = "{}") -> Any:
+    return update_of(checkpoint=messages.Checkpoint(state_json=state))
+
+
+def reading() -> Reading:
+    return Reading(Findings(), TABLES, everything(TABLES))
+
+
+@given(operations)
+def test_the_model_holds_what_a_destination_would(todo: list[tuple[Any, int, Any]]) -> None:
+    model, wanted = Model(), {}
+    for kind, number, text in todo:
+        model.apply(NAME, ["id"], kind, cells(number, text))
+        if kind == RecordType.TRUNCATE:
+            wanted.clear()
+        elif kind == RecordType.DELETE:
+            wanted.pop(number, None)
+        elif kind == RecordType.UPSERT or number in wanted:
+            wanted[number] = text
+    other = Model()
+    for number, text in wanted.items():
+        other.apply(NAME, ["id"], RecordType.UPSERT, cells(number, text))
+    assert list(model.copy().differences(other)) == []
+    assert list(other.differences(model)) == []
+
+
+def test_differences_are_told_by_counts_and_columns() -> None:
+    one, other = Model(), Model()
+    for number in range(3):
+        one.apply(NAME, ["id"], RecordType.UPSERT, cells(number, "a"))
+    other.apply(NAME, ["id"], RecordType.UPSERT, cells(0, "b"))
+    other.apply(NAME, ["id"], RecordType.UPSERT, cells(9, "a"))
+    assert list(one.differences(other)) == [
+        "table t: 2 rows are missing",
+        "table t: 1 rows are there that must not be",
+        "table t: values differ in text",
+    ]
+
+
+@given(st.integers(0, 6), st.integers(0, 60))
+def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) -> None:
+    moments = Moments(most)
+    for number in range(count):
+        moments.add(str(number), Model())
+    chosen = [number for number, _, _ in moments.chosen()]
+    assert len(chosen) <= most
+    assert chosen == sorted(set(chosen))
+    assert count not in chosen
+    assert bool(chosen) == (most > 0 and count > 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "fault"),
+    [
+        (DataType.BOOLEAN, {"bool": True}, None),
+        (DataType.BOOLEAN, {"string": "true"}, "of the kind string"),
+        (DataType.SHORT, {"short": 1 << 15}, "16 bits"),
+        (DataType.DECIMAL, {"decimal": "-0012.500"}, None),
+        (DataType.DECIMAL, {"decimal": "12.345"}, "more digits"),
+        (DataType.DECIMAL, {"decimal": "123456789.0"}, "more digits"),
+        (DataType.DECIMAL, {"decimal": "1E3"}, "no plain"),
+        (DataType.DECIMAL, {"decimal": "."}, "no plain"),
+        (DataType.JSON, {"json": "[1, null]"}, None),
+        (DataType.JSON, {"json": "{]"}, "no JSON"),
+        (DataType.NAIVE_DATE, {"naive_date": {"seconds": 86_400}}, None),
+        (DataType.NAIVE_DATE, {"naive_date": {"seconds": 1}}, "no midnight"),
+        (DataType.UTC_DATETIME, {"utc_datetime": {"seconds": -(10**12)}}, "outside the years"),
+        (DataType.UNSPECIFIED, {"string": "anything"}, None),
+        (DataType.STRING, {}, "no kind"),
+        (DataType.STRING, {"null": True}, None),
+    ],
+)
+def test_a_value_is_held_against_its_column(kind: Any, value: Any, fault: str | None) -> None:
+    digits = (10, 2) if kind == DataType.DECIMAL else None
+    found = fault_of(
+        KnownColumn("c", kind, is_key=False, digits=digits), messages.ValueType(**value)
+    )
+    assert (found is None) if fault is None else (fault in (found or ""))
+
+
+def test_values_are_shown_short_and_secrets_not_at_all() -> None:
+    column = KnownColumn("c", DataType.STRING, is_key=False)
+    assert shown(column, messages.ValueType(string="x" * 99)) == "x" * 37 + "..."
+    assert shown(column, messages.ValueType(string="a\nb")) == "a\\nb"
+    assert shown(column, messages.ValueType(binary=b"\0\xff")) == "00ff"
+    assert shown(column, messages.ValueType(null=True)) == "null"
+    secret = KnownColumn("api_token", DataType.STRING, is_key=False)
+    assert "t-4711" not in shown(secret, messages.ValueType(string="t-4711"))
+
+
+def test_single_messages_of_a_stream_are_judged() -> None:
+    """Truncation, deletion, one record in a message, a change of the schema, a warning."""
+    one = reading()
+    one.take(update_of(record(RecordType.TRUNCATE)))
+    one.take(update_of(record=record(**cells(1, "a"))))
+    one.take(update_of(record(RecordType.DELETE, id=messages.ValueType(long=1))))
+    one.take(update_of(warning=messages.Warning(message="Slowly.")))
+    more = message_of("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
+    change = messages.SchemaChange(without_schema=messages.TableList(tables=[more]))
+    one.take(update_of(schema_change=change))
+    one.take(update_of(record(**cells(2, "b"), more=messages.ValueType(bool=True))))
+    one.take(checkpoint())
+    one.end()
+    assert list(one.findings.lines()) == []
+    assert "  t: 1 row of 4 records" in list(reading_lines(one))
+
+
+@pytest.mark.parametrize(
+    ("answers", "finding"),
+    [
+        ([messages.UpdateResponse()], "broken F12: a message of the stream says nothing"),
+        (
+            [update_of(record(RecordType.TRUNCATE, id=messages.ValueType(long=1))), checkpoint()],
+            "broken F14: a truncate of t brings data",
+        ),
+        (
+            [update_of(record(**cells(1, "a")), record(RecordType.TRUNCATE)), checkpoint()],
+            "should F14: a truncate of t comes after its records",
+        ),
+        (
+            [update_of(record(id=messages.ValueType(long=1))), checkpoint()],
+            "should F14: an upsert of t lacks text",
+        ),
+        ([checkpoint("no")], "broken F15: the state of a checkpoint is no JSON object"),
+        ([], "should F15: an Update without any checkpoint"),
+        ([update_of(task=messages.Task())], "broken F4: a task says nothing"),
+        ([update_of(warning=messages.Warning(message="x" * 8192))], "F4: a warning has 8,192"),
+    ],
+)
+def test_what_a_single_message_breaks_is_named(answers: list[Any], finding: str) -> None:
+    one = reading()
+    one.read(answers)
+    one.end()
+    assert finding in "\n".join(one.findings.lines())
+
+
+def form() -> Any:
+    group = messages.ConditionalFields(
+        condition=messages.VisibilityCondition(condition_field="tunnel", bool_value=True),
+        fields=[
+            messages.FormField(name="tunnel.key", label="Key", text_field=1, required=True),
+            messages.FormField(
+                name="file", label="File", upload_field=messages.UploadField(), placeholder="a.pem"
+            ),
+        ],
+    )
+    choice = messages.DescriptiveDropDownFields(
+        descriptive_dropdown_field=[messages.DescriptiveDropDownField(value="a", label="First")]
+    )
+    return messages.ConfigurationFormResponse(
+        fields=[
+            messages.FormField(name="host", label="Host", text_field=0, default_value="here"),
+            messages.FormField(name="kind", label="Kind", descriptive_dropdown_fields=choice),
+            messages.FormField(name="tunnel", label="Tunnel", toggle_field=messages.ToggleField()),
+            messages.FormField(name="tunnel=true", label="Tunnel", conditional_fields=group),
+        ]
+    )
+
+
+def test_a_form_is_shown_as_a_person_sees_it() -> None:
+    assert [line.split() for line in form_lines(form())] == [
+        ["The", "form", "(*", "must", "be", "given)"],
+        ["Host", "text", "host", "[here]"],
+        ["Kind", "one", "of", "First", "kind"],
+        ["Tunnel", "on", "or", "off", "tunnel"],
+        ["where", "tunnel", "is", "on:"],
+        ["Key", "*", "secret", "text", "tunnel.key"],
+        ["File", "a", "file", "file"],
+    ]
+    assert [field.name for field in fields_of(form())] == [
+        "host",
+        "kind",
+        "tunnel",
+        "tunnel.key",
+        "file",
+    ]
+
+
+def test_a_form_that_is_wrong_is_told() -> None:
+    findings = Findings()
+    wrong = form()
+    wrong.fields.append(messages.FormField(name="host", label="", text_field=0))
+    wrong.fields.append(messages.FormField(name="empty", label="Empty"))
+    wrong.fields.append(messages.FormField(name="password", label="Password", text_field=0))
+    judge_form(wrong, findings)
+    told = "\n".join(findings.lines())
+    assert findings.rules == {6}
+    for words in ("host twice", "no label", "empty is of no type", "password looks like a secret"):
+        assert words in told
+
+
+@pytest.mark.parametrize(
+    ("refusal", "line"),
+    [
+        (RefusedError("Test", "UNAVAILABLE", "Closed.", is_task=True), ""),
+        (RefusedError("Test", "UNKNOWN", "?", is_task=False), "broken F4: Test ends with UNKNOWN"),
+        (RefusedError("Test", "INTERNAL", "?", is_task=False), "should F4: the status of Test"),
+        (RefusedError("Test", "INTERNAL", "", is_task=True), "broken F4: the status of Test says"),
+        (RefusedError("Update", "DEADLINE_EXCEEDED", "", is_task=False), "broken F12: Update does"),
+    ],
+)
+def test_a_status_is_held_against_the_rule_of_errors(refusal: RefusedError, line: str) -> None:
+    findings = Findings()
+    judge_refusal(refusal, findings)
+    assert "\n".join(findings.lines()).startswith(line)
+    assert bool(list(findings.lines())) == bool(line)
+    assert refusal.code in str(refusal)
+
+
+def test_settings_are_sent_as_texts() -> None:
+    settings = {"tunnel": {"key": "k-1"}, "many": [1, None], "about": {"a": True}, "none": None}
+    sent = texts(settings, form())
+    assert sent == {
+        "host": "here",
+        "tunnel.key": "k-1",
+        "many": "[1,null]",
+        "about": '{"a":true}',
+    }
+    assert json.loads(sent["about"]) == {"a": True}
+    assert secrets_of(sent, form()) == ["k-1"]
+
+
+def test_a_program_that_cannot_serve_is_told_with_what_it_said() -> None:
+    says = "print('{}'); raise SystemExit(3)"
+    log = Log(Findings(), "sdk_connector")
+    with pytest.raises(NotStartedError, match=r"exit code 3\n  \{\}"):
+        Program([sys.executable, "-c", says], log, "SourceConnector", 10).await_start()
+    with pytest.raises(NotStartedError, match="cannot be started"):
+        Program(["no-such-program"], log, "SourceConnector", 10)

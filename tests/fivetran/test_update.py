@@ -1,0 +1,483 @@
+"""Update: a tap's sync as responses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.events import Op, Rows, StreamId
+from tap_core.exceptions import (
+    ConfigValidationError,
+    DataError,
+    RecordsWithoutSchemaException,
+    StateFileError,
+    UnsupportedFeatureError,
+)
+from tap_core.protocols.fivetran import outlet as outlets
+from tap_core.protocols.fivetran.backlog import Backlog, CallEndedError
+from tap_core.protocols.singer.messages import (
+    RecordMessage,
+    SchemaMessage,
+    SDKBatchMessage,
+    StateMessage,
+)
+from tests.fivetran.calls import Caller, Connector, selected, states, tables
+from tests.fivetran.shop import PEOPLE, TapShop
+
+SHOP = Connector(TapShop)
+KEYS = {"people": ("id",), "orders": ("person", "number"), "wide": ("id",)}
+
+
+class Numbers(Stream):
+    """As many rows as the setting says."""
+
+    name = "numbers"
+    primary_keys = ("n",)
+    schema = th.PropertiesList(
+        th.Property("n", th.IntegerType), th.Property("text", th.StringType)
+    ).to_dict()
+
+    def get_records(self, context: Any):
+        yield from ({"n": n, "text": "x" * self.config["size"]} for n in range(self.config["rows"]))
+
+
+class TapNumbers(Tap):
+    name = "tap-numbers"
+    stream_class: type[Stream] = Numbers
+    config_jsonschema = th.PropertiesList(
+        th.Property("rows", th.IntegerType, default=3),
+        th.Property("size", th.IntegerType, default=1),
+        th.Property("emit_activate_version_messages", th.BooleanType),
+    ).to_dict()
+
+    def discover_streams(self):
+        return [self.stream_class(self)]
+
+
+def tap_of(stream: type[Stream]) -> type[Tap]:
+    class TapOf(TapNumbers):
+        stream_class = stream
+
+    return TapOf
+
+
+def kinds(responses: Any) -> list[str]:
+    return [one.WhichOneof("operation") for one in responses]
+
+
+def folded(*parts: Any) -> dict[str, dict[Any, Any]]:
+    """Return the tables of a destination that was sent this."""
+    kept: dict[str, dict[Any, Any]] = {}
+    for responses in parts:
+        for table, rows in tables(responses).items():
+            for kind, row in rows:
+                assert kind == "UPSERT"
+                keys = KEYS.get(table)
+                key = tuple(row[k] for k in keys) if keys else json.dumps(row, sort_keys=True)
+                kept.setdefault(table, {})[key] = row
+    return kept
+
+
+def failed(responses: Any) -> tuple[list[Any], Exception]:
+    """Return what came before an error, and that."""
+    found: list[Any] = []
+    try:
+        for response in responses:
+            found.append(response)  # noqa: PERF402  what came must stay
+    except Exception as error:  # noqa: BLE001  it is looked at
+        return found, error
+    raise AssertionError("There was no error.")
+
+
+# What is sent
+
+
+def test_a_first_sync_sends_every_table_and_ends_with_a_checkpoint():
+    """F12, F15, F18: nobody has called Schema."""
+    caller = Caller()
+    responses = list(SHOP.update(caller=caller))
+    sent = folded(responses)
+    assert {name: len(rows) for name, rows in sent.items()} == {
+        "people": PEOPLE,
+        "orders": 2 * PEOPLE,
+        "visits": 2,
+        "wide": 1,
+    }
+    assert sent["people"][0,] == {
+        "id": 0,
+        "name": "p0",
+        "seen_at": (1704067200, 0),
+        "is_new": True,
+    }
+    assert sent["orders"][5, 1] == {"person": 5, "number": 1, "lines": '["a","b"]'}
+    assert len(sent["wide"][1,]) == 41  # rule 14: every column, null where there is nothing
+    assert kinds(responses)[-1] == "checkpoint"
+    assert caller.noted == "4 tables, 21 rows"
+
+
+@pytest.mark.parametrize("state", [None, "", "{}", "null", " "])
+def test_no_state_in_any_form_is_a_first_sync(state):
+    """F17."""
+    assert len(tables(SHOP.update(state))["people"]) == PEOPLE
+
+
+@pytest.mark.parametrize("state", ["[1]", "5", '{"bookmarks":', "text"])
+def test_a_state_that_is_no_json_object_is_refused(state):
+    with pytest.raises(StateFileError, match="The state that came with the call"):
+        list(SHOP.update(state))
+
+
+def test_records_leave_in_batches_of_at_most_a_hundred():
+    """F12."""
+    responses = list(Connector(TapNumbers, rows=2_345).update())
+    sizes = [len(one.records.records) for one in responses]
+    assert (sum(sizes), max(sizes), kinds(responses)[-1]) == (2_345, 100, "checkpoint")
+    assert sizes[0] == 1  # whoever waits for a sign of life gets it
+
+
+def test_large_records_leave_in_messages_of_a_few_megabytes():
+    responses = list(Connector(TapNumbers, rows=9, size=1_500_000).update())
+    sizes = [len(one.records.records) for one in responses if one.HasField("records")]
+    assert sum(sizes) == 9
+    assert max(sizes) <= 2
+
+
+def test_what_is_left_of_a_sync_comes_from_every_checkpoint():
+    """F16: what came before one, and a fresh sync from it, are the whole."""
+    whole = list(SHOP.update())
+    expected = folded(whole)
+    places = [n for n, kind in enumerate(kinds(whole)) if kind == "checkpoint"]
+    assert len(places) >= PEOPLE
+    for place in places:
+        rest = Connector(TapShop).update(whole[place].checkpoint.state_json)
+        assert folded(whole[:place], rest) == expected
+
+
+def test_the_last_state_does_not_read_again_what_is_known():
+    last = json.dumps(states(SHOP.update())[-1])
+    again = tables(SHOP.update(last, selected({"people": True, "orders": True})))
+    assert [row["id"] for _, row in again["people"]] == [PEOPLE - 1]
+
+
+def test_rows_behind_the_last_state_are_followed_by_one_also_where_it_did_not_move():
+    """F15: also for taps that only read in full."""
+    first = list(Connector(TapNumbers).update())
+    second = list(Connector(TapNumbers).update(json.dumps(states(first)[-1])))
+    assert kinds(second)[-1] == "checkpoint"
+    assert states(second)[-1] == states(first)[-1]
+
+
+def test_a_state_is_owed_after_a_while_also_in_the_middle_of_a_stream(monkeypatch):
+    """F15: with what is done by then, and never ahead of it."""
+    monkeypatch.setattr(outlets.FivetranOutlet, "state_seconds", 0.0)
+    wanted = selected({"people": True})
+    responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
+    bookmarks = [
+        state["bookmarks"].get("people", {}).get("replication_key_value")
+        for state in states(responses)
+    ]
+    assert "2024-01-01T00:00:01Z" in bookmarks[:-1]
+    seen: list[str] = []
+    for one in responses:
+        seen += [f"2024-01-01T00:00:0{r.data['id'].long}Z" for r in one.records.records]
+        if one.HasField("checkpoint"):
+            [state] = states([one])
+            at = state["bookmarks"].get("people", {}).get("replication_key_value")
+            assert at is None or at in seen
+
+
+def test_a_table_that_is_read_in_full_has_states_meanwhile_too(monkeypatch):
+    monkeypatch.setattr(outlets.FivetranOutlet, "state_seconds", 0.0)
+    responses = list(Connector(TapNumbers, rows=5_000).update())
+    assert kinds(responses[:-1]).count("checkpoint") > 2
+
+
+# Tables that change
+
+
+def test_a_table_is_truncated_before_its_rows_and_only_then():
+    """F14: a truncation has no data."""
+    responses = list(Connector(TapNumbers, emit_activate_version_messages="true").update())
+    rows = tables(responses)["numbers"]
+    assert [kind for kind, _ in rows] == ["TRUNCATE", "UPSERT", "UPSERT", "UPSERT"]
+    assert rows[0][1] == {}
+
+
+def test_a_version_that_is_told_behind_the_rows_is_warned_of():
+    class Late(Numbers):
+        def get_records(self, context: Any):
+            yield from super().get_records(context)
+            self._write_activate_version_message(5)
+
+    responses = list(Connector(tap_of(Late)).update())
+    assert [kind for kind, _ in tables(responses)["numbers"]] == ["UPSERT"] * 3
+    [warning] = [one.warning.message for one in responses if one.HasField("warning")]
+    assert warning.startswith("Table numbers: ")
+
+
+def test_rows_that_were_deleted_are_deleted_by_their_keys():
+    class Gone(Numbers):
+        schema = th.PropertiesList(
+            *(th.Property(name, th.IntegerType) for name in "nm"),
+            th.Property("_sdc_deleted_at", th.DateTimeType),
+        ).to_dict()
+
+        def get_records(self, context: Any):
+            yield {"n": 1, "m": 2, "_sdc_deleted_at": None}
+            yield {"n": 1, "m": 2, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
+
+    sent = tables(Connector(tap_of(Gone)).update())["numbers"]
+    assert sent == [("UPSERT", {"n": 1, "m": 2}), ("DELETE", {"n": 1})]
+
+
+def test_a_change_of_a_table_since_schema_is_told_before_its_rows():
+    class Growing(Numbers):
+        grown = False
+
+        @property
+        def schema(self):
+            more = {"extra": {"type": "integer"}} if Growing.grown else {}
+            return {"properties": {"n": {"type": "integer"}, **more}}
+
+        def get_records(self, context: Any):
+            yield {"n": 1, "extra": 5}
+
+    connector = Connector(tap_of(Growing))
+    connector.call("Schema")
+    assert "schema_change" not in kinds(connector.update())
+    Growing.grown = True
+    responses = list(connector.update())
+    assert kinds(responses)[0] == "schema_change"
+    [table] = responses[0].schema_change.without_schema.tables
+    assert [column.name for column in table.columns] == ["n", "extra"]
+    assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "extra": 5})]
+    assert "schema_change" not in kinds(Connector(tap_of(Growing)).update())
+
+
+def test_bytes_stay_what_they_are_with_and_without_a_map():
+    class Pictures(Numbers):
+        schema = {"properties": {"n": {}, "data": {"type": "string", "contentEncoding": "base64"}}}
+
+        def get_records(self, context: Any):
+            yield {"n": 1, "data": bytes(range(256))}
+
+    for maps in ({}, {"stream_maps": {"numbers": {"n": "2"}}}):
+        [(_, row)] = tables(Connector(tap_of(Pictures), **maps).update())["numbers"]
+        assert row["data"] == bytes(range(256))
+
+
+def test_messages_that_an_author_writes_by_hand_go_out_too():
+    class ByHand(Numbers):
+        def get_records(self, context: Any):
+            write = self._tap.write_message
+            schema = {"properties": {"at": {"type": "string", "format": "date"}}}
+            write(SchemaMessage("extra", schema, []))
+            write(RecordMessage("extra", {"at": "1970-01-02"}))
+            write(StateMessage({"bookmarks": {"hand": {}}}))
+            row = {"n": 7, "text": None}
+            self._tap.run.emit(Rows(StreamId("numbers"), [row], op=Op.UPDATE))
+            self._tap.run.emit(Rows(StreamId("numbers"), [row], op=Op.DELETE))
+            yield {"n": 8}
+
+    responses = list(Connector(tap_of(ByHand)).update())
+    sent = tables(responses)
+    assert sent["extra"] == [("UPSERT", {"at": (86_400, 0)})]
+    assert sent["numbers"] == [
+        ("UPDATE", {"n": 7, "text": None}),
+        ("DELETE", {"n": 7}),
+        ("UPSERT", {"n": 8, "text": None}),
+    ]
+    assert {"bookmarks": {"hand": {}}} in states(responses)
+    assert kinds(responses)[0] == "schema_change"
+
+
+def test_hooks_of_authors_send_what_they_would_anywhere():
+    class Hooked(Numbers):
+        def _generate_record_messages(self, record: Any):
+            yield RecordMessage(self.name, {**record, "text": "own"})
+
+    sent = tables(Connector(tap_of(Hooked), rows=1).update())
+    assert sent["numbers"] == [("UPSERT", {"n": 0, "text": "own"})]
+
+
+# What goes wrong
+
+
+def test_rows_that_nobody_described_are_refused():
+    class Unknown(Numbers):
+        def get_records(self, context: Any):
+            self._tap.write_message(RecordMessage("unknown", {"a": 1}))
+            yield {"n": 1}
+
+    with pytest.raises(RecordsWithoutSchemaException, match="'unknown'"):
+        list(Connector(tap_of(Unknown)).update())
+
+
+def test_rows_in_files_are_refused():
+    class InFiles(Numbers):
+        def get_records(self, context: Any):
+            files = SDKBatchMessage(
+                self.name, BaseBatchFileEncoding(format="jsonl"), ["file:///rows.jsonl"]
+            )
+            self._tap.write_message(files)
+            yield {"n": 1}
+
+    with pytest.raises(UnsupportedFeatureError, match="get_records"):
+        list(Connector(tap_of(InFiles)).update())
+
+
+def test_an_error_comes_behind_what_was_sent_and_its_state():
+    """F4, F16: the sync goes on from there."""
+    responses, error = failed(Connector(TapShop, fails_after=2).update())
+    assert str(error) == "The source is broken for good."
+    assert len(tables(responses)["people"]) == 3
+    assert kinds(responses)[-1] == "checkpoint"
+    rest = SHOP.update(json.dumps(states(responses)[-1]))
+    assert folded(responses, rest) == folded(SHOP.update())
+
+
+def test_what_came_of_a_table_without_bookmarks_is_followed_by_a_state_though_it_fails():
+    class Failing(Numbers):
+        def get_records(self, context: Any):
+            yield {"n": 1}
+            raise RuntimeError
+
+    responses, _ = failed(Connector(tap_of(Failing)).update())
+    assert len(tables(responses)["numbers"]) == 1
+    assert kinds(responses)[-1] == "checkpoint"
+    assert tables(Connector(TapNumbers).update(json.dumps(states(responses)[-1])))
+
+
+def test_a_value_that_does_not_fit_ends_the_sync_behind_the_rows_before_it():
+    class Misfit(Numbers):
+        def get_records(self, context: Any):
+            yield {"n": 1}
+            yield {"n": "one"}
+
+    responses, error = failed(Connector(tap_of(Misfit)).update())
+    assert isinstance(error, DataError)
+    assert all(word in str(error) for word in ("'numbers'", "'n'", "LONG"))
+    assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "text": None})]
+
+
+def test_settings_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigValidationError, match="people"):
+        list(Connector(TapShop, people="many").update())
+
+
+def test_an_author_who_leaves_the_program_ends_the_call_alone():
+    class Leaving(Numbers):
+        def get_records(self, context: Any):
+            raise SystemExit(3)
+            yield {}
+
+    with pytest.raises(SystemExit):
+        list(Connector(tap_of(Leaving)).update())
+    assert tables(Connector(TapNumbers).update())
+
+
+def test_one_who_leaves_ends_the_sync_and_another_begins_at_once():
+    """F18."""
+    ended = threading.Event()
+
+    class Endless(Numbers):
+        def get_records(self, context: Any):
+            try:
+                while True:
+                    yield {"n": 1}
+                    time.sleep(0.01)
+            finally:
+                ended.set()
+
+    connector, caller = Connector(tap_of(Endless)), Caller()
+    running = connector.update(caller=caller)
+    assert next(running).records
+    caller.leave()
+    assert list(running) == []
+    assert tables(Connector(TapNumbers).update())
+    assert ended.wait(5)
+
+
+def test_one_who_leaves_while_the_sync_waits_for_room_ends_it():
+    backlog = Backlog(limit=10)
+    backlog.put(b"x" * 20)
+    told: list[Exception] = []
+
+    def put() -> None:
+        try:
+            backlog.put(b"y")
+        except CallEndedError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=put)
+    waiting.start()
+    backlog.leave()
+    waiting.join(5)
+    assert len(told) == 1
+    assert list(backlog) == []
+
+
+def test_no_more_waits_than_there_is_room_for():
+    backlog, taken = Backlog(limit=1_000), []
+
+    def make() -> None:
+        for number in range(50):
+            backlog.put(bytes([number]) * 100)
+        backlog.end()
+
+    maker = threading.Thread(target=make)
+    maker.start()
+    for piece in backlog:
+        assert len(backlog._pieces) <= 10
+        taken.append(piece[0])
+    maker.join()
+    assert taken == list(range(50))
+
+
+def test_several_at_once_do_not_know_of_each_other():
+    made = [Connector(TapShop, people=count, pause=0.01) for count in (2, 9, 5, 7)]
+    found: dict[int, int] = {}
+
+    def run(number: int) -> None:
+        found[number] = len(tables(made[number].update())["people"])
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: 2, 1: 9, 2: 5, 3: 7}
+
+
+def test_one_line_tells_of_each_table(caplog):
+    """F2: rows and seconds."""
+    with caplog.at_level(logging.INFO, "fivetran"):
+        list(SHOP.update(selection=selected({"visits": True, "wide": True})))
+    told = [each.getMessage().rpartition(" in ")[0] for each in caplog.records]
+    assert [line for line in told if line.startswith("Table")] == [
+        "Table visits: 2 rows",
+        "Table wide: 1 row",
+    ]
+
+
+def test_handlers_of_signals_stay_those_of_the_main_thread():
+    from tap_core.protocols.fivetran.door import _handlers_of_the_main_thread
+
+    class WithHandler(Numbers):
+        def get_records(self, context: Any):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            yield {"n": 1}
+
+    before = signal.getsignal(signal.SIGTERM)
+    with _handlers_of_the_main_thread():
+        assert tables(Connector(tap_of(WithHandler)).update())
+    assert signal.getsignal(signal.SIGTERM) is before

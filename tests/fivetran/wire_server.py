@@ -1,0 +1,113 @@
+"""A server whose handlers do what a test asks of them; run as a program.
+
+`python wire_server.py PORT [FOLDER]`: FOLDER is where packages are looked for last. What a Test
+or an Update does is said by its name or state: see the functions.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from importlib import metadata
+from logging import getLogger
+
+sys.path += sys.argv[2:]
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.log import Journal
+from tap_core.protocols.fivetran.server import Handler, Service, serve
+
+MEETING = threading.Barrier(9, timeout=20)
+LETTER = "ü"
+
+
+class Abyss(BaseException):
+    """Not even an exception."""
+
+
+def test(request, call):
+    word = request.name
+    call.note(f"the test {word}")
+    if word == "versions":
+        versions = f"{metadata.version('grpcio')} {metadata.version('protobuf')}"
+        return messages.TestResponse(failure=versions)
+    if word == "meet":
+        MEETING.wait()
+    if word == "linger":
+        getLogger("fivetran").info("lingering")
+        time.sleep(0.7)
+    if word == "stay":
+        getLogger("fivetran").info("staying")
+        time.sleep(60)
+    if word == "print":
+        print("printed")
+        subprocess.run(["echo", "printed by a program"], check=True)
+        warnings.warn("some warning", stacklevel=1)
+        for number in range(3):
+            getLogger("some.library").warning("Trying again, time %d", number)
+        getLogger("some.library").info("nobody needs this")
+    if word in RAISED:
+        raise RAISED[word]
+    return messages.TestResponse(success=True)
+
+
+RAISED = {
+    "error": ValueError("a value does not fit"),
+    "exit": SystemExit(3),
+    "abyss": Abyss("deep"),
+    "long": ValueError(LETTER * 100_000),
+    "unsayable": KeyError("unsayable"),
+}
+
+
+def update(request, call):
+    word = request.state_json
+    call.on_end(lambda: getLogger("fivetran").info("told of the end"))
+    if word == "meet":
+        MEETING.wait()
+    try:
+        yield checkpoint(1)
+        yield checkpoint(2).SerializeToString()
+        if word == "large":
+            yield bytes(2**27 + 1)
+        if word in RAISED:
+            raise RAISED[word]
+        while word == "endless" and call.is_active():
+            time.sleep(0.01)
+            yield checkpoint(3)
+        call.note("1 table")
+    finally:
+        getLogger("fivetran").info("closed")
+
+
+def checkpoint(number):
+    return messages.UpdateResponse(checkpoint={"state_json": f'{{"n":{number}}}'})
+
+
+def schema(request, call):
+    word = request.configuration.get("word", "")
+    raise RAISED.get(word) or ValueError(word)
+
+
+def explain(error):
+    if isinstance(error, KeyError):
+        raise TypeError("and this, too")
+    return f"{type(error).__name__}: {error}, 100 % sure"
+
+
+def main():
+    handlers = {
+        "Test": Handler(test, lambda text: messages.TestResponse(failure=text)),
+        "Schema": Handler(schema),
+        "Update": Handler(update, lambda text: messages.UpdateResponse(task={"message": text})),
+    }
+    journal = Journal("sdk_connector")
+    service = Service("SourceConnector", handlers, explain)
+    return serve(service, int(sys.argv[1]), journal, lambda: journal.say("INFO", "closing"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""The container files for Fivetran: what they start is started here, and answers by gRPC.
+
+Rules of the room: no image is built. The entry point is taken from the file and run with the
+project's commands on the PATH and a free port. What needs a JVM is not asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.tester.client import Client
+from tap_core.protocols.fivetran.tester.findings import Findings
+from tap_core.protocols.fivetran.tester.servers import Servers
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "samples" / "fivetran"
+CONNECTOR, DESTINATION = "connector-flights", "destination-spark"
+
+
+def words_of(image: str, name: str) -> list[str]:
+    """Return the words of an instruction of an image's file."""
+    text = (FOLDER / image / "Dockerfile").read_text("utf-8")
+    [words] = re.findall(rf"^{name} (\[.*\])$", text, re.MULTILINE)
+    found: list[str] = json.loads(words)
+    return found
+
+
+@contextmanager
+def started(image: str, service: str) -> Iterator[Client]:
+    """Start what a container of this image starts; at the end its log must be in order."""
+    [name] = words_of(image, "ENTRYPOINT")
+    program = shutil.which(name, path=str(Path(sys.executable).parent))
+    assert program is not None
+    servers = Servers(service, Findings(), [program])
+    with servers.open() as server:
+        yield server.client
+    assert list(servers.findings.lines()) == []
+
+
+@pytest.mark.parametrize("image", [CONNECTOR, DESTINATION])
+def test_the_files_of_an_image_are_there(image: str) -> None:
+    text = (FOLDER / image / "Dockerfile").read_text("utf-8")
+    for copied in re.findall(r"/build/([\w./]+)", text):
+        assert (ROOT / copied).exists(), copied
+    [flag, port] = words_of(image, "CMD")
+    assert flag == "--port"
+    assert f"EXPOSE {port}\n" in text
+
+
+def test_the_connector_answers() -> None:
+    """F1, F2: `--port`, and a log of JSON lines on standard output."""
+    with started(CONNECTOR, "SourceConnector") as client:
+        form = client.call("ConfigurationForm", messages.ConfigurationFormRequest())
+        assert [field.name for field in form.fields] == ["folder", "start_date", "until"]
+        told = client.call("Schema", messages.SchemaRequest(configuration={}))
+        tables = {table.name for table in told.without_schema.tables}
+    assert tables == {"airlines", "planes", "airports", "weather", "flights"}
+
+
+def test_the_destination_answers_without_a_jvm() -> None:
+    """F1, F2, F6, F30: `--port`, a form, and CSV."""
+    with started(DESTINATION, "DestinationConnector") as client:
+        form: Any = client.call("ConfigurationForm", messages.ConfigurationFormRequest())
+        assert {"path", "format"} <= {field.name for field in form.fields}
+        assert client.call("Capabilities", messages.CapabilitiesRequest()).batch_file_format == 0

@@ -1,0 +1,159 @@
+"""A destination as a program of its own, and the calls of a client to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.tester.client import Client
+from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
+from tests.fivetran import batch_files
+from tests.fivetran.batch_files import Cell
+
+__all__ = ["Destination", "column", "table"]
+
+
+def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) -> Any:
+    """A column of a request."""
+    made = messages.Column(name=name, type=int(kind), primary_key=key)
+    if digits:
+        made.params.decimal.precision, made.params.decimal.scale = digits
+    return made
+
+
+def table(name: str, *columns: Any) -> Any:
+    """A table of a request."""
+    return messages.Table(name=name, columns=columns)
+
+
+class Destination:
+    """A running `target-spark --port`; ``said`` is its log, ``complained`` its standard error."""
+
+    def __init__(self, home: Path, configuration: Mapping[str, str]) -> None:
+        self.home = home
+        self.configuration = dict(configuration)
+        self.said: list[str] = []
+        self._files = 0
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "tmp").mkdir(exist_ok=True)
+        self.errors = home / "stderr.txt"
+        self._start()
+
+    def _start(self) -> None:
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "target_spark", "--port", "0"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "TMPDIR": str(self.home / "tmp")},
+                start_new_session=True,
+                text=True,
+            )
+        first = self.process.stdout.readline()
+        self.said.append(first)
+        self.port = int(first.split(" port ")[1].split()[0].strip('",.'))
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+        self.client = Client(f"127.0.0.1:{self.port}", "DestinationConnector")
+
+    def _listen(self) -> None:
+        self.said.extend(self.process.stdout)
+
+    def restart(self) -> None:
+        """Begin again, after an end of whatever kind."""
+        self.process.wait()
+        self._closed()
+        self._start()
+
+    def end(self) -> int:
+        """End it in order; return its exit code."""
+        self.process.terminate()
+        code = self.process.wait(90)
+        self._closed()
+        return code
+
+    def _closed(self) -> None:
+        self.client.close()
+        self._reader.join(30)
+        self.process.stdout.close()
+
+    @property
+    def complained(self) -> str:
+        return self.errors.read_text(errors="replace")
+
+    def call(self, rpc: str, **fields: Any) -> Any:
+        """Make a call with the settings; return the answer."""
+        kind = getattr(messages, f"{rpc}Request")
+        return self.client.call(rpc, kind(configuration=self.configuration, **fields))
+
+    def call_plain(self, rpc: str) -> Any:
+        """Make a call that takes no settings; return the answer."""
+        return self.client.call(rpc, getattr(messages, f"{rpc}Request")())
+
+    def task(self, rpc: str, **fields: Any) -> str:
+        """Make a call that fails; return the text of its task."""
+        answer = self.call(rpc, **fields)
+        assert answer.WhichOneof("response") == "task", answer
+        text: str = answer.task.message
+        assert 0 < len(text.encode()) < 8192
+        return text
+
+    def create(self, schema: str, told: Any) -> None:
+        assert self.call("CreateTable", schema_name=schema, table=told).success
+
+    def describe(self, schema: str, name: str) -> Any:
+        return self.call("DescribeTable", schema_name=schema, table_name=name)
+
+    def files(
+        self,
+        columns: Sequence[str],
+        *rows: Iterable[Sequence[Cell]],
+        compression: Compression = Compression.ZSTD,
+    ) -> dict[str, bytes]:
+        """Write a batch file for each set of rows; return the paths with their keys."""
+        made = {}
+        folder = Path(tempfile.mkdtemp(dir=self.home))
+        for each in rows:
+            self._files += 1
+            path, key = folder / f"{self._files}.csv.zst.aes", batch_files.new_key()
+            batch_files.write(path, columns, each, key=key, compression=compression)
+            made[str(path)] = key
+        return made
+
+    def batch(
+        self,
+        schema: str,
+        told: Any,
+        *,
+        replace: Mapping[str, bytes] | None = None,
+        update: Mapping[str, bytes] | None = None,
+        delete: Mapping[str, bytes] | None = None,
+    ) -> dict[str, Any]:
+        """Return the fields of a WriteBatch."""
+        kinds = [replace or {}, update or {}, delete or {}]
+        return {
+            "schema_name": schema,
+            "table": told,
+            "keys": {path: key for kind in kinds for path, key in kind.items()},
+            "replace_files": kinds[0],
+            "update_files": kinds[1],
+            "delete_files": kinds[2],
+            "file_params": messages.FileParams(
+                compression=int(Compression.ZSTD),
+                encryption=int(Encryption.AES),
+                null_string=batch_files.NULL_TEXT,
+                unmodified_string=batch_files.UNMODIFIED_TEXT,
+            ),
+        }
+
+    def write(self, schema: str, told: Any, **kinds: Any) -> None:
+        answer = self.call("WriteBatch", **self.batch(schema, told, **kinds))
+        assert answer.success, answer

@@ -1,0 +1,165 @@
+"""Batch files as frames of Spark's: what its workers read, and how they say that they cannot."""
+
+from __future__ import annotations
+
+import traceback
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
+from target_spark.errors import BatchFileError
+from target_spark.fivetran.batch import File, FileParams, Kind
+from target_spark.fivetran.reading import OP, ORDINAL, check, fault_in, kept_name, read
+from target_spark.fivetran.shapes import Column, Shape
+from tests.fivetran.batch_files import (
+    NULL,
+    NULL_TEXT,
+    UNMODIFIED,
+    UNMODIFIED_TEXT,
+    Cell,
+    new_key,
+    write,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+PARAMS = FileParams(Compression.ZSTD, Encryption.AES, NULL_TEXT, UNMODIFIED_TEXT)
+BEGIN = datetime(1, 1, 1)  # noqa: DTZ001
+END = "9999-12-31T23:59:59.999Z"
+TYPES = {
+    "id": (DataType.LONG, "bigint", "-9223372036854775808", -(2**63)),
+    "boolean": (DataType.BOOLEAN, "boolean", "true", True),
+    "short": (DataType.SHORT, "smallint", "-32768", -32768),
+    "int": (DataType.INT, "int", "2147483647", 2**31 - 1),
+    "decimal": (DataType.DECIMAL, "decimal(38,37)", "1." + "2" * 37, Decimal("1." + "2" * 37)),
+    "float": (DataType.FLOAT, "float", "3.4028235E+38", 3.4028234663852886e38),
+    "double": (DataType.DOUBLE, "double", "4.9E-324", 5e-324),
+    "date": (DataType.NAIVE_DATE, "date", "1582-10-10", date(1582, 10, 10)),
+    "naive": (DataType.NAIVE_DATETIME, "timestamp_ntz", "0001-01-01T00:00", BEGIN),
+    "utc": (DataType.UTC_DATETIME, "timestamp", END, END.replace("999Z", "999000Z")),
+    "gap": (DataType.UTC_DATETIME, "timestamp", "2024-03-31T01:30Z", "2024-03-31T01:30:00.000000Z"),
+    "binary": (DataType.BINARY, "binary", "AAE=", b"\x00\x01"),
+    "xml": (DataType.XML, "string", "<a/>", "<a/>"),
+    "text": (DataType.STRING, "string", 'a "b",\n', 'a "b",\n'),
+    "json": (DataType.JSON, "string", '{"a": 1}', '{"a": 1}'),
+    "time.of day": (DataType.NAIVE_TIME, "string", "10:15", "10:15"),
+}  # fmt: skip
+ALL = Shape(
+    tuple(
+        Column(name, told[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_")
+        for name, told in TYPES.items()
+    )
+)
+NAMES = [column.name for column in ALL.columns]
+FEW = Shape((ALL.columns[0], ALL.columns[7]))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+class Files:
+    """Batch files in a folder, each with a key of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self._home, self._count = home, 0
+
+    def file(self, kind: Kind, names: list[str], *rows: list[Cell]) -> File:
+        self._count += 1
+        path, key = self._home / f"batch_{self._count}.csv.zst.aes", new_key()
+        write(path, names, rows, key=key)
+        return File(str(path), kind, key)
+
+
+def in_order(frame: DataFrame) -> list[dict[str, object]]:
+    """The rows of a frame in the order of their files; instants are texts in UTC."""
+    shown = (
+        f"date_format(`{name}`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\") AS `{name}`"
+        if type_ == "timestamp"
+        else f"`{name}`"
+        for name, type_ in frame.dtypes
+    )
+    rows = [row.asDict() for row in frame.selectExpr(*shown).collect()]
+    return sorted(rows, key=lambda row: row[ORDINAL])
+
+
+def test_every_type_arrives_in_its_column_of_spark(spark: SparkSession, files: Files) -> None:
+    """F40: exactly, to the ends of the calendar and of the numbers, and null as null."""
+    told: list[Cell] = [each[2] for each in TYPES.values()]
+    file = files.file(Kind.REPLACE, NAMES, told, ["7", *[NULL] * (len(NAMES) - 1)])
+    check([file], PARAMS, ALL)
+    frame = read(spark, [file], PARAMS, ALL)
+    types = dict(frame.dtypes)
+    assert types == {f"{name}_": each[1] for name, each in TYPES.items()} | {
+        OP: "tinyint",
+        ORDINAL: "bigint",
+    }
+    first, second = in_order(frame)
+    for name, (_, _, _, want) in TYPES.items():
+        assert (name, first[f"{name}_"]) == (name, want)
+        assert second[f"{name}_"] is None or name == "id"
+
+
+def test_files_of_all_kinds_make_one_frame_in_their_order(
+    spark: SparkSession, files: Files
+) -> None:
+    """F35 to F37: each with its key and header; a partition for each; flags for what is kept."""
+    frame = read(
+        spark,
+        [
+            files.file(Kind.REPLACE, ["date", "id"], ["2024-01-08", "1"], [NULL, "2"]),
+            files.file(Kind.UPDATE, ["id", "date"], ["3", UNMODIFIED], ["4", "2024-01-09"]),
+            files.file(Kind.UPDATE, ["id"], ["5"]),
+            files.file(Kind.DELETE, ["id"], ["6"]),
+        ],
+        PARAMS,
+        FEW,
+    )
+    kept = kept_name(FEW.columns[1])
+    assert frame.columns == ["id_", "date_", kept, OP, ORDINAL]
+    assert [tuple(row.values()) for row in in_order(frame)] == [
+        (1, date(2024, 1, 8), False, 1, 0),
+        (2, None, False, 1, 1),
+        (3, None, True, 2, 1 << 40),
+        (4, date(2024, 1, 9), False, 2, (1 << 40) + 1),
+        (5, None, True, 2, 2 << 40),
+        (6, None, False, 3, 3 << 40),
+    ]
+    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 4
+    none = read(spark, [], PARAMS, FEW)
+    assert (none.columns, none.collect()) == (["id_", "date_", OP, ORDINAL], [])
+
+
+def test_a_fault_of_a_file_ends_the_commit_and_comes_back_in_words(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    """F3, F42: nothing is committed; no cell and no key is in an error or in a plan."""
+    good = files.file(Kind.REPLACE, ["id", "date"], ["1", NULL])
+    bad = files.file(Kind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
+    check([good, bad], PARAMS, FEW)
+    table = tmp_path / "table"
+    frame = read(spark, [good, bad], PARAMS, FEW)
+    with pytest.raises(Exception, match=r"batch_2\.csv\.zst\.aes") as caught:
+        frame.write.format("delta").save(str(table))
+    fault = fault_in(caught.value)
+    assert str(fault) == (
+        "The batch file batch_2.csv.zst.aes has a cell in row 2, column date, that is no date of"
+        " the years 0001 to 9999."
+    )
+    assert isinstance(fault, BatchFileError)
+    assert not (table / "_delta_log").exists() or not list((table / "_delta_log").glob("*.json"))
+    plan = frame._jdf.queryExecution().toString()
+    shown = "".join(traceback.format_exception(caught.value)) + plan
+    stack = getattr(caught.value, "_stackTrace", "") or ""
+    for file in (good, bad):
+        assert file.key is not None
+        assert not any(each in shown + stack for each in (repr(file.key)[2:-1], file.key.hex()))
+    assert "secret" not in shown + stack

@@ -1,0 +1,32 @@
+"""The tester walks through target-spark and finds no broken rule."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tap_core.protocols.fivetran.tester.destination import DestinationWalk
+from tap_core.protocols.fivetran.tester.findings import Findings
+from tap_core.protocols.fivetran.tester.samples import MARKER
+from tap_core.protocols.fivetran.tester.servers import Servers
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_a_walk_through_target_spark_finds_no_broken_rule(
+    table_format: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """F1 to F4, F6, F7, F30 to F37, F39, F42 to F44: every call, in order and in disorder."""
+    findings = Findings()
+    program = [sys.executable, "-m", "target_spark"]
+    servers = Servers("DestinationConnector", findings, program)
+    settings = {"path": str(tmp_path / "lake"), "format": table_format}
+    said: list[str] = []
+    DestinationWalk(servers, settings, said.append).run()
+    assert list(findings.lines()) == []
+    assert "Tables are changed" in said
+    assert MARKER not in capfd.readouterr().err
