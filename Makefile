@@ -23,11 +23,14 @@ PYTEST_ARGS ?=
 SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
 
 # Which peers the tests and the benchmarks compare with: tests/peers.py makes them.
-TEST_PEERS  := singer_sdk meltano airbyte_models
+TEST_PEERS  := singer_sdk meltano airbyte_models fivetran_wire
 # A client of 780 MB (it brings airbyte-cdk) whose installation takes longer than the tests that
 # need it, and manifests of others.
 LONG_PEERS  := pyairbyte airbyte_sources
-BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres
+BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
+
+# The same examples of a property in every run, so that a run says something of the code alone.
+TEST := $(PY) -m pytest --hypothesis-profile=ci $(PYTEST_ARGS)
 
 .PHONY: help demo test thorough check lint types walls coverage bench peers lock setup clean
 
@@ -54,19 +57,21 @@ test: setup
 	$(PY) -m tests.peers $(TEST_PEERS)
 	$(PY) -m tests.postgres
 	@echo "Most tests that start Spark run beside the others; what they print comes last."
-	@$(PY) -m pytest -m "spark and not thorough" --share 0:56 $(PYTEST_ARGS) > .spark-tests.log 2>&1 & \
+	@$(TEST) -m "spark and not thorough" --share 0:62 > .spark-tests.log 2>&1 & \
 	  spark=$$!; \
-	  $(PY) -m pytest -m "not spark and not thorough" $(PYTEST_ARGS); others=$$?; \
-	  $(PY) -m pytest -m "spark and not thorough" --share 56:100 $(PYTEST_ARGS); rest=$$?; \
+	  $(TEST) -m "not spark and not thorough"; others=$$?; \
+	  $(TEST) -m "spark and not thorough" --share 62:100; rest=$$?; \
 	  wait $$spark; spark=$$?; cat .spark-tests.log; \
 	  for code in $$others $$rest $$spark; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done
 
 check: lint types test thorough
 
-# What `make test` leaves out because it takes long; it needs what that sets up.
+# What `make test` leaves out because it takes long, and properties with new examples; it
+# needs what that sets up.
 thorough: setup
 	$(PY) -m tests.peers $(LONG_PEERS)
 	$(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
+	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
 
 lint: setup
 	$(BIN)/ruff format --check .
