@@ -23,6 +23,7 @@ __all__ = [
     "Op",
     "Progress",
     "Rows",
+    "Spooled",
     "Status",
     "StreamId",
     "Truncate",
@@ -107,6 +108,22 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Spooled:
+    """Rows that other processes have put down as a loader's spool does, for it alone.
+
+    ``paths`` are files, or folders of them; ``count`` and ``nbytes`` are of the rows.
+    ``has_deletes`` is False only if no row can be a delete record.
+    """
+
+    stream: StreamId
+    paths: Sequence[str]
+    count: int
+    nbytes: int
+    version: int | None = None
+    has_deletes: bool = True
+
+
+@dataclass(frozen=True)
 class Truncate:
     """Rows of this stream that are not of ``version`` are no longer valid."""
 
@@ -152,7 +169,9 @@ class Log:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-Event: TypeAlias = Describe | Rows | Files | Truncate | Checkpoint | Status | Estimate | Log
+Event: TypeAlias = (
+    Describe | Rows | Spooled | Files | Truncate | Checkpoint | Status | Estimate | Log
+)
 
 Emit: TypeAlias = Callable[[Event], None]
 """Where a sync puts its events; it may block, and that is the backpressure."""

@@ -32,6 +32,7 @@ the ones marked * are this project's own.
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
+    │   │   ├── PartsFailedError *       contexts that were synced elsewhere, and failed
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
     │   │   └── TooManyRecordsException
@@ -90,6 +91,7 @@ __all__ = [
     "MappingError",
     "MaxRecordsLimitException",
     "MissingKeyPropertiesError",
+    "PartsFailedError",
     "RecordsWithoutSchemaException",
     "RequestedAbortException",
     "RetriableAPIError",
@@ -260,6 +262,10 @@ class FatalAPIError(FatalSyncError):
 
 class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's name
     """A stream that is declared sorted brought a smaller replication key value."""
+
+
+class PartsFailedError(FatalSyncError):
+    """Contexts of a stream that were synced elsewhere failed; those beside them are done."""
 
 
 class MissingKeyPropertiesError(FatalSyncError):

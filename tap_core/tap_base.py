@@ -47,6 +47,7 @@ from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
 from tap_core.sync.beside import Turns
+from tap_core.sync.engine import sync_part
 from tap_core.sync.limits import lowered, stream_classes
 from tap_core.sync.overrides import is_overridden, member_of
 from tap_core.sync.run import Outlet, Run
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from tap_core.mapper.plugin import PluginMapper
     from tap_core.protocols.singer.messages import Message
     from tap_core.streams.core import Stream
+    from tap_core.sync.parts import Part
 
 __all__ = ["StateWriter", "Tap"]
 
@@ -422,6 +424,12 @@ class Tap(_Voice):
         self.document.unshare()
         for stream in self.streams.values():
             stream.log_sync_costs()
+
+    def sync_part(self, part: Part) -> Mapping[str, Any]:
+        """Sync one part of a sync that processes share in; return the states after it."""
+        if "run" not in self.__dict__:
+            self._set_compatible_replication_methods()
+        return sync_part(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
         """Read a parent in full where a selected child changes without it."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from tap_core.incremental.durations import Duration
 
-__all__ = ["Clamp", "Window", "clamp_of", "spans_of"]
+__all__ = ["Clamp", "Interval", "Window", "clamp_of", "spans_of"]
 
 _DAYS_OF_A_WEEK = 7
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
@@ -33,6 +33,15 @@ class Window:
     """The end, as the API wants it."""
     is_last: bool = False
     """Whether no other comes after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One window of a sync that is read apart from the others, and the bounds of them all."""
+
+    window: Window
+    lower: datetime
+    end: datetime
 
 
 @dataclass(frozen=True, slots=True)

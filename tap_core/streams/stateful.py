@@ -8,6 +8,7 @@ settles the open chunk first; a dict that was handed out may be changed by its h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,9 +19,10 @@ from tap_core.state.limit import limit_of
 from tap_core.state.manager import StreamStateManager
 from tap_core.state.order import Order, instant_of, order_of
 from tap_core.streams.declared import Declared
-from tap_core.sync.engine import missing_replication_key, replication_key_of
+from tap_core.sync.replication import missing_replication_key, replication_key_of
 
 if TYPE_CHECKING:
+    from tap_core.incremental.windows import Interval
     from tap_core.types import Context, Record, TapState
 
 __all__ = ["Stateful"]
@@ -198,6 +200,14 @@ class Stateful(Declared):
 
     def _begin_trial(self, context: Context | None) -> None:
         """Get ready to read no more of a context than shows that the source answers."""
+
+    def _intervals(self, context: Context | None) -> Sequence[Interval]:  # noqa: ARG002
+        """Return the windows of a context where each can be read by itself; here none can."""
+        return ()
+
+    def _reading_only(self, interval: Interval) -> AbstractContextManager[None]:
+        """Read one window of a context."""
+        raise NotImplementedError(f"Stream '{self.name}' has no windows: {interval}")
 
     def _end_context(self) -> None:
         """End what was begun for a context that was read, or could not be."""

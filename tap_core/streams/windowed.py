@@ -13,7 +13,7 @@ import copy
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.http.words import secrets_of
 from tap_core.incremental.gate import Gate
 from tap_core.incremental.order import CursorOrder, order_by
+from tap_core.incremental.windows import Interval
 from tap_core.state.key import value_finder
 from tap_core.state.order import instant_of
 from tap_core.streams.core import Stream
@@ -77,6 +78,7 @@ class Windowed(Stream, abc.ABC):
 
     _round: _Round | None = None
     _gate: Gate | None = None
+    _only: Interval | None = None
 
     # What a cursor makes of a stream
 
@@ -156,7 +158,7 @@ class Windowed(Stream, abc.ABC):
 
     def _parts(self, current: _Round) -> Iterator[tuple[Window, Iterable[Record]]]:
         """Yield the windows of a round with their records, which are pulled before the next."""
-        windows = current.cursor.windows(current.lower, current.end)
+        windows = self._windows(current)
         size, run = self._threads_of(current), self._tap.run
         if size > 1:
             crew = current.threads.enter_context(Crew(run, size, [self]))
@@ -170,6 +172,11 @@ class Windowed(Stream, abc.ABC):
             made = copy.copy(self)
             yield window, made._read_window(window, current)
             self._sync_costs = made._sync_costs
+
+    def _windows(self, current: _Round) -> Iterable[Window]:
+        if self._only is not None:
+            return [self._only.window]
+        return current.cursor.windows(current.lower, current.end)
 
     def _threads_of(self, current: _Round) -> int:
         is_one = current.cursor.is_data_feed or not current.cursor.step
@@ -193,6 +200,24 @@ class Windowed(Stream, abc.ABC):
         return self._gate is not None and self._gate.is_past
 
     # A context, from its bounds to its end
+
+    def _intervals(self, context: Context | None) -> Sequence[Interval]:
+        """Return the windows of a context where each can be read by itself; else none."""
+        cursor = self.incremental_sync
+        if cursor is None or cursor.is_data_feed or not cursor.step:
+            return ()
+        current = self._new_round(cursor, context)
+        lower, end = current.lower, current.end
+        return [Interval(window, lower, end) for window in cursor.windows(lower, end)]
+
+    @contextmanager
+    def _reading_only(self, interval: Interval) -> Iterator[None]:
+        """Read one window of a context, as if the others were read elsewhere."""
+        self._only = interval
+        try:
+            yield
+        finally:
+            self._only = None
 
     def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None:
         cursor = self.incremental_sync
@@ -231,6 +256,8 @@ class Windowed(Stream, abc.ABC):
         start, end = self._edges(cursor)
         stored = self._stored(cursor, context)
         lower = cursor.lower_bound(start, stored)
+        if self._only is not None:
+            lower, end = self._only.lower, self._only.end
         if lower > end:
             self.state_manager.order.tell_once(
                 "nothing",

@@ -25,7 +25,8 @@ from tap_core.exceptions import (
 )
 from tap_core.sync.overrides import is_overridden
 from tap_core.sync.plan import plan_of
-from tap_core.sync.workers import Crew, Job
+from tap_core.sync.spread import crew_of
+from tap_core.sync.workers import Job
 
 if TYPE_CHECKING:
     from tap_core.state.cursor import Cursor
@@ -77,14 +78,16 @@ def make_entry(stream: SyncStream, context: Context | None) -> None:
 class Family:
     """The workers of a parent's children, and what of the parent waits for them."""
 
-    def __init__(self, parent: SyncStream, run: Run, threads: int) -> None:
-        """Sync the children of ``parent`` in so many threads."""
+    def __init__(
+        self, parent: SyncStream, run: Run, threads: int, *, spreads: bool = False
+    ) -> None:
+        """Sync the children of ``parent`` in so many threads, or elsewhere."""
         children = [
             child
             for child in parent.child_streams
             if child.selected or child.has_selected_descendents
         ]
-        self.crew = Crew(run, threads, children)
+        self.crew = crew_of(run, threads, children, spreads=spreads)
         self._name = parent.name
         self._lock = run.outbox.lock
         self._pending = [0]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tap_core.batch.formats import BatchConfig
     from tap_core.catalog import SelectionMask
+    from tap_core.incremental.windows import Interval
     from tap_core.mapper.maps import StreamMap
     from tap_core.mapper.plugin import PluginMapper
     from tap_core.metrics import Counter, Timer
@@ -29,6 +31,7 @@ class Host(Protocol):
     """What a stream needs of its tap."""
 
     name: str
+    shared_state: bool
 
     @property
     def logger(self) -> logging.Logger:
@@ -85,6 +88,7 @@ class SyncStream(Protocol):
     adds_context: bool
     ABORT_AT_RECORD_COUNT: int | None
     sent_before: Mapping[str, Any] | None
+    state_partition_limit: int | None
     TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
     _tap: Host
     _stream_version: int | None
@@ -157,6 +161,8 @@ class SyncStream(Protocol):
     def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None: ...
     def _begin_trial(self, context: Context | None) -> None: ...
     def _end_context(self) -> None: ...
+    def _intervals(self, context: Context | None) -> Sequence[Interval]: ...
+    def _reading_only(self, interval: Interval) -> AbstractContextManager[None]: ...
     def _get_state_partition_context(self, context: Context | None) -> Context | None: ...
     def _write_replication_key_signpost(self, context: Context | None, value: Any) -> None: ...
     def _write_starting_replication_value(self, context: Context | None) -> None: ...

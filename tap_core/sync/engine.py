@@ -15,14 +15,15 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tap_core.catalog import REPLICATION_FULL_TABLE, REPLICATION_INCREMENTAL
+from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.exceptions import (
-    InvalidReplicationKeyException,
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
     InvalidStreamSortException,
     SingerSDKDeprecationWarning,
 )
@@ -34,12 +35,20 @@ from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
 from tap_core.sync.meters import Tally, metered
 from tap_core.sync.plan import plan_of
-from tap_core.sync.workers import Crew, Job
+from tap_core.sync.replication import (
+    log_sort_error,
+    missing_replication_key,
+    replication_key_of,
+)
+from tap_core.sync.spread import crew_of
+from tap_core.sync.versions import begin_version
+from tap_core.sync.workers import Job
 
 if TYPE_CHECKING:
     from tap_core.metrics import Counter
     from tap_core.state.cursor import Cursor
     from tap_core.sync.contract import SyncStream
+    from tap_core.sync.parts import Part
     from tap_core.sync.plan import Plan
     from tap_core.sync.run import Run
     from tap_core.types import Context, Record
@@ -52,11 +61,10 @@ __all__ = [
     "end_records",
     "family_of",
     "is_foreign",
-    "log_sort_error",
-    "missing_replication_key",
     "pulling",
-    "replication_key_of",
     "state_is_due",
+    "sync_context",
+    "sync_part",
     "sync_partition",
     "sync_stream",
     "unpack",
@@ -76,7 +84,7 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
         stream._write_replication_key_signpost(context, signpost)
     if stream.selected:
         stream._write_schema_message()
-        _begin_version(stream, run)
+        begin_version(stream, run)
     own_batches = begin_batches(stream, run, plan)
     before = run.open(plan)
     try:
@@ -110,31 +118,20 @@ def _announce(stream: SyncStream, context: Context | None) -> None:
         stream.log("Beginning sync of '%s' in %s mode", stream.name, method)
 
 
-def _begin_version(stream: SyncStream, run: Run) -> None:
-    """Say which version of a full table is coming, once per run."""
-    if (
-        stream.replication_method == REPLICATION_FULL_TABLE
-        and stream.emit_activate_version_messages
-        and stream._stream_version is None
-    ):
-        version = stream._stream_version = stream._initialized_at // 1000
-        run.outbox.say_once(
-            ("version", stream.name),
-            version,
-            lambda: stream._write_activate_version_message(version),
-        )
-
-
 def _sync_contexts(
     stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
-    """Sync the contexts of one sync: in threads, in the compiled lane, or through hooks."""
+    """Sync the contexts of one sync: elsewhere, in threads, in the compiled lane, or by hooks."""
     contexts: Iterable[Context | None] = contexts_of(stream, context)
-    if plan.threads > 1 and context is None:
+    if (plan.threads > 1 or plan.spreads) and context is None:
         contexts = list(contexts)
         if len(contexts) > 1:
             _share_out(stream, run, plan, contexts, signpost)
             return
+        if plan.spreads and _spread_intervals(stream, run, contexts[0]):
+            return
+        if plan.spreads:
+            stream.log("'%s' has one context, so it is read by one process.", stream.name)
     if plan.compiled:
         _pull(stream, run, plan, contexts, context, signpost)
     else:
@@ -142,26 +139,69 @@ def _sync_contexts(
             pass
 
 
-# Several threads
+# Several threads, or processes
 
 
 def _share_out(
     stream: SyncStream, run: Run, plan: Plan, contexts: list[Context | None], signpost: Any
 ) -> None:
-    """Sync the contexts of one sync in workers."""
+    """Sync the contexts of one sync in workers, here or elsewhere."""
     for current in contexts:
         make_entry(stream, current)
-    size = min(plan.threads, len(contexts))
-    with metered(stream, run), Crew(run, size, [stream]) as crew:
+        if plan.spreads:
+            begin_partition(stream, current, signpost)
+    with metered(stream, run), crew_of(run, plan.threads, [stream], spreads=plan.spreads) as crew:
         for current in contexts:
-            work = partial(_sync_in_worker, context=current, signpost=signpost)
+            work = partial(sync_context, context=current, signpost=signpost)
             crew.submit(Job(stream, current, work))
         crew.drain()
     end_records(stream, None)
 
 
-def _sync_in_worker(stream: SyncStream, context: Context | None, signpost: Any) -> None:
-    """Sync one context of a worker's copy of a stream."""
+def _spread_intervals(stream: SyncStream, run: Run, context: Context | None) -> bool:
+    """Sync the windows of a context elsewhere; False, and nothing done, where it has not several.
+
+    What is written of them counts in their order.
+    """
+    if stream.state_partitioning_keys is not None:
+        return False
+    intervals = stream._intervals(context)
+    if len(intervals) < 2:  # noqa: PLR2004  (several)
+        return False
+    bookmark = begin_partition(stream, context, None)
+    with metered(stream, run), crew_of(run, 1, [stream], spreads=True, in_order=True) as crew:
+        for interval in intervals:
+            crew.submit(Job(stream, context, bool, interval=interval))
+        crew.drain()
+    end_partition(stream, context, bookmark)
+    end_records(stream, None)
+    return True
+
+
+def sync_part(stream: SyncStream, part: Part) -> Mapping[str, Any]:
+    """Sync what was handed over to this process; return the states after it, by stream.
+
+    What is handed over takes the place of whatever the tap's state said before.
+    """
+    document = stream._tap.document
+    document.replace({"bookmarks": part.bookmarks})
+    for each in (stream, *stream.descendent_streams):
+        each._stream_version = part.versions.get(each.name)
+    context = None if part.context is None else dict(part.context)
+    if part.is_child:
+        with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
+            stream.sync(context=context)
+    else:
+        window = nullcontext() if part.interval is None else stream._reading_only(part.interval)
+        with window:
+            sync_context(stream, context)
+    stream._tap.run.settle()
+    states: Mapping[str, Any] = document.tap_state["bookmarks"]
+    return states
+
+
+def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
+    """Sync one context of a worker's own stream."""
     run, plan = stream._tap.run, plan_of(stream)
     run.open(plan)
     if plan.compiled:
@@ -183,8 +223,8 @@ def alone(stream: SyncStream, run: Run, context: Context | None) -> AbstractCont
 
 def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManager[Family | None]:
     """Give the children of a stream workers, where they may have some."""
-    if plan.child_threads > 1 and run.may_lead:
-        return Family(stream, run, plan.child_threads)
+    if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
+        return Family(stream, run, plan.child_threads, spreads=plan.child_spreads)
     return nullcontext()
 
 
@@ -504,20 +544,6 @@ def _held_cursor(
             del run.outbox.held[bookmark]
 
 
-def replication_key_of(name: str, key: str | None) -> str:
-    """Return the replication key of an incremental stream.
-
-    Raises:
-        ValueError: the stream is incremental by force and has none.
-    """
-    if not key:
-        raise ValueError(
-            f"Could not detect replication key for '{name}' stream"
-            f" (replication method={REPLICATION_INCREMENTAL})"
-        )
-    return key
-
-
 # What both lanes do around their records
 
 
@@ -570,26 +596,3 @@ def _refuse(
         raise missing_replication_key(stream.name, stream.replication_key, record) from None
     if record:
         cursor.advance(None)
-
-
-def log_sort_error(
-    stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
-) -> None:
-    """Log where the order broke: the record's number in the sync and in its partition."""
-    stream.state_manager.log_sort_error(
-        ex=error,
-        record_count=done,
-        partition_record_count=done - start,
-        current_context=context,
-    )
-
-
-def missing_replication_key(
-    name: str, key: str | None, record: Record
-) -> InvalidReplicationKeyException:
-    """Return the error for a record that lacks its replication key."""
-    return InvalidReplicationKeyException(
-        f"Stream '{name}': a record has no replication key '{key}'; it has"
-        f" {', '.join(map(repr, sorted(map(str, record))))}. Add the key to each record"
-        " (post_process can), or sync the stream as FULL_TABLE."
-    )

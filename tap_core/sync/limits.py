@@ -1,4 +1,4 @@
-"""How many threads a stream may have.
+"""How many threads a stream may have, and whether other processes may read it.
 
 Rules of the room: threads are an author's to allow (``max_parallel_partitions``,
 ``max_parallel_streams``) and a user's to forbid: the settings of these names lower an
@@ -21,8 +21,16 @@ from tap_core.sync.overrides import is_overridden
 
 if TYPE_CHECKING:
     from tap_core.sync.contract import SyncStream
+    from tap_core.sync.run import Run
 
-__all__ = ["lowered", "stream_classes", "threads_for_children", "threads_of"]
+__all__ = [
+    "lowered",
+    "spreads",
+    "stream_classes",
+    "threads_for_children",
+    "threads_of",
+    "why_whole",
+]
 
 _OURS = ("tap_core", "builtins", "abc")
 _WHOLE = ("_sync_records", "state_manager")
@@ -58,6 +66,38 @@ def threads_for_children(stream: SyncStream) -> int:
     """Return in how many threads the children of a stream may be synced beside it."""
     children = _selected(stream.child_streams)
     return min(map(threads_of, children), default=1)
+
+
+def why_whole(stream: SyncStream) -> str | None:
+    """Say why the contexts of a stream must be synced by one process; None: they need not be."""
+    makes = stream.get_batch_config(stream.config) is not None or _makes_batches(stream)
+    reasons = (
+        (
+            is_overridden(stream, "_sync_records", "state_manager"),
+            "it overrides _sync_records or state_manager, which know all contexts of a sync",
+        ),
+        (makes, "its rows go into files of its own (batch_config)"),
+        (stream.ABORT_AT_RECORD_COUNT is not None, "it ends after a number of records"),
+        (_keeps_order(stream), "its contexts share a bookmark that counts on their order"),
+        (
+            stream.state_partition_limit is not None,
+            "the number of its bookmarks is limited (state_partition_limit)",
+        ),
+        (stream._tap.shared_state, "the streams of the tap share a position"),
+    )
+    return next((reason for holds, reason in reasons if holds), None)
+
+
+def spreads(run: Run, *streams: SyncStream) -> bool:
+    """Tell whether the contexts of streams are synced elsewhere; where not, why is logged."""
+    spreader = run.outbox.spreader
+    if spreader is None or not streams or run.leader is not None:
+        return False
+    told = [(stream, why_whole(stream) or spreader.refuses(stream)) for stream in streams]
+    for stream, why in told:
+        if why is not None:
+            stream.log("'%s' is read by one process: %s.", stream.name, why)
+    return all(why is None for _, why in told)
 
 
 def stream_classes(tap_class: type) -> Iterator[Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tap_core.records.conform import Unmapped
     from tap_core.state.checkpoint import Cadence
     from tap_core.state.document import StateDocument
+    from tap_core.sync.parts import Spreader
     from tap_core.types import BodyEncoder, Record
     from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -45,8 +46,9 @@ class Outlet(Protocol):
 
     One whose protocol can name files of rows has ``takes_files = True``, one that can say
     how much is to come ``takes_estimates = True``, one that tells the end of each stream by
-    itself ``tells_ends = True``. One whose reader may leave at any time, and counts on states
-    meanwhile, is an `Attended`; one with a type for each column has `TypedOutlet.encoder_of`.
+    itself ``tells_ends = True``, one whose rows may be read by other processes a ``spreader``.
+    One whose reader may leave at any time, and counts on states meanwhile, is an `Attended`;
+    one with a type for each column has `TypedOutlet.encoder_of`.
     """
 
     def encode(self, record: Record, /) -> Any:
@@ -135,6 +137,7 @@ class Outbox:
         self._said: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
+        self.spreader: Spreader | None = getattr(outlet, "spreader", None)
         self.attended: Attended | None = (
             cast(Attended, outlet) if hasattr(outlet, "state_seconds") else None
         )

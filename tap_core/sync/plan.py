@@ -25,7 +25,7 @@ from tap_core.records.shape import (
     compile_shape,
 )
 from tap_core.state.key import copied_along, value_finder
-from tap_core.sync.limits import threads_for_children, threads_of
+from tap_core.sync.limits import spreads, threads_for_children, threads_of
 from tap_core.sync.outbox import typed
 from tap_core.sync.overrides import is_overridden as is_overridden
 from tap_core.sync.overrides import member_of as member_of
@@ -94,6 +94,10 @@ class Plan:
     """In how many threads its contexts may be synced."""
     child_threads: int
     """In how many threads its children may be synced while it goes on."""
+    spreads: bool
+    """Whether its contexts are synced elsewhere."""
+    child_spreads: bool
+    """Whether those of its children are."""
 
     def parts(self, rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
         """Sort a chunk by the streams that its rows go out as."""
@@ -121,6 +125,7 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
 
         mapped = map_records(maps, shape, [_body_of(run, described) for described in describes])
         keeps = filter_of(maps)
+    below = [one for one in stream.child_streams if one.selected or one.has_selected_descendents]
     return Plan(
         stream=id_of(stream),
         describes=describes,
@@ -137,6 +142,8 @@ def _compile(stream: SyncStream, run: Run) -> Plan:
         version=lambda: stream._stream_version,
         threads=threads_of(stream) if run.may_lead else 1,
         child_threads=threads_for_children(stream) if run.may_lead else 1,
+        spreads=not below and spreads(run, stream),
+        child_spreads=spreads(run, *below),
     )
 
 

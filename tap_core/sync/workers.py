@@ -25,6 +25,7 @@ from tap_core.sync.meters import Tally
 from tap_core.sync.plan import plan_of
 
 if TYPE_CHECKING:
+    from tap_core.incremental.windows import Interval
     from tap_core.metrics import Counter, Timer
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.run import Run
@@ -53,6 +54,8 @@ class Job:
     work: Callable[[Any], object]
     done: Callable[[], object] = bool
     """Called when it is done; not after an error."""
+    interval: Interval | None = None
+    """The one window of the context that it is about, where it is not about all of it."""
 
 
 class Crew:
