@@ -2,23 +2,41 @@
 
 Rules of the room: requests are spread evenly, without bursts, so that no window of time
 sees more than the rate allows. A place is taken under the lock and waited for outside of
-it, so that threads queue up and do not wait for one another's sleep.
+it, so that threads queue up and do not wait for one another's sleep. Budgets belong to an
+owner, a tap; where several processes read for one job, the counters of its budgets are told
+to stand elsewhere (`count_with`), and whoever takes a place notices nothing of it.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["RequestBudget", "shared_budget"]
+from tap_core.http.counters import Counters, EvenCounter, LocalCounters, Place, Terms
+
+__all__ = [
+    "RequestBudget",
+    "count_with",
+    "counters_of",
+    "heed",
+    "is_limited",
+    "pace",
+    "shared_budget",
+]
+
+_TOO_MANY_REQUESTS: Final = 429
 
 
 class RequestBudget:
     """Hands out the moments at which requests may be sent.
 
-    ``clock`` gives seconds that never go back, ``sleep`` waits for some.
+    ``clock`` gives seconds that never go back, ``sleep`` waits for some. With ``ask``, the
+    moments are handed out by whoever answers it.
     """
 
     def __init__(
@@ -26,11 +44,10 @@ class RequestBudget:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
+        ask: Callable[[Terms], Place] | None = None,
     ) -> None:
-        self._clock = clock
+        self._ask = ask or EvenCounter(clock).ask
         self._sleep = sleep
-        self._free_at = float("-inf")
-        self._lock = threading.Lock()
 
     def take(self, requests: float, period: float = 1.0) -> float:
         """Wait until one more request fits into ``requests`` per ``period`` seconds.
@@ -43,21 +60,95 @@ class RequestBudget:
         """
         if not requests > 0:
             raise ValueError(f"A rate limit must be above zero, and {requests!r} is not.")
-        with self._lock:
-            now = self._clock()
-            at = max(now, self._free_at)
-            self._free_at = at + period / requests
-        wait = at - now
+        wait = self._ask(_even(requests, period)).wait
         if wait > 0:
             (self._sleep or time.sleep)(wait)
         return wait
 
 
-_shared: WeakKeyDictionary[object, RequestBudget] = WeakKeyDictionary()
+class _Budgets:
+    """The budgets of one owner, and what counts them."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.counters = counters
+        self._named: dict[str, RequestBudget] = {}
+
+    def of(self, name: str) -> RequestBudget:
+        """Return the budget of that name."""
+        counters = self.counters
+        made = RequestBudget(ask=lambda terms: counters.ask(name, terms))
+        return self._named.setdefault(name, made)
+
+
+_shared: WeakKeyDictionary[object, _Budgets] = WeakKeyDictionary()
 _shared_lock = threading.Lock()
 
 
-def shared_budget(owner: object) -> RequestBudget:
-    """Return the one budget of an owner, a tap; it lives as long as the owner does."""
+def shared_budget(owner: object, name: str = "") -> RequestBudget:
+    """Return the one budget of that name of an owner, a tap; it lives as long as the owner."""
     with _shared_lock:
-        return _shared.setdefault(owner, RequestBudget())
+        return _budgets(owner).of(name)
+
+
+def counters_of(owner: object) -> Counters:
+    """Return what counts an owner's requests."""
+    with _shared_lock:
+        return _budgets(owner).counters
+
+
+def count_with(owner: object, counters: Counters) -> None:
+    """Let an owner's requests be counted by these counters, with those of other processes."""
+    with _shared_lock:
+        _shared[owner] = _Budgets(counters)
+
+
+def _budgets(owner: object) -> _Budgets:
+    found = _shared.get(owner)
+    if found is None:
+        found = _shared[owner] = _Budgets(LocalCounters())
+    return found
+
+
+def _even(requests: float, period: float = 1.0) -> Terms:
+    return Terms("even", ((requests, period),))
+
+
+# What a stream asks for each of its requests
+
+
+def pace(owner: Any, stream: str, limit: float | None) -> None:
+    """Wait until the rate limits of a stream and of its tap let one more request pass.
+
+    The tap's comes last, so that it holds whatever a stream waited for before. Where other
+    processes read the same source, also until the moment that the source told one of them.
+    """
+    if limit is not None or counters_of(owner).is_shared:
+        shared_budget(owner, _named(stream)).take(math.inf if limit is None else limit)
+    if of_all := getattr(owner, "rate_limit", None):
+        shared_budget(owner).take(of_all)
+
+
+def is_limited(stream: Any) -> bool:
+    """Return whether a stream's requests are counted: by its rate, its tap's, or a manifest."""
+    owner = getattr(stream, "_tap", None)
+    limits = (getattr(stream, "rate_limit", None), getattr(owner, "rate_limit", None))
+    return any(limits) or getattr(owner, "budget", None) is not None
+
+
+def heed(owner: object, stream: str, response: Any) -> None:
+    """Tell the other processes of a job when the source asks to come back.
+
+    In one process, the thread that was told waits, and the others find out by themselves.
+    """
+    counters = counters_of(owner)
+    if response.status_code != _TOO_MANY_REQUESTS or not counters.is_shared:
+        return
+    from tap_core.http.retry import retry_after
+
+    seconds = retry_after(SimpleNamespace(response=response))
+    if seconds is not None:
+        counters.lower(_named(stream), _even(math.inf), 0, seconds)
+
+
+def _named(stream: str) -> str:
+    return f"stream {stream}"

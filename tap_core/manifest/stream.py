@@ -21,6 +21,7 @@ from tap_core.authenticators import SimpleAuthenticator
 from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
 from tap_core.http.answer import Answer
+from tap_core.http.budget import counters_of
 from tap_core.http.exchange import renewed
 from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.http.retry import random_jitter
@@ -106,9 +107,10 @@ class _Sending(Sliced):
             budget = self._host.budget
             if budget is None:
                 return super(_Sending, self)._send(asked, context, authenticator)
-            budget.take(asked)
+            counters = counters_of(self._host)
+            budget.take(asked, counters)
             response = super(_Sending, self)._send(asked, context, authenticator)
-            budget.update(asked, response)
+            budget.update(asked, response, counters)
             return response
 
         answers = self._host.answers

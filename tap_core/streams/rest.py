@@ -23,7 +23,7 @@ from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
 from tap_core.http.answer import Answer, document_of, has_no_body, look_for_a_cut
-from tap_core.http.budget import RequestBudget, shared_budget
+from tap_core.http.budget import heed, pace
 from tap_core.http.exchange import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
 from tap_core.http.exchange import (
     NAMED_ERRORS,
@@ -178,7 +178,6 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self._http_headers: dict[str, str] = {}
         self._http_method = http_method
         self._requests_session: requests.Session | None = requests.Session()
-        self._budget = RequestBudget()
         self._proxies = KnownProxies()
         hide_secrets_of_urllib3()
         super().__init__(name=name, schema=schema, tap=tap)
@@ -355,7 +354,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Wait for the budgets, authenticate, send, and measure."""
-        self._pace()
+        pace(self._tap, self.name, self.rate_limit)
         request = authenticator(request)
         response = send(
             self.requests_session,
@@ -365,17 +364,11 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             allow_redirects=self.allow_redirects,
             secrets=self._secrets,
         )
+        heed(self._tap, self.name, response)
         shown = self._LOG_REQUEST_METRIC_URLS
         tags = {"url": url_without_secrets(request.path_url)} if shown else None
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
-
-    def _pace(self) -> None:
-        """Wait until the tap's and the stream's rate limits let one more request pass."""
-        if shared := getattr(self._tap, "rate_limit", None):
-            shared_budget(self._tap).take(shared)
-        if self.rate_limit is not None:
-            self._budget.take(self.rate_limit)
 
     def _secrets(self) -> Secrets:
         """What no message shows."""

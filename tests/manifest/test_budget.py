@@ -7,14 +7,8 @@ import time
 
 import pytest
 import requests
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tap_core.manifest.components.budget import (
-    HTTPAPIBudget,
-    MovingWindowCallRatePolicy,
-    Rate,
-)
+from tap_core.manifest.components.budget import HTTPAPIBudget
 from tap_core.manifest.errors import ManifestError
 from tests.manifest.pieces import answer, made
 
@@ -131,24 +125,6 @@ def test_what_an_api_says_in_no_number_is_passed_over(slept):
     found = budget(fixed(1))
     found.update(asked(), answer(200, ratelimit_remaining="few", ratelimit_reset="soon"))
     assert found.take(asked()) == 0
-
-
-@given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 4), st.integers(1, 3))
-@settings(max_examples=50)
-def test_no_window_of_time_has_more_requests_than_a_rate_allows(pauses, limit, seconds):
-    policy = MovingWindowCallRatePolicy(
-        rates=[Rate(limit=limit, interval=f"PT{seconds}S")], matchers=[]
-    )
-    now, sent = 0.0, []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: now)
-        for pause in pauses:
-            now += pause
-            while (wait := policy.wait(1)) > 0:
-                now += wait + 1e-9
-            sent.append(now)
-    for moment in sent:
-        assert sum(moment <= other < moment + seconds - 1e-6 for other in sent) <= limit
 
 
 def test_threads_share_a_budget():

@@ -8,11 +8,8 @@ what is left only lowers what is allowed. Words and rules are Airbyte's (its YAM
 
 from __future__ import annotations
 
-import math
 import re
-import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -22,6 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import requests
 
+from tap_core.http.counters import Counters, LocalCounters, Terms
 from tap_core.incremental.durations import duration_of
 from tap_core.manifest.errors import ManifestError
 
@@ -101,12 +99,12 @@ class _Policy(Protocol):
     @property
     def matchers(self) -> list[HttpRequestRegexMatcher]:
         """Which requests it is for; all where there is none."""
+        ...
 
-    def wait(self, weight: int) -> float:
-        """Take a place, or say how many seconds to wait before asking again."""
-
-    def lower(self, left: int | None, reset_at: float | None) -> None:
-        """Learn from the API how many requests are left, and when it counts anew."""
+    @property
+    def terms(self) -> Terms | None:
+        """What it allows; None: any number."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +113,10 @@ class UnlimitedCallRatePolicy:
 
     matchers: list[HttpRequestRegexMatcher]
 
-    def wait(self, weight: int) -> float:  # noqa: ARG002  (as all policies)
-        """Say that there is no need to wait."""
-        return 0.0
-
-    def lower(self, left: int | None, reset_at: float | None) -> None:
-        """Stay without limit."""
-
-
-class _Window:
-    """A window of a policy: how much of it is used, and when the next one begins."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.used = 0
-        self.ends_at: float | None = None
+    @property
+    def terms(self) -> Terms | None:
+        """Nothing that is counted."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,46 +129,16 @@ class FixedWindowCallRatePolicy:
 
     def __post_init__(self) -> None:
         _refuse_heavy(self.matchers, self.call_limit)
-        _ = self._length, self._window
+        _ = self._length
 
-    def wait(self, weight: int) -> float:
-        """Take a place in this window, or say for how long it lasts."""
-        window, now = self._window, time.time()
-        with window.lock:
-            ends_at = self._renewed(now)
-            if window.used + weight > self.call_limit:
-                return max(0.0, ends_at - now)
-            window.used += weight
-            return 0.0
-
-    def lower(self, left: int | None, reset_at: float | None) -> None:
-        """Take over what is left where it is less, and when this window ends."""
-        window = self._window
-        with window.lock:
-            self._renewed(time.time())
-            if left is not None:
-                window.used = max(window.used, self.call_limit - left)
-            if reset_at is not None:
-                window.ends_at = reset_at
-
-    def _renewed(self, now: float) -> float:
-        """Begin the window that this moment is in; return its end."""
-        window = self._window
-        if window.ends_at is None:
-            window.ends_at = now + self._length
-        elif now >= window.ends_at:
-            passed = math.floor((now - window.ends_at) / self._length) + 1
-            window.ends_at += passed * self._length
-            window.used = 0
-        return window.ends_at
+    @property
+    def terms(self) -> Terms | None:
+        """What is counted."""
+        return Terms("fixed", ((self.call_limit, self._length),))
 
     @cached_property
     def _length(self) -> float:
         return _seconds(self.period)
-
-    @cached_property
-    def _window(self) -> _Window:
-        return _Window()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,14 +159,6 @@ class Rate:
         return _seconds(self.interval)
 
 
-class _Log:
-    """When the latest requests were sent, a moment for each."""
-
-    def __init__(self, most: int) -> None:
-        self.lock = threading.Lock()
-        self.moments: deque[float] = deque(maxlen=most)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MovingWindowCallRatePolicy:
     """At most so many requests in any such time, for each of the rates."""
@@ -221,41 +170,11 @@ class MovingWindowCallRatePolicy:
         if not self.rates:
             raise ManifestError("A moving window has at least one of `rates`.")
         _refuse_heavy(self.matchers, min(rate.limit for rate in self.rates))
-        _ = self._log
 
-    def wait(self, weight: int) -> float:
-        """Take a place, or say when there is one."""
-        now = time.monotonic()
-        with self._log.lock:
-            moments = self._log.moments
-            seconds = max(_until_free(moments, rate, weight, now) for rate in self.rates)
-            if seconds <= 0:
-                moments.extend([now] * weight)
-            return max(0.0, seconds)
-
-    def lower(self, left: int | None, reset_at: float | None) -> None:
-        """Wait for one interval where the API has nothing left, and says not until when."""
-        if left != 0 or reset_at is not None:
-            return
-        now = time.monotonic()
-        with self._log.lock:
-            moments = self._log.moments
-            free = min(rate.limit - _used(moments, rate, now) for rate in self.rates)
-            moments.extend([now] * max(0, free))
-
-    @cached_property
-    def _log(self) -> _Log:
-        return _Log(max(rate.limit for rate in self.rates))
-
-
-def _until_free(moments: deque[float], rate: Rate, weight: int, now: float) -> float:
-    """Return the seconds until ``weight`` more requests fit into a rate."""
-    blocking = len(moments) - (rate.limit - weight) - 1
-    return moments[blocking] + rate.seconds - now if blocking >= 0 else 0.0
-
-
-def _used(moments: deque[float], rate: Rate, now: float) -> int:
-    return sum(moment > now - rate.seconds for moment in moments)
+    @property
+    def terms(self) -> Terms | None:
+        """What is counted."""
+        return Terms("moving", tuple((rate.limit, rate.seconds) for rate in self.rates))
 
 
 def _refuse_heavy(matchers: list[HttpRequestRegexMatcher], limit: int) -> None:
@@ -275,18 +194,28 @@ class HTTPAPIBudget:
     ratelimit_remaining_header: str = "ratelimit-remaining"
     status_codes_for_ratelimit_hit: list[int] = field(default_factory=lambda: [_TOO_MANY])
 
-    def take(self, request: requests.PreparedRequest) -> float:
-        """Wait until a request may be sent; return the seconds that were waited."""
+    def take(self, request: requests.PreparedRequest, counters: Counters | None = None) -> float:
+        """Wait until a request may be sent; return the seconds that were waited.
+
+        ``counters`` are those of the job, where other processes send requests as well.
+        """
         found = self._policy_of(request)
         waited = 0.0
         if found is not None:
-            policy, weight = found
-            while (seconds := policy.wait(weight)) > 0:
-                time.sleep(seconds)
-                waited += seconds
+            name, terms, weight = found
+            place = (counters or self._own).ask(name, terms, weight)
+            while not place.is_taken:
+                waited += _slept(place.wait)
+                place = (counters or self._own).ask(name, terms, weight)
+            waited += _slept(place.wait)
         return waited
 
-    def update(self, request: requests.PreparedRequest, response: requests.Response) -> None:
+    def update(
+        self,
+        request: requests.PreparedRequest,
+        response: requests.Response,
+        counters: Counters | None = None,
+    ) -> None:
         """Learn from an answer how many requests are left."""
         found = self._policy_of(request)
         if found is not None:
@@ -294,22 +223,43 @@ class HTTPAPIBudget:
             left = _whole(headers.get(self.ratelimit_remaining_header))
             if left is None and response.status_code in self.status_codes_for_ratelimit_hit:
                 left = 0
-            found[0].lower(left, _moment(_whole(headers.get(self.ratelimit_reset_header))))
+            seconds = _seconds_until(_whole(headers.get(self.ratelimit_reset_header)))
+            if left is not None or seconds is not None:
+                (counters or self._own).lower(found[0], found[1], left, seconds)
 
-    def _policy_of(self, request: requests.PreparedRequest) -> tuple[_Policy, int] | None:
+    @cached_property
+    def _own(self) -> Counters:
+        return LocalCounters()
+
+    def _policy_of(self, request: requests.PreparedRequest) -> tuple[str, Terms, int] | None:
         """Return the policy that counts a request, and for how much."""
-        for policy in self.policies:
-            if not policy.matchers:
-                return policy, 1
-            for matcher in policy.matchers:
-                if matcher.matches(request):
-                    return policy, matcher.weight or 1
+        for number, policy in enumerate(self.policies):
+            weight = _weight(policy, request)
+            if weight:
+                terms = policy.terms
+                return None if terms is None else (f"policy {number}", terms, weight)
         return None
 
 
-def _moment(number: int | None) -> float | None:
-    """Return a moment in seconds since 1970; what is too small for that is seconds from now."""
-    return number if number is None or number > _LONGEST_DELAY else time.time() + number
+def _weight(policy: _Policy, request: requests.PreparedRequest) -> int:
+    """Return how many a request counts for, 0 where a policy is not for it."""
+    if not policy.matchers:
+        return 1
+    for matcher in policy.matchers:
+        if matcher.matches(request):
+            return matcher.weight or 1
+    return 0
+
+
+def _slept(seconds: float) -> float:
+    if seconds > 0:
+        time.sleep(seconds)
+    return seconds
+
+
+def _seconds_until(number: int | None) -> float | None:
+    """Return the seconds until a moment; what is too small for one since 1970 is seconds."""
+    return number if number is None or number <= _LONGEST_DELAY else number - time.time()
 
 
 def _whole(text: str | None) -> int | None:

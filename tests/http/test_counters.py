@@ -1,0 +1,159 @@
+"""What counts requests hands out no more places than its terms allow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tap_core.http.budget import count_with, counters_of, heed, is_limited, pace, shared_budget
+from tap_core.http.counters import LocalCounters, Place, Terms
+from tests.http.server import Reply, page
+
+
+class Now:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 50.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def now(monkeypatch):
+    clock = Now()
+    monkeypatch.setattr(time, "monotonic", clock)
+    return clock
+
+
+def terms(kind, *rates) -> Terms:
+    return Terms(kind, rates)
+
+
+@given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=50)
+def test_no_window_of_time_has_more_requests_than_a_moving_rate_allows(pauses, limit, seconds):
+    """Counted in the second from each request on, there are never more than the limit."""
+    clock, sent, counters = Now(), [], LocalCounters()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", clock)
+        for pause in pauses:
+            clock.seconds += pause
+            while not (place := counters.ask("a", terms("moving", (limit, seconds)))).is_taken:
+                clock.seconds += place.wait + 1e-9
+            sent.append(clock.seconds)
+    for moment in sent:
+        assert sum(moment <= other < moment + seconds - 1e-6 for other in sent) <= limit
+
+
+def test_names_are_counted_apart(now):
+    """A place taken under one name is none of another's."""
+    counters, rate = LocalCounters(), terms("even", (2, 1.0))
+    asked = [counters.ask(name, rate) for name in ("a", "a", "b")]
+    assert asked == [Place(wait, is_taken=True) for wait in (0, 0.5, 0)]
+
+
+def test_a_heavy_request_takes_several_moments(now):
+    """The next one waits as if so many had been sent."""
+    counters, rate = LocalCounters(), terms("even", (2, 1.0))
+    assert counters.ask("a", rate, 3).wait == 0
+    assert counters.ask("a", rate).wait == 1.5
+
+
+def test_even_places_wait_until_the_source_counts_anew(now):
+    """What is told of the source holds for all that ask later, also without a rate."""
+    counters, rate = LocalCounters(), terms("even", (float("inf"), 1.0))
+    assert [counters.ask("a", rate).wait for _ in range(3)] == [0, 0, 0]
+    counters.lower("a", rate, 0, 30)
+    counters.lower("a", rate, 0, 10)
+    counters.lower("a", rate, 7, 90)
+    assert [counters.ask("a", rate).wait for _ in range(2)] == [30, 30]
+    now.seconds += 31
+    assert counters.ask("a", rate).wait == 0
+
+
+class Owner:
+    rate_limit = 4.0
+
+
+class Shared(LocalCounters):
+    """Counters that other processes ask as well."""
+
+    is_shared = True
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    noted: list[float] = []
+    monkeypatch.setattr(time, "sleep", noted.append)
+    return noted
+
+
+def test_an_owner_s_budgets_are_counted_where_it_is_told(now, waits):
+    """What was counted here before is not; both taps of a job take of the same rate."""
+    one, other, counters = Owner(), Owner(), Shared()
+    pace(one, "users", None)
+    for owner in (one, other):
+        count_with(owner, counters)
+        assert counters_of(owner) is counters
+    pace(one, "users", 2.0)
+    pace(other, "users", 2.0)
+    assert waits == [0.5, 0.25]
+    assert shared_budget(one) is not shared_budget(other)
+
+
+@pytest.mark.parametrize(
+    ("counters", "status", "waited"),
+    [(Shared(), 429, 20.0), (Shared(), 503, 0.0), (LocalCounters(), 429, 0.0)],
+)
+def test_a_source_that_asks_to_come_back_is_left_alone_by_all(now, waits, counters, status, waited):
+    """Only where others send as well, and only for what says that there were too many."""
+
+    class Response:
+        status_code = status
+        headers = {"Retry-After": "20"}
+
+    one, other = Unlimited(), Unlimited()
+    count_with(one, counters)
+    count_with(other, counters)
+    heed(one, "users", Response())
+    pace(other, "orders", None)
+    assert sum(waits) == 0
+    pace(other, "users", None)
+    assert sum(waits) == waited
+
+
+class Unlimited:
+    """A tap without a limit of its own."""
+
+
+def test_a_stream_that_was_told_to_come_back_waits_once(source):
+    """Its own wait is the source's; the counters hold it up no second time."""
+    source.server.answers(Reply("", 429, {"Retry-After": "1"}), page({"id": 1}))
+    stream = source.stream()
+    count_with(stream._tap, Shared())
+    began = time.monotonic()
+    assert len(list(stream.get_records(None))) == 1
+    assert stream.waits[0] == 1
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("members", "limited"),
+    [({}, False), ({"rate_limit": 3}, True), ({"tap": {"rate_limit": 3}}, True)],
+)
+def test_a_stream_is_limited_by_its_own_rate_or_its_tap_s(source, members, limited):
+    """So that whoever cannot count for all processes leaves it to one."""
+    assert is_limited(source.stream(**members)) is limited
+
+
+def test_a_stream_of_a_manifest_with_a_budget_is_limited():
+    """Its policies count for all streams of the tap."""
+    from tests.extract.limited_taps import Declared
+
+    tap = Declared(config={"url": "http://127.0.0.1:9"})
+    assert is_limited(tap.streams["users"])
