@@ -18,8 +18,8 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -40,11 +40,14 @@ from target_spark.columns import (
 from target_spark.constraints import check_rules, refuses_null
 from target_spark.engine import Engine
 from target_spark.errors import CountError, OwnerError, StorageError
+from target_spark.folders import is_remote
 from target_spark.frames import BAD_ROWS, Frame, Metadata, read_spool
 from target_spark.ledger import Marker
 from target_spark.names import quote
+from target_spark.observed import rows_seen
 from target_spark.options import LoadOptions, Run, WriteMode
-from target_spark.places import spark_address
+from target_spark.places import local_folder, spark_address
+from target_spark.reach import Reach, reachable
 from target_spark.respool import Respooled, remove_files, respooled
 from target_spark.retries import Fault, fault_of, first_line, patiently, writing_to
 from target_spark.spool import SpoolFolder
@@ -121,6 +124,7 @@ class BatchWriter:
         self._started = run.started
         self._starting = threading.Lock()
         self._folder = folder
+        self._reach = Reach(folder, options.staging, run, alone=not options.dry_run)
         self._writer = writer_for(options.format, dry=options.dry_run)
         self._dry = options.dry_run
         self._tables: dict[str, _TableState] = defaultdict(_TableState)
@@ -145,11 +149,11 @@ class BatchWriter:
             StorageError: the storage, the catalog or another writer is in the way for long.
             DiskFullError: there is no room.
         """
-        with self._spooled(work) as (whole, from_files):
+        near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
+        with near as reached, self._spooled(reached) as (whole, from_files):
             outcome = self._patiently(work.table, partial(self._write, whole))
         state = self._tables[work.table.key]
-        news, remarks = state.news(), state.remarks
-        return replace(outcome, changes=news, remarks=remarks, from_files=from_files)
+        return replace(outcome, changes=state.news(), remarks=state.remarks, from_files=from_files)
 
     @contextmanager
     def _spooled(self, work: Work) -> Iterator[tuple[Work, int]]:
@@ -159,11 +163,11 @@ class BatchWriter:
         if not work.batches or not (files or state.moved):
             yield work, 0
             return
-        with waiting(self._folder, "lines") as path:
-            tries = (path / str(number) for number in itertools.count(1))
+        with waiting(self._engine.spark(), self._reach, "lines") as place:
+            tries = (f"{place}/{number}" for number in itertools.count(1))
 
             def step() -> Respooled:
-                with putting_down(self._folder):
+                with putting_down(self._reach):
                     return respooled(self._engine.spark(), work, state.moved, next(tries))
 
             made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
@@ -316,8 +320,8 @@ class BatchWriter:
         df = frame.good(strict=True)
         try:
             if self._reads_twice(spark, work):
-                with staged(spark, self._folder, df) as rows:
-                    _check_count(work, frame.counts().rows, 0)
+                with staged(spark, self._reach, df) as rows:
+                    _check_count(work, frame.counts(work.count).rows, 0)
                     carried, effect = self._put(spark, work, layout, rows)
             else:
                 carried, effect = self._put(spark, work, layout, df)
@@ -326,19 +330,20 @@ class BatchWriter:
                 raise
             self._tables[work.table.key].careful = True
             return None
-        counts = frame.counts()
+        counts = frame.counts(work.count)
         _check_count(work, counts.rows, 0)
         return Outcome(counts.rows, 0, carried, counts.zoneless, effect)
 
     def _reads_twice(self, spark: SparkSession, work: Work) -> bool:
         """Tell whether a commit reads its batch more than once: one that meets rows does."""
         if work.mode is WriteMode.UPSERT:
-            return not (self._writer.keeps_batch or self._writer.is_empty(spark, work.table))
+            kept = self._writer.keeps_batch and not is_remote(spark)  # it counts no rows of a MERGE
+            return not (kept or self._writer.is_empty(spark, work.table))
         return work.mode is WriteMode.SCD2
 
     def _write_good(self, spark: SparkSession, work: Work, layout: Layout, frame: Frame) -> Outcome:
         """Stage what fits, set the rest aside, then commit what fits."""
-        with staged(spark, self._folder, frame.good(strict=False)) as rows:
+        with staged(spark, self._reach, frame.good(strict=False)) as rows:
             counts = frame.counts()
             bad = work.count - counts.rows
             if bad and not self._tables[work.table.key].set_aside:
@@ -390,8 +395,12 @@ class BatchWriter:
 
     def has_others(self, table: Table, version: int) -> bool:
         """Tell whether a table has rows that are not of a version."""
-        spark, column = self._engine.spark(), self._versions_in
-        return has_others(self._writer, spark, table, version, column)
+        column = self._versions_in
+
+        def step() -> bool:
+            return has_others(self._writer, self._engine.spark(), table, version, column)
+
+        return self._patiently(table, step)
 
     def _empty(self, spark: SparkSession, work: Work, layout: Layout) -> Outcome:
         """Let a table that is overwritten by nothing hold nothing."""
@@ -419,8 +428,8 @@ class BatchWriter:
         observed = Observation()
         counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
         rows = counted.selectExpr(*quarantine.values_of(number, self._run.id))
-        with staged(spark, self._folder, rows) as aside:
-            _check_count(work, work.count - count, observed.get["rows"])
+        with staged(spark, self._reach, rows) as aside:
+            _check_count(work, work.count - count, rows_seen(observed, aside))
             self._writer.append(spark, table, aside, self._marker(table, None))
         self._tables[table.key].commits += 1
         state.set_aside = True
@@ -448,6 +457,32 @@ class BatchWriter:
             sync_started_at=self._started,
             sync_id=self._asked(work.stream).sync_id,
         )
+
+
+@contextmanager
+def _near(
+    spark: Callable[[], SparkSession],
+    reach: Reach,
+    work: Work,
+    patiently: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
+) -> Iterator[Work]:
+    """Give work whose spool stands where Spark reads it; local files are left where they are."""
+    named = (path for batch in work.batches for path in batch.paths)
+    paths = [path for path in named if local_folder(path) is not None]  # others are there
+    if not paths or not reach.is_elsewhere:
+        yield work
+        return
+    with ExitStack() as stack:
+        found = patiently(
+            lambda: stack.enter_context(reachable(spark(), reach, paths)),
+            f"Stream {work.stream}: its rows on the way to staging",
+        )
+        there = dict(zip(paths, found, strict=True))
+        batches = (
+            replace(batch, paths=tuple(there.get(path, path) for path in batch.paths))
+            for batch in work.batches
+        )
+        yield replace(work, batches=tuple(batches))
 
 
 def _would_be_made(table: Table, layout: Layout) -> str:

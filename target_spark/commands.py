@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from target_spark.ledger import Marker
     from target_spark.recovery import Witness
 
-__all__ = ["AIRBYTE_WORDS", "HELP", "WORDS", "Target", "WordCommand"]
+__all__ = ["AIRBYTE_WORDS", "HELP", "RUN", "WORDS", "Target", "WordCommand"]
 
 WORDS: Final = {
     "doctor": "Say whether a run with these settings would work, and what to do where not.",
@@ -42,11 +42,14 @@ AIRBYTE_WORDS: Final = {
 }
 """The words of the Airbyte protocol."""
 
+RUN: Final = {"run": "Read a tap and load what it says, in one application of Spark's."}
+"""The word by which a tap is read here."""
+
 _SERVES: Final = "Serve as a destination of Fivetran."
 
 HELP: Final = "Commands: " + " ".join(
     f"'target-spark {word}': {does[0].lower()}{does[1:]}"
-    for word, does in {**WORDS, **AIRBYTE_WORDS, "--port N": _SERVES}.items()
+    for word, does in {**RUN, **WORDS, **AIRBYTE_WORDS, "--port N": _SERVES}.items()
 )
 """What the help of target-spark says of them."""
 
@@ -154,16 +157,16 @@ def _say(text: str) -> None:
 
 
 def _last_state(plugin: Target, given: argparse.Namespace) -> int:
+    from target_spark.engine import started
     from target_spark.recovery import last_marker_of, witnesses
-    from target_spark.session import Session
 
     config = plugin.config
     job = given.job or settings.job_of(config)
-    sessions: list[Session] = []
+    sessions: list[Any] = []
 
     def spark() -> Any:
         if not sessions:
-            sessions.append(Session.start(settings.spark_settings(config)))
+            sessions.append(started(settings.spark_settings(config)))
         return sessions[0].spark()
 
     try:

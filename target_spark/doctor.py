@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -27,15 +28,19 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.secrets import hider
 from target_spark import settings
 from target_spark.columns import ColumnOptions, layout_of
+from target_spark.engine import started
 from target_spark.errors import SparkUnavailableError, TargetSparkError
-from target_spark.jars import format_conf, wanted
+from target_spark.jars import format_conf, reaches_s3, wanted, wanted_for_s3
 from target_spark.lease import holder
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.options import LoadOptions
+from target_spark.options import LoadOptions, Run
 from target_spark.places import local_folder
 from target_spark.recovery import last_marker_of, witnesses
-from target_spark.session import Session, check_java
+from target_spark.retries import first_line
+from target_spark.session import check_java
+from target_spark.spool import SpoolFolder
+from target_spark.stores import refusal_in
 from target_spark.tables import Design, Table
 
 if TYPE_CHECKING:
@@ -119,7 +124,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
         said = f"job {settings.job_of(config)}, format {settings.with_defaults(config)['format']}"
         yield Check("configuration", "ok", said)
     if faults:
-        yield from _programs()
+        yield from _programs(config)
         yield Check("the rest", "skipped", "it needs a configuration without faults")
         return
     found = list(before_spark(config))
@@ -133,14 +138,16 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
 
 def before_spark(config: Mapping[str, Any]) -> Iterator[Check]:
     """Check what can be known of checked settings without a Spark."""
-    yield from _programs()
-    yield _tried("jars", lambda: _jars(config))
+    yield from _programs(config)
+    if not config.get("remote"):  # its server has them, and says so below
+        yield _tried("jars", lambda: _jars(config))
     yield _staging(config)
     yield from _place(config)
 
 
-def _programs() -> Iterator[Check]:
-    yield _tried("java", check_java)
+def _programs(config: Mapping[str, Any]) -> Iterator[Check]:
+    if not config.get("remote"):
+        yield _tried("java", check_java)
     yield _tried("pyspark", lambda: f"PySpark {_version()}")
 
 
@@ -152,12 +159,10 @@ def _tried(name: str, step: Callable[[], str]) -> Check:
 
 
 def _version() -> str:
-    try:
-        return metadata.version("pyspark")
-    except metadata.PackageNotFoundError:
-        raise SparkUnavailableError(
-            "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
-        ) from None
+    for name in ("pyspark", "pyspark-client"):  # the latter is for a Spark Connect server alone
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    raise SparkUnavailableError("PySpark is not installed: pip install 'tap-core-sdk[spark]'")
 
 
 def _jars(config: Mapping[str, Any]) -> str:
@@ -173,20 +178,25 @@ def _jars(config: Mapping[str, Any]) -> str:
             f"These files of the setting jars are not there: {', '.join(missing)}. Download"
             " them, or take the setting away: then they are fetched."
         )
-    needed = wanted(asked.format, version)
-    if not needed:
-        return f"{asked.format} needs none"
-    conf = format_conf(asked.format, asked.conf, asked.jars, version)
-    if needed[0] in conf.get("spark.jars.packages", ""):
-        return f"{needed[0]} is not in the cache and will be fetched into it by Spark's start"
-    return f"{needed[0].split(':')[1]} is on this machine"
+    needed = [*wanted(asked.format, version)[:1]]
+    if reaches_s3(asked.addresses, asked.conf):
+        needed += wanted_for_s3(version)[:1]
+    conf = format_conf(asked.format, asked.conf, asked.jars, version, asked.addresses)
+    return "; ".join(map(partial(_jar, conf), needed)) or f"{asked.format} needs none"
+
+
+def _jar(conf: Mapping[str, str], needed: str) -> str:
+    if needed in conf.get("spark.jars.packages", ""):
+        return f"{needed} is not in the cache and will be fetched into it by Spark's start"
+    return f"{needed.split(':')[1]} is on this machine"
 
 
 # Folders and the lease
 
 
 def _staging(config: Mapping[str, Any]) -> Check:
-    folder = Path(config.get("staging") or tempfile.gettempdir())
+    system = tempfile.gettempdir()  # rows are spooled there where staging is an address
+    folder = local_folder(config.get("staging") or system) or Path(system)
     fault = _cannot_write(folder)
     if fault:
         return Check("staging", "failed", f"{fault}. Set staging to a folder that can be written")
@@ -251,8 +261,9 @@ def _lease(config: Mapping[str, Any]) -> Check:
 
 
 def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
-    started = time.monotonic()
-    session = Session.start(settings.spark_settings(config))
+    began = time.monotonic()
+    shared = settings.shared_folders(config)
+    session = started(replace(settings.spark_settings(config), shared=shared))
     try:
         try:
             spark = session.spark()
@@ -260,14 +271,36 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
             yield Check("spark", "failed", str(error))
             yield Check("storage", "skipped", "it needs Spark")
             return
-        context, seconds = spark.sparkContext, time.monotonic() - started
-        said = f"Spark {spark.version} as {context.applicationId}, started in {seconds:.1f} s"
+        seconds = time.monotonic() - began
+        said = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
         yield Check("spark", "ok", said)
+        if shared:
+            seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
+            yield Check("executors", "ok", f"they read and write in {seen}")
         options = settings.load_options(config)
+        if options.staging and local_folder(options.staging) is None:
+            yield _staging_address(options.staging, spark)
         yield from storage_checks(options, spark)
         yield _tables(config, options, spark)
     finally:
         session.stop()
+
+
+def _staging_address(staging: str, spark: SparkSession) -> Check:
+    """Put a file where rows wait, let Spark read it, and remove it."""
+    from target_spark.reach import Reach, reachable
+
+    with contextlib.closing(SpoolFolder()) as folder:
+        file = folder.new_path("probe")
+        file.write_text("here\n", encoding="utf-8")
+        reach = Reach(folder, staging, Run(_PROBE, uuid.uuid4().hex, 0), alone=False)
+        try:
+            with reachable(spark, reach, [str(file)]) as found:
+                spark.read.text(list(found)).collect()
+        except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
+            cause = refusal_in(str(error)) or first_line(error)
+            return Check("staging", "failed", f"rows cannot wait at {staging}: {cause}")
+    return Check("staging", "ok", f"a file was put to {staging}, read and removed")
 
 
 def storage_checks(options: LoadOptions, spark: SparkSession) -> Iterator[Check]:
@@ -296,7 +329,8 @@ def _storage(options: LoadOptions, spark: SparkSession, table: Table) -> Check:
             for step in _a_life(options, spark, table):
                 steps.append(step)  # noqa: PERF402  (where it broke off must be known)
     except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
-        cause = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
+        told = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
+        cause = refusal_in(str(error)) or told
         done = f" (done before: {', '.join(steps)})" if steps else ""
         text = f"a table {table.name} in {place} could not be {_LIFE[len(steps)]}{done}: {cause}"
         return Check("storage", "failed", text)

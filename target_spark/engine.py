@@ -6,17 +6,37 @@ session waits for Spark here; the reader of the input never does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from target_spark.errors import TargetSparkError
 from target_spark.lease import Lease
 from target_spark.options import Run
+from target_spark.remote import RemoteSession
 from target_spark.session import Session, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Engine", "SparkEngine"]
+__all__ = ["Engine", "SparkEngine", "started"]
+
+
+def started(
+    settings: SparkSettings,
+    *,
+    pass_fds: Sequence[int] = (),
+    on_jvm: Callable[[int], None] | None = None,
+    left: Sequence[str] = (),
+    on_sessions: Callable[[Sequence[str]], None] | None = None,
+) -> Session | RemoteSession:
+    """Begin to start a Spark of one's own, or to connect to a server, and return at once.
+
+    ``pass_fds`` and ``on_jvm`` are for a JVM of one's own: see `Session.start`; ``left`` and
+    ``on_sessions`` for a server: see `RemoteSession.start`.
+    """
+    if settings.remote:
+        return RemoteSession.start(settings, left=left, on_sessions=on_sessions)
+    return Session.start(settings, pass_fds=pass_fds, on_jvm=on_jvm)
 
 
 class Engine(Protocol):
@@ -56,7 +76,7 @@ class SparkEngine:
         self._warehouse = warehouse
         self._run = run
         self._lease: Lease | None = None
-        self._session: Session | None = None
+        self._session: Session | RemoteSession | None = None
 
     @property
     def started(self) -> bool:
@@ -69,12 +89,21 @@ class SparkEngine:
         return None if self._session is None else self._session.application
 
     @property
+    def version(self) -> str:
+        """Spark's version; asked for once it is up."""
+        if isinstance(self._session, RemoteSession):
+            return self._session.version
+        from pyspark.version import __version__
+
+        return __version__
+
+    @property
     def failure(self) -> TargetSparkError | None:
         """Why Spark did not come up or is gone, as soon as that is known."""
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Take the lease and start the JVM; a second call does nothing.
+        """Take the lease and start Spark; a second call does nothing.
 
         Raises:
             LeaseError: another run of the job is alive.
@@ -83,13 +112,17 @@ class SparkEngine:
         if self._session is not None:
             return
         if self._warehouse is None:
-            self._session = Session.start(self._settings)
+            self._session = started(self._settings)
             return
         run = self._run
         lease = Lease.take(self._warehouse, run.job, run=run.id, started=run.started)
         self._lease = lease
-        self._session = Session.start(
-            self._settings, pass_fds=[lease.fileno()], on_jvm=lease.jvm_started
+        self._session = started(
+            self._settings,
+            pass_fds=[lease.fileno()],
+            on_jvm=lease.jvm_started,
+            left=lease.left,
+            on_sessions=lease.sessions_are,
         )
 
     def spark(self) -> SparkSession:

@@ -18,6 +18,8 @@ for the data, what to do); the door prints that message without a traceback.
     ├── CountError               rows written and set aside are not the rows that came
     ├── QuarantineError          more rows were set aside than the user allows
     ├── IncompleteError          an overwrite was not swapped in: its stream may be cut off
+    ├── PermitsError             requests cannot be counted for the whole job
+    ├── FrameError               a tap's stream cannot be read as a frame
     └── OutletError              the reader of the states is gone
 """
 
@@ -29,11 +31,14 @@ __all__ = [
     "CountError",
     "DiskFullError",
     "FilesError",
+    "FrameError",
     "IncompleteError",
     "LeaseError",
     "OutletError",
     "OwnerError",
+    "PermitsError",
     "QuarantineError",
+    "ReadingError",
     "SparkDiedError",
     "SparkUnavailableError",
     "StorageError",
@@ -87,6 +92,10 @@ class FilesError(TargetSparkError):
     """A file of a BATCH message is not there, is cut off, or is not what the message says."""
 
 
+class ReadingError(TargetSparkError):
+    """A tap that is read by the same process failed; what came before is good."""
+
+
 class BatchFileError(TargetSparkError):
     """A batch file is not there, does not open, or has what does not fit its table."""
 
@@ -105,3 +114,11 @@ class IncompleteError(TargetSparkError):
 
 class OutletError(TargetSparkError):
     """The states cannot leave: the reader of the standard output is gone."""
+
+
+class PermitsError(TargetSparkError):
+    """The driver of a job cannot be asked when the next request may be sent."""
+
+
+class FrameError(TargetSparkError):
+    """A stream of a tap could not be read, or a value in it does not fit its column."""

@@ -1,8 +1,11 @@
-"""Which jars a table format needs beside Spark's own, and where they are kept.
+"""Which jars a table format or a storage needs beside Spark's own, and where they are kept.
 
-Rules of the room: one table says which artifact belongs to which line of Spark; where
-it has no row, we refuse with the way out. Spark's own resolver fetches the jars once,
+Rules of the room: two tables say which artifacts belong to which line of Spark; where
+they have no row, we refuse with the way out. Spark's own resolver fetches the jars once,
 without what Spark ships already; afterwards they are used from the cache, offline.
+
+Of the SDK that object storage needs, the modules that Hadoop's classes use are taken (10 MB)
+and not the bundle that has all of Amazon's services (640 MB).
 """
 
 from __future__ import annotations
@@ -14,24 +17,30 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from target_spark.errors import SparkUnavailableError
 from target_spark.jvm import cache_folder
+from target_spark.places import is_s3
 
 __all__ = [
     "ARTIFACTS",
     "EXCLUDES",
+    "HADOOP_AWS",
+    "SPARK_WORDS",
     "cached",
     "format_conf",
     "ivy_folder",
     "jars_hint",
+    "reaches_s3",
     "resolving",
     "wanted",
+    "wanted_for_s3",
 ]
 
 _DELTA = "4.4.0"
 _EXTENSIONS = "spark.sql.extensions"
-_CONF: Mapping[str, Mapping[str, str]] = {
+SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
     "delta": {
         _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -91,6 +100,70 @@ EXCLUDES = (
 )
 """What the artifacts name and Spark has in newer versions, or file tables never use."""
 
+HADOOP_AWS: Mapping[str, tuple[str, str]] = {"4.1": ("3.4.2", "2.29.52")}
+"""Line of Spark: the release of hadoop-aws, which must be that of the Hadoop in Spark, and of
+Amazon's SDK with which it was built."""
+
+_HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+_S3A_SETTINGS = "spark.hadoop.fs.s3a."
+_PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
+"""Hadoop tries for two minutes by itself (limit 7), and we begin again five times."""
+
+_SDK = "software.amazon.awssdk"
+_ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
+_BESIDE_THEM = (
+    "annotations",
+    "apache-client",
+    "arns",
+    "auth",
+    "aws-core",
+    "aws-query-protocol",
+    "aws-xml-protocol",
+    "checksums",
+    "checksums-spi",
+    "crt-core",
+    "endpoints-spi",
+    "http-auth",
+    "http-auth-aws",
+    "http-auth-aws-eventstream",
+    "http-auth-spi",
+    "http-client-spi",
+    "identity-spi",
+    "json-utils",
+    "metrics-spi",
+    "netty-nio-client",
+    "profiles",
+    "protocol-core",
+    "regions",
+    "retries",
+    "retries-spi",
+    "sdk-core",
+    "third-party-jackson-core",
+    "utils",
+)
+_OF_OTHERS = (
+    "org.reactivestreams:reactive-streams:1.0.4",
+    "software.amazon.eventstream:eventstream:1.0.1",
+)
+_EXCLUDES_FOR_S3 = (
+    f"{_SDK}:bundle",
+    "software.amazon.s3.analyticsaccelerator:*",
+    "org.wildfly.openssl:*",
+    "org.apache.httpcomponents:*",
+    "commons-codec:*",
+    "commons-logging:*",
+    "io.netty:*",
+)
+"""The same for object storage: what is chosen by a setting alone is the user's to add."""
+
+
+class _Library(NamedTuple):
+    """Artifacts that belong together: those ``asked`` for bring the ``whole`` with them."""
+
+    asked: tuple[str, ...]
+    whole: tuple[str, ...]
+    excludes: tuple[str, ...] = EXCLUDES
+
 
 def wanted(table_format: str, spark_version: str) -> tuple[str, ...]:
     """Return the Maven coordinates that a format needs on this version of Spark.
@@ -100,8 +173,7 @@ def wanted(table_format: str, spark_version: str) -> tuple[str, ...]:
     """
     if table_format == "parquet":
         return ()
-    line = ".".join(spark_version.split(".")[:2])
-    found = ARTIFACTS.get((table_format, line))
+    found = ARTIFACTS.get((table_format, _line(spark_version)))
     if found is None:
         lines = sorted(known for name, known in ARTIFACTS if name == table_format)
         raise SparkUnavailableError(
@@ -110,6 +182,31 @@ def wanted(table_format: str, spark_version: str) -> tuple[str, ...]:
             " for example: pip install 'pyspark>=4.1.4,<4.2'; or set format to parquet."
         )
     return found
+
+
+def reaches_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
+    """Tell whether a run reaches object storage: by its addresses, or by what Spark is told."""
+    told = any(key.startswith(_S3A_SETTINGS) for key in conf)
+    return told or any(map(is_s3, (*addresses, *conf.values())))
+
+
+def wanted_for_s3(spark_version: str) -> tuple[str, ...]:
+    """Return the Maven coordinates that object storage needs on this version of Spark.
+
+    Raises:
+        SparkUnavailableError: nothing is known to fit this line of Spark.
+    """
+    found = HADOOP_AWS.get(_line(spark_version))
+    if found is None:
+        raise SparkUnavailableError(
+            f"It is not known which hadoop-aws fits Spark {spark_version} (it is for"
+            f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Give its jars, and"
+            " those of Amazon's SDK, in the setting jars; or install one of these lines, for"
+            " example: pip install 'pyspark>=4.1.4,<4.2'."
+        )
+    hadoop, sdk = found
+    modules = (f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
+    return (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
 
 
 def ivy_folder(setting: str | None) -> Path:
@@ -133,27 +230,51 @@ def format_conf(
     conf: Mapping[str, str],
     jars: Sequence[str],
     spark_version: str,
+    addresses: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the settings that bring a format's classes into Spark.
+    """Return the settings that bring a format's classes, and those of a storage, into Spark.
 
-    Jars come from a local path (`jars`, or `spark.jars` in `conf`), from the cache, or
-    through `spark.jars.packages`. What `conf` says itself is kept and added to.
+    ``addresses`` are those that the run is known to reach. Jars come from a local path
+    (`jars`, or `spark.jars` in `conf`), from the cache, or through `spark.jars.packages`.
+    What `conf` says itself is kept and added to.
     """
     out = _words_of_the_format(table_format, conf)
-    coordinates = wanted(table_format, spark_version)
-    packages = conf.get("spark.jars.packages")
-    local, missing = [*jars], ""
-    if coordinates and not _given(coordinates[0], (*jars, conf.get("spark.jars"), packages)):
-        found = cached(ivy_folder(conf.get("spark.jars.ivy")), coordinates)
+    packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
+    given = (*jars, conf.get("spark.jars"), packages)
+    local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
+    for library in _libraries(table_format, conf, addresses, given, spark_version):
+        found = cached(ivy_folder(ivy), library.whole)
         local += found or []
-        missing = "" if found else coordinates[0]
+        if found is None:
+            missing += library.asked
+            excludes += library.excludes
+    if reaches_s3(addresses, conf):
+        out |= {key: conf.get(key, value) for key, value in _PATIENCE.items()}
     if local:
         out["spark.jars"] = _joined(*local, conf.get("spark.jars"))
     if missing or packages:
-        out["spark.jars.ivy"] = str(ivy_folder(conf.get("spark.jars.ivy")))
-        out["spark.jars.packages"] = _joined(missing, packages)
-        out["spark.jars.excludes"] = _joined(*EXCLUDES, conf.get("spark.jars.excludes"))
+        out["spark.jars.ivy"] = str(ivy_folder(ivy))
+        out["spark.jars.packages"] = _joined(*missing, packages)
+        unneeded = (*dict.fromkeys(excludes), conf.get("spark.jars.excludes"))
+        out["spark.jars.excludes"] = _joined(*unneeded)
     return out
+
+
+def _libraries(
+    table_format: str,
+    conf: Mapping[str, str],
+    addresses: Iterable[str],
+    given: Iterable[str | None],
+    spark_version: str,
+) -> Iterator[_Library]:
+    """Yield what is needed and not among what the user gives."""
+    of_format = wanted(table_format, spark_version)
+    if of_format and not _given(of_format[0], given):
+        yield _Library(of_format[:1], of_format)
+    if reaches_s3(addresses, conf) and not _given(_HADOOP_AWS, given):
+        of_s3 = wanted_for_s3(spark_version)
+        asked = of_s3[: 1 + len(_ASKED_OF_SDK)]
+        yield _Library(asked, of_s3, _EXCLUDES_FOR_S3)
 
 
 @contextmanager
@@ -184,22 +305,31 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
     if not packages:
         return ""
     return (
-        f" Most likely the jars of {table_format} could not be fetched ({packages}, cache"
+        f" Most likely {_jars_of(table_format, packages)} could not be fetched ({packages}, cache"
         f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). Ways out:"
         " let this machine reach Maven Central once, afterwards the cache is enough;"
         " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
         " or download the jars and give their paths in the setting jars;"
-        " or set format to parquet, which needs no jar."
+        " or set format to parquet, which needs no jar in folders of this machine."
         " If the words above are 'download failed' for a jar that was 'found in"
         " local-m2-cache', remove that entry from ~/.m2/repository: it has no jar."
     )
 
 
+def _jars_of(table_format: str, packages: str) -> str:
+    what = f"the jars of {table_format}"
+    return f"{what} or those of object storage" if _HADOOP_AWS in packages else what
+
+
+def _line(spark_version: str) -> str:
+    return ".".join(spark_version.split(".")[:2])
+
+
 def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return what Spark is told of a format; a catalog that the user names stays theirs."""
-    out = {key: conf.get(key, value) for key, value in _CONF.get(table_format, {}).items()}
+    out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
     if _EXTENSIONS in out:
-        out[_EXTENSIONS] = _joined(_CONF[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
+        out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
             # Each session has caches of its own, and two of ours write one table in turn.

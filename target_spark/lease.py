@@ -4,7 +4,9 @@ Rules of the room: the lease is a lock of the kernel on a file that is never rem
 the name of the job is used once.
 The JVM inherits the open file, so the lock ends when both our process and its JVM are
 gone, in whatever way they died: no process id is guessed to be alive, none that was
-given to another program is waited for. What stands in the file is for people, and to
+given to another program is waited for. What works on a Spark Connect server outlives both:
+its sessions are noted in the file, and the next run ends them first. What else stands there is
+for people, and to
 tell an owner that works from one that is dead and leaves a JVM behind; and the time
 of the last run, which stays, so that a clock that was set back makes no run the older one.
 
@@ -21,7 +23,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ __all__ = ["Lease", "holder", "lease_file", "started_after_the_last", "wait_for_
 
 _PAUSE = 0.1
 _STARTED = "run_started"
+_SESSIONS = "sessions"
 _SHORT = 100
 
 
@@ -132,7 +135,9 @@ class Lease:
         except BaseException:
             os.close(file)
             raise
-        lease = cls(path, file, {"job": job, "run": run, _STARTED: started, **_this_process()})
+        left = _read(file).get(_SESSIONS, [])
+        owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
+        lease = cls(path, file, owner)
         lease._write()
         return lease
 
@@ -145,6 +150,16 @@ class Lease:
         self._owner["jvm"] = pid
         self._write()
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The sessions on a Spark Connect server that a run left which was killed."""
+        return tuple(self._owner.get(_SESSIONS, ()))
+
+    def sessions_are(self, names: Sequence[str]) -> None:
+        """Note the sessions on a Spark Connect server that may be at work."""
+        self._owner[_SESSIONS] = list(names)
+        self._write()
+
     def release(self, *, remove: bool = False) -> None:
         """End the lease, for the JVM too if it still holds the file; a second call does nothing.
 
@@ -152,7 +167,8 @@ class Lease:
         """
         if self._file < 0:
             return
-        self._owner = {_STARTED: self._owner[_STARTED]}
+        kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # those that could not be ended
+        self._owner = {_STARTED: self._owner[_STARTED], **(kept if kept[_SESSIONS] else {})}
         self._write()
         if remove:
             self._path.unlink(missing_ok=True)

@@ -33,6 +33,7 @@ from tap_core.events import (
     Files,
     Progress,
     Rows,
+    Spooled,
     Status,
     StreamId,
     Truncate,
@@ -49,7 +50,7 @@ from target_spark.lanes import Lanes
 from target_spark.options import LoadOptions, WriteMode
 from target_spark.releases import Releases
 from target_spark.report import Report
-from target_spark.spool import Spool, SpoolFolder
+from target_spark.spool import Batch, Spool, SpoolFolder
 from target_spark.states import Covered, StateForm
 from target_spark.streams import Stream, check_apart, digest, form_of, schema_of
 from target_spark.undeclared import left_out
@@ -65,9 +66,6 @@ _FILES_AT_ONCE: Final = 64
 
 _LONGEST_WAIT: Final = 1.5
 """How full, of what was asked for, a batch may become while it waits for a state."""
-
-_NAMED: Final = 10
-"""How many properties a remark names."""
 
 _AGES_EVERY: Final = 0.5
 """Seconds between two looks at the ages of all spools: there may be thousands."""
@@ -126,6 +124,7 @@ class Loader:
             Checkpoint: self._checkpoint,
             Truncate: self._truncate,
             Files: self._files,
+            Spooled: self._spooled,
             Status: self._status,
         }
 
@@ -180,19 +179,9 @@ class Loader:
         stream = Stream.new(event, schema, form, options, spool, versions)
         check_apart(stream, self._taken)
         self._report.described(str(event.stream), stream.table.name)
-        self._note_mode(stream)
         for remark in stream.remarks:
             self._dispatch.note(stream.id, remark)
         return stream
-
-    def _note_mode(self, stream: Stream) -> None:
-        keyed = bool(stream.described.keys)
-        if keyed and stream.mode is WriteMode.APPEND and not self._options.can_upsert:
-            self._dispatch.note(
-                stream.id,
-                "has keys, but this table format cannot upsert: rows that are sent again"
-                " are appended again",
-            )
 
     def _describe_again(self, stream: Stream, event: Describe, schema: JsonSchema) -> None:
         """Let the columns grow; rows that cannot follow are cut off before."""
@@ -207,25 +196,22 @@ class Loader:
         stream = self._taking(event)
         if not stream.looked_at:
             self._look_at(stream, event.rows[0])
-        nbytes = stream.spool.add(event, self._ordinal)
-        stream.received += len(event.rows)
-        self._received += len(event.rows)
-        self._report.received(str(stream.id), len(event.rows), nbytes)
+        self._took(stream, len(event.rows), stream.spool.add(event, self._ordinal))
+        if not stream.overwrites:
+            self._bound(stream)
+
+    def _took(self, stream: Stream, count: int, nbytes: int) -> None:
+        stream.received += count
+        self._received += count
+        self._report.received(str(stream.id), count, nbytes)
         if not stream.overwrites:
             self._open_bytes += nbytes
-            self._bound(stream)
 
     def _look_at(self, stream: Stream, body: bytes) -> None:
         """Tell what the first record has that its schema does not."""
         stream.looked_at = True
-        names = left_out(body, stream.layout)
-        if names:
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            self._dispatch.note(
-                stream.id,
-                "has properties that its schema does not declare and that are left out:"
-                f" {', '.join(names[:_NAMED])}{more}",
-            )
+        if (told := left_out(body, stream.layout)) is not None:
+            self._dispatch.note(stream.id, told)
 
     def _files(self, event: Files) -> None:
         known = self._streams.get(event.stream)
@@ -239,7 +225,24 @@ class Loader:
         if len(waiting) >= _FILES_AT_ONCE or nbytes >= self._options.flush_bytes:
             self._cut(stream)
 
-    def _taking(self, event: Rows | Files) -> Stream:
+    def _spooled(self, event: Spooled) -> None:
+        """Take rows that stand in files of the spool's form, as a batch of their own."""
+        stream = self._taking(event)
+        if stream.spool.count:
+            self._cut(stream)
+            self._releases.opened(stream.id, self._ordinal)
+        self._took(stream, event.count, event.nbytes)
+        self._close(stream, Batch.of(event, self._ordinal))
+        if not stream.overwrites:
+            self._bound(stream)
+
+    def reserve(self, count: int) -> int:
+        """Keep so many ordinals for rows that others put down; return the first of them."""
+        first = self._ordinal
+        self._ordinal += count
+        return first
+
+    def _taking(self, event: Rows | Files | Spooled) -> Stream:
         """Return the stream that rows are of, ready to take them."""
         stream = self._streams.get(event.stream)
         if stream is None:
@@ -332,7 +335,9 @@ class Loader:
 
     def _cut(self, stream: Stream) -> None:
         """Close the open batch, and let it be committed unless its stream overwrites."""
-        batch = stream.spool.cut()
+        self._close(stream, stream.spool.cut())
+
+    def _close(self, stream: Stream, batch: Batch) -> None:
         self._full.pop(stream.id, None)
         self._releases.cut(stream.id)
         if batch.has_deletes:

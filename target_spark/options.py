@@ -100,7 +100,8 @@ class LoadOptions:
     ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
     what tables get after the last commit. With ``delete_files`` those of BATCH messages
     are removed once their rows are committed. With ``namespaces_as_databases`` a namespace
-    is a database of the catalog, where a catalog is named and no database.
+    is a database of the catalog, where a catalog is named and no database. Rows wait for
+    their commits at ``staging``, a folder or an address.
 
     A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
     ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
@@ -127,6 +128,7 @@ class LoadOptions:
     configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)
     by_status: bool = False
     namespaces_as_databases: bool = False
+    staging: str | None = None
 
     @property
     def can_upsert(self) -> bool:

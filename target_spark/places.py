@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-__all__ = ["local_folder", "spark_address"]
+__all__ = ["is_s3", "local_folder", "scheme_of", "spark_address"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
@@ -22,6 +22,17 @@ def local_folder(address: str) -> Path | None:
     if scheme[1].lower() != "file":
         return None
     return Path("/" + address[scheme.end() :].lstrip("/"))
+
+
+def scheme_of(address: str) -> str:
+    """Return the scheme of an address in small letters; empty for a path of this machine."""
+    scheme = _SCHEME.match(address)
+    return "" if scheme is None else scheme[1].lower()
+
+
+def is_s3(address: str) -> bool:
+    """Tell whether an address is of object storage that speaks S3, as Spark calls it."""
+    return scheme_of(address) == "s3a"
 
 
 def spark_address(address: str) -> str:

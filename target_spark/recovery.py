@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from target_spark.errors import TableError, TargetSparkError
+from target_spark.errors import StorageError, TableError, TargetSparkError
 from target_spark.ledger import Marker, newest
 from target_spark.names import quote
 from target_spark.options import LoadOptions, in_folders, levels_of
 from target_spark.places import local_folder
+from target_spark.retries import first_line
+from target_spark.stores import refusal_in
 from target_spark.tables import Table
 
 if TYPE_CHECKING:
@@ -73,12 +75,23 @@ def _places(options: LoadOptions) -> list[tuple[str | None, str | None]]:
 def _below(options: LoadOptions, path: str, spark: Callable[[], SparkSession]) -> Iterator[Witness]:
     folder = local_folder(path)
     if folder is None:
-        yield from _by_writer(options, spark(), _folders(path, spark()))
+        yield from _at_address(options, path, spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
         for place in sorted(folder.iterdir()):
             if place.name[0] not in "._" and place.is_dir():
                 yield from read(place)
+
+
+def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[Witness]:
+    try:
+        return list(_by_writer(options, spark, _folders(path, spark)))
+    except Exception as error:
+        refusal = refusal_in(str(error))
+        if refusal is None:
+            raise
+        words = f"The tables at {path} cannot be listed: {refusal}. It says: {first_line(error)}"
+        raise StorageError(words) from error
 
 
 def _of_delta(folder: Path) -> Iterator[Witness]:
@@ -119,7 +132,7 @@ _READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[Witness]]]] = {
 
 
 def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
-    from target_spark.session import subfolders
+    from target_spark.folders import subfolders
 
     for name in subfolders(spark, path):
         if name[0] not in "._":

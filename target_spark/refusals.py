@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from target_spark.names import can_be_folder, fold
 from target_spark.options import APPENDING_FORMATS, WriteMode, in_folders, levels_of
+from target_spark.places import local_folder, scheme_of
 
 __all__ = ["refusals"]
 
+_DEFAULT_MASTER: Final = "local[*]"
 _MOST_CLUSTERED: Final = 4
 _NAME_IN_SPARKS_CATALOG: Final = re.compile(r"[A-Za-z0-9_]+")
 _SPARKS_CATALOG: Final = "spark_catalog"
@@ -32,6 +34,9 @@ _BEYOND_PARQUET: Final[Mapping[str, str]] = {
     "retain_days": "parquet folders keep nothing old that could be removed; leave it out",
 }
 
+_MEANT: Final[Mapping[str, str]] = {"s3": "s3a", "s3n": "s3a"}
+"""Schemes of addresses that Spark knows under another name."""
+
 _Settings = Mapping[str, Any]
 
 
@@ -43,9 +48,11 @@ def refusals(config: _Settings) -> Iterator[str]:
         yield from _of_place(config, prefix, asked)
     for prefix, merged in _merged(config):
         yield from _of_layout(table_format, prefix, merged)
+    yield from _of_storage(table_format, config)
     yield from _of_prefix(config)
     yield from _shared_tables(config)
     yield from _lost_history(config)
+    yield from _of_remote(config)
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
@@ -112,7 +119,52 @@ def _of_layout(table_format: str, prefix: str, asked: _Settings) -> Iterator[str
         yield f"{prefix}cluster_by: Delta takes at most {_MOST_CLUSTERED} properties"
 
 
+def _of_remote(config: _Settings) -> Iterator[str]:
+    """Yield what cannot be had through Spark Connect."""
+    if not config.get("remote"):
+        return
+    if not str(config["remote"]).startswith("sc://"):
+        yield "remote: the address of a Spark Connect server begins with sc://, as sc://host:15002"
+    if "session_id=" in str(config["remote"]):
+        yield "remote: each thread that writes has a session of its own; take session_id away"
+    if (config.get("master") or _DEFAULT_MASTER) != _DEFAULT_MASTER:
+        yield "master and remote are two ways to a Spark; give one of them"
+    if config.get("jars"):
+        yield "jars: a client brings none to a server; start the server with them, and leave it out"
+    if config.get("staging") and local_folder(str(config["staging"])) is None:
+        yield (
+            "staging: with remote it must be a folder that this machine and the server have"
+            " under one path; an address can be taken with master"
+        )
+    path = str(config.get("path") or config.get("warehouse") or "")
+    is_address = bool(path) and local_folder(path) is None
+    if config.get("retain_days") and config.get("format") == "iceberg" and is_address:
+        yield (
+            f"retain_days: what is in {path} cannot be listed through remote; leave it out, or"
+            " tidy the tables with master"
+        )
+
+
 # Where tables go
+
+
+def _of_storage(table_format: str, config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each address that Spark reads otherwise, or a format cannot have."""
+    addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
+    for setting, address in addresses.items():
+        scheme = scheme_of(address) if isinstance(address, str) else ""
+        if scheme in _MEANT and f"spark.hadoop.fs.{scheme}.impl" not in (config.get("spark") or {}):
+            yield f"{setting}: Spark calls such addresses {_MEANT[scheme]}://..., not {scheme}://"
+        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_away(address):
+            yield (
+                f"{setting}: {table_format} tables are folders of this machine, or of one that is"
+                f" mounted here, since a commit renames a file. Set format to delta or iceberg,"
+                f" which commit at {scheme}://... as well; or set a folder"
+            )
+
+
+def _is_away(address: Any) -> bool:
+    return isinstance(address, str) and bool(address) and local_folder(address) is None
 
 
 def _of_place(config: _Settings, prefix: str, asked: _Settings) -> Iterator[str]:

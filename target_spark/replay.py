@@ -44,7 +44,7 @@ from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import spark_address
 from target_spark.quarantine import LAYOUT, quarantine_of
 from target_spark.report import Report
-from target_spark.spool import Batch, SpoolFolder
+from target_spark.spool import Batch, SpoolFolder, open_folder
 from target_spark.staging import staged
 from target_spark.tables import Design, Table
 from target_spark.work import Outcome, Work
@@ -105,7 +105,7 @@ def replay(config: Mapping[str, Any], described: Describe, *, overwrite: bool) -
     started = started_after_the_last(home, job, int(time.time() * 1000))
     run = Run(job, uuid.uuid4().hex, started, replays=True)
     with ExitStack() as stack:
-        folder = stack.enter_context(closing(SpoolFolder(config.get("staging"))))
+        folder = stack.enter_context(closing(open_folder(config.get("staging"), "rows that wait")))
         asked = settings.spark_settings(config, str(folder.path.absolute()))
         engine = SparkEngine(asked, home, run)
         stack.enter_context(closing(engine))
@@ -197,7 +197,7 @@ class ReplayWriter(BatchWriter):
             yield 0
             return
         self._fit(spark, self._aside, LAYOUT, Design())
-        with staged(spark, self._folder, self._unloaded(spark, table)) as source:
+        with staged(spark, self._reach, self._unloaded(spark, table)) as source:
             self._held = source
             count = source.count()
             if not count:  # what an earlier replay loaded may still be there
@@ -293,7 +293,7 @@ class ReplayWriter(BatchWriter):
     def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
         """Let the quarantine hold these rows and no others."""
         table = self._aside
-        with staged(spark, self._folder, rows) as kept:
+        with staged(spark, self._reach, rows) as kept:
             marker = self._marker(table, None)
             self._patiently(table, lambda: self._writer.replace(spark, table, kept, marker))
         self._tables[table.key].commits += 1

@@ -11,15 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from target_spark.columns import DELETED_AT
 from target_spark.files import BatchFile
+from target_spark.folders import remove_folder
 from target_spark.frames import lines_of_files, renumbered
 from target_spark.places import spark_address
 from target_spark.retries import first_line
-from target_spark.session import remove_folder
 from target_spark.work import Work
 
 if TYPE_CHECKING:
@@ -39,22 +38,21 @@ class Respooled:
     moved: int
 
 
-def respooled(spark: SparkSession, work: Work, moved: int, path: Path) -> Respooled:
-    """Return the work with the rows of its files in the spool, below a ``path`` that is free.
+def respooled(spark: SparkSession, work: Work, moved: int, address: str) -> Respooled:
+    """Return the work with the rows of its files in the spool, below an ``address`` that is free.
 
     ``moved`` is how far the files of earlier work move the ordinals.
 
     Raises:
         FilesError: a file cannot be read.
     """
-    place = spark_address(str(path))
     files = [file for batch in work.batches for file in batch.files]
-    found = lines_of_files(spark, files, f"{place}/files", moved)
+    found = lines_of_files(spark, files, f"{address}/files", moved)
     spool = tuple(spark_address(each) for batch in work.batches for each in batch.paths)
     first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
     if spool and (moved or work.batches[-1].last > first_move):
-        renumbered(spark, spool, f"{place}/spool", found.moves, moved)
-        spool = (f"{place}/spool",)
+        renumbered(spark, spool, f"{address}/spool", found.moves, moved)
+        spool = (f"{address}/spool",)
     if found.mended:
         logger.warning(
             "Stream %s: in %d rows of its files NaN or Infinity is read as null.",

@@ -10,6 +10,8 @@ catalog and the table format each have their own:
     stale       the table is not any more what it was when it was read: once, at once
     full        no room on a disk: not tried again
     cut         Spark does not answer, or is ending: not tried again
+    away        a Spark Connect server does not answer, or has forgotten us, as one does
+                that was started anew: seven tries within three minutes, for that takes long
     lasting     everything else: not tried again
 
 Whatever is tried again must be the same commit under the same number, for the first
@@ -25,10 +27,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from target_spark.constraints import refuses_null
 from target_spark.errors import DiskFullError, StorageError, TargetSparkError
+from target_spark.stores import refusal_in
 
 __all__ = ["PAUSES", "Fault", "fault_of", "first_line", "no_room", "patiently", "writing_to"]
 
@@ -47,11 +50,13 @@ class Fault(Enum):
     STALE = "stale"
     FULL = "full"
     CUT = "cut"
+    AWAY = "away"
     LASTING = "lasting"
 
 
 PAUSES: Final[dict[Fault, tuple[float, ...]]] = {
     Fault.PASSING: (1, 4, 15, 40),
+    Fault.AWAY: (1, 4, 15, 40, 60, 60),
     Fault.CONFLICT: (0.2, 1, 3, 9),
     Fault.STALE: (0,),
 }
@@ -96,8 +101,17 @@ _CUT_WORDS: Final = (
 _PYTHONS_OWN: Final = {"builtins.", "py4j.protocol."}
 _STALE: Final = {"AnalysisException", "ExtendedAnalysisException", "DeltaAnalysisException"}
 
+_OF_JVM: Final = "Py4JJavaError"
+
 _WORDLESS: Final = "Cannot find main error class"
 """What PySpark says of some errors of Delta Lake, instead of what they say."""
+
+_AWAY: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+"""Of gRPC, where nobody answers."""
+_CLIENT: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
+_FORGOTTEN: Final = re.compile(r"INVALID_HANDLE\..*|NO_ACTIVE_SESSION|RESPONSE_ALREADY_RECEIVED")
+"""The names of Spark's errors for a session, or a call, that the server does not know."""
+_IN_WORDS: Final = re.compile(r'(?s)<_\w+ of RPC .*?status = StatusCode\.(\w+).*?details = "(.*?)"')
 
 _FULL: Final = (
     "No space left on device",
@@ -118,6 +132,7 @@ _NOT_ALLOWED: Final = ("Permission denied", "Read-only file system", "Is a direc
 
 _WORDS: Final = {
     Fault.PASSING: "The storage or the catalog did not answer as it should",
+    Fault.AWAY: "The Spark Connect server (the setting remote) did not answer as it should",
     Fault.CONFLICT: "Another writer changed the table at the same time, again and again",
     Fault.STALE: "Spark refused the write",
 }
@@ -125,6 +140,8 @@ _WORDS: Final = {
 
 def fault_of(error: BaseException) -> Fault:
     """Return what kind of failure an exception is."""
+    if _is_away(error):
+        return Fault.AWAY
     own = [(f"{kind.__module__}.", kind.__name__) for kind in type(error).__mro__]
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", own):
         return _NUMBERS.get(error.errno, Fault.LASTING)
@@ -159,6 +176,7 @@ def patiently(
             if fault in _WORDS and (not pauses or stopping()):
                 raise _gave_up(what, fault, len(failures), error) from error
             if not pauses:
+                _raise_in_words(what, fault, error)
                 raise
             words = "%s: try %d failed and is repeated in %g s: %s"
             logger.warning(words, what, len(failures), pauses[0], first_line(error))
@@ -202,6 +220,17 @@ def first_line(error: BaseException) -> str:
     return (head if cause in head else f"{head} ({cause})")[:_LONGEST]
 
 
+def _is_away(error: BaseException) -> bool:
+    """Tell whether it is Spark Connect's word, or gRPC's, for a server that is not there for us."""
+    known: Any = error
+    if type(error).__module__ in _CLIENT:  # one of the bridge would ask its JVM for its name
+        status = known.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
+        return getattr(status, "name", None) in _AWAY or bool(
+            _FORGOTTEN.fullmatch(known.getCondition() or "")
+        )
+    return type(error).__module__.startswith("grpc.") and known.code().name in _AWAY
+
+
 def _is_cut(text: str, names: _Names) -> bool:
     if names[0] == _WITHOUT_ANSWER:
         return True
@@ -232,7 +261,7 @@ def _is_passing(text: str, names: _Names) -> bool:
 
 def _text_of(error: BaseException) -> str:
     """Return what an exception says, also where PySpark has no words for what it met."""
-    text = str(error)
+    text = _IN_WORDS.sub(r"Spark Connect: \1: \2", str(error))
     met = error.__context__
     return text if met is None or _WORDLESS not in text else str(met)
 
@@ -264,6 +293,24 @@ def _gave_up(what: str, fault: Fault, tries: int, error: BaseException) -> Stora
         " of this batch counts and no state that covers it leaves; what was committed before"
         " stands. Start again when this is mended."
     )
+
+
+def _raise_in_words(what: str, fault: Fault, error: BaseException) -> None:
+    """Raise what lasts so that it can be told when the JVM is gone, which keeps its errors' texts.
+
+    Raises:
+        StorageError: a storage refused what was asked, or the error is one of the JVM.
+    """
+    if fault is not Fault.LASTING or isinstance(error, TargetSparkError):
+        return
+    refusal = refusal_in(_text_of(error))
+    if refusal is None and type(error).__name__ != _OF_JVM:
+        return
+    shown = f"{refusal}. It says: {first_line(error)}" if refusal else first_line(error)
+    raise StorageError(
+        f"{what}: {shown}. Nothing of this batch counts and no state that covers it leaves; what"
+        " was committed before stands. Start again when this is mended."
+    ) from error
 
 
 def _sleep(seconds: float, stopping: Callable[[], bool]) -> None:

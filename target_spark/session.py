@@ -23,8 +23,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.secrets import SECRET_NAME
 from target_spark.bridge import quieten, unquieten
@@ -32,24 +33,22 @@ from target_spark.errors import (
     SparkDiedError,
     SparkUnavailableError,
     TargetSparkError,
-    UnsupportedError,
 )
-from target_spark.jars import format_conf, jars_hint, resolving
+from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
-from target_spark.places import spark_address
+from target_spark.shared import check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "EXACT",
     "JAVA_LEAST",
     "Session",
     "SparkSettings",
     "check_java",
     "load_libraries",
-    "remove_folder",
     "spark_conf",
-    "subfolders",
 ]
 
 JAVA_LEAST = 17
@@ -61,6 +60,17 @@ _JAVA_WAY_OUT = (
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LIBRARIES = threading.Lock()
 
+EXACT: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+"""Settings of a session under which values are written as they are meant."""
+
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Else a thread that Spark cannot do without may end, and the run would wait for ever."""
@@ -68,8 +78,23 @@ _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes: Java's own with that option, and Spark's."""
 
+_HERE = ("local", "spark://127.", "spark://localhost:")
+"""Masters whose executors are all on this machine."""
+
 _DEATH_SECONDS = 10.0
 """How long a JVM whose connection broke may take to be gone."""
+
+_STOPPED = "stopped SparkContext"
+"""What Spark says of itself where a cluster has refused it, or has ended it."""
+
+_ENDED = (
+    "The cluster ended Spark's application in the middle of the run; the words of Spark stand"
+    " on standard error. What was committed before stands, and no state is ahead of it; start"
+    " again."
+)
+
+_LEAST_PROBES, _MOST_PROBES = 8, 256
+"""Tasks that try a folder: all executors should come to one."""
 
 _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark's loggers of errors that it raises as well."""
@@ -80,10 +105,12 @@ class SparkSettings:
     """What a run asks of Spark.
 
     ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours),
-    ``jars`` local jars of the table format, instead of resolving them. ``small_runs``
+    ``jars`` local jars of the table format, instead of resolving them. ``addresses`` are
+    those that the run reaches: a storage may need jars as well. ``small_runs``
     tells the JVM to start fast rather than to become fast. ``remote`` is a Spark
     Connect address. ``scratch`` is a private folder for what a Spark on this machine
     puts down on the way: rows that are sorted or joined stand there in plain text.
+    ``shared`` are folders of this machine that executors elsewhere must see, by setting.
     """
 
     master: str = "local[*]"
@@ -92,20 +119,28 @@ class SparkSettings:
     format: str = "delta"
     small_runs: bool = False
     jars: Sequence[str] = ()
+    addresses: Sequence[str] = ()
     app_name: str = "target-spark"
     scratch: str = ""
+    shared: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_libraries() -> None:
-    """Import Spark's Python libraries, one thread at a time.
+def load_libraries(*, connect: bool = False) -> None:
+    """Import Spark's Python libraries, one thread at a time; with ``connect`` also its client's.
 
     Their modules import each other in circles: two threads at it would each see the
     other's half.
     """
     with _LIBRARIES:
-        import pyspark.java_gateway
         import pyspark.logger
-        import pyspark.sql.functions  # noqa: F401
+        import pyspark.sql.functions
+
+        for name in _PRINTED_TWICE:
+            pyspark.logger.PySparkLogger.getLogger(name).disabled = True
+        if connect:
+            import pyspark.sql.connect.session
+        elif find_spec("py4j") is not None:  # a client of Spark Connect alone has no bridge
+            import pyspark.java_gateway
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
@@ -149,9 +184,11 @@ def spark_conf(
 
     ``archive`` is where an archive of Spark's classes may be.
     """
-    conf = _lean(settings.master)
+    conf = _lean(settings.master) | _upload_buffers(settings)
     conf |= settings.conf
-    conf |= format_conf(settings.format, settings.conf, settings.jars, spark_version)
+    conf |= format_conf(
+        settings.format, settings.conf, settings.jars, spark_version, settings.addresses
+    )
     conf["spark.app.name"] = settings.conf.get("spark.app.name", settings.app_name)
     conf["spark.master"] = settings.master
     key = "spark.driver.extraJavaOptions"
@@ -163,7 +200,7 @@ def spark_conf(
 
 
 def _lean(master: str) -> dict[str, str]:
-    """Return what makes one local Spark small and its values exact."""
+    """Return what makes a Spark small and its values exact."""
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
@@ -171,22 +208,27 @@ def _lean(master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"target-spark-{os.getuid()}")),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.caseSensitive": "true",
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-        "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+        **EXACT,
         "spark.databricks.delta.snapshotPartitions": "2",
     }
+    if master.startswith(_HERE):  # a machine's own name may lead elsewhere
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
-        conf |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(min(8, max(2, os.cpu_count() or 2))),
-        }
+        conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
     return conf
+
+
+def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
+    """Return where what goes to object storage is put down first; Hadoop's own choice all may read.
+
+    On a cluster it is the executors' to choose.
+    """
+    is_fit = (
+        settings.scratch and "," not in settings.scratch and settings.master.startswith("local")
+    )
+    if not is_fit or not reaches_s3(settings.addresses, settings.conf):
+        return {}
+    return {"spark.hadoop.fs.s3a.buffer.dir": settings.scratch}
 
 
 def _scratch(settings: SparkSettings) -> dict[str, str]:
@@ -217,6 +259,7 @@ class Session:
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
         self._quiet: logging.Filter | None = None
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
     @classmethod
@@ -241,7 +284,6 @@ class Session:
 
         Raises:
             SparkUnavailableError: it cannot come up, and why.
-            UnsupportedError: the settings ask for what is not built yet.
         """
         self._thread.join()
         if self._failure is not None:
@@ -280,11 +322,14 @@ class Session:
             code = process.poll()
             if code is not None:
                 self._failure = _death(code, self._settings)
+            elif self._is_ended():
+                self._failure = SparkDiedError(_ENDED)
         return self._failure
 
     def stop(self, wait_seconds: float = 30) -> None:
         """End Spark and its JVM, and wait until it is gone; a JVM that stays is killed."""
         self._thread.join()
+        self._closing = True
         if self._spark is not None:
             context = self._spark.sparkContext
             with contextlib.suppress(Exception):  # a JVM that is gone cannot be asked
@@ -310,6 +355,17 @@ class Session:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
+    def _is_ended(self) -> bool:
+        """Tell whether a cluster has ended the application, whose JVM lives on without it."""
+        spark = self._spark
+        if spark is None or self._closing or self._settings.master.startswith("local"):
+            return False
+        context: Any = spark.sparkContext
+        try:
+            return bool(context._jsc.sc().isStopped())  # noqa: SLF001
+        except Exception:  # noqa: BLE001  (a JVM that is just ending: it is asked for next time)
+            return False
+
     def _process(self) -> Any:
         return getattr(self._gateway, "proc", None)
 
@@ -325,18 +381,16 @@ class Session:
         try:
             self._spark = self._start()
             self._application = self._spark.sparkContext.applicationId
+            self._check_shared(self._spark)
         except TargetSparkError as error:
-            self._failure = error
+            self._failure = SparkDiedError(_ENDED) if self._is_ended() else error
         except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
-            cause = str(error).partition("\n\tat ")[0]
-            self._failure = SparkUnavailableError(f"Spark did not start: {cause}")
+            self._failure = SparkUnavailableError(
+                f"Spark did not start: {_cause_of(error, self._settings.master)}"
+            )
             self._failure.__cause__ = error
 
     def _start(self) -> SparkSession:
-        if self._settings.remote:
-            raise UnsupportedError(
-                "Spark Connect (the setting remote) is not supported yet; set master instead."
-            )
         try:
             version = metadata.version("pyspark")
         except metadata.PackageNotFoundError as error:
@@ -350,8 +404,21 @@ class Session:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
-        self._launch(conf, home)
-        return self._connect(conf)
+        with _environment(**_workers_python(conf)):
+            self._launch(conf, home)
+            return self._connect(conf)
+
+    def _check_shared(self, spark: SparkSession) -> None:
+        """Let the executors of a cluster try the folders that they must see."""
+        if not self._settings.shared:
+            return
+        context: Any = spark.sparkContext
+        check_shared(
+            spark.newSession(),
+            self._settings.shared,
+            lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
+            min(_MOST_PROBES, max(_LEAST_PROBES, 2 * context.defaultParallelism)),
+        )
 
     def _launch(self, conf: Mapping[str, str], home: Path) -> None:
         from pyspark import SparkConf, java_gateway
@@ -384,11 +451,8 @@ class Session:
 
     def _connect(self, conf: Mapping[str, str]) -> SparkSession:
         from pyspark import SparkConf, SparkContext
-        from pyspark.logger import PySparkLogger
         from pyspark.sql import SparkSession
 
-        for name in _PRINTED_TWICE:
-            PySparkLogger.getLogger(name).disabled = True
         SparkContext(
             conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
         )
@@ -410,26 +474,16 @@ class Session:
             SparkContext._jvm = None  # noqa: SLF001
 
 
-def subfolders(spark: SparkSession, address: str) -> list[str]:
-    """Return the names of the folders in a folder, wherever Spark finds it; none if it is not."""
-    system, path = _hadoop(spark, address)
-    if not system.exists(path):
-        return []
-    found = (each for each in system.listStatus(path) if each.isDirectory())
-    return sorted(each.getPath().getName() for each in found)
-
-
-def remove_folder(spark: SparkSession, address: str) -> None:
-    """Remove a folder and all that is in it, wherever Spark finds it."""
-    system, path = _hadoop(spark, address)
-    system.delete(path, True)  # noqa: FBT003  (Java knows no keywords)
-
-
-def _hadoop(spark: SparkSession, address: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of an address, and its path there."""
-    context: Any = spark.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(spark_address(address))  # noqa: SLF001
-    return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
+def _cause_of(error: Exception, master: str) -> str:
+    """Say why no application came up, without the stacks of the JVM."""
+    text = str(error)
+    if _STOPPED not in text or master.startswith("local"):
+        return text.partition("\n\tat ")[0]
+    return (
+        f"{master} (the setting master) took no application. A master of the same line of Spark"
+        " must run there, and it and its workers must reach this machine (spark.driver.host, in"
+        " the setting spark); Spark's own words stand on standard error."
+    )
 
 
 def _death(code: int, settings: SparkSettings) -> SparkDiedError:
@@ -450,6 +504,12 @@ def _death(code: int, settings: SparkSettings) -> SparkDiedError:
         f"Spark's JVM ended in the middle of the run: {why}. What was committed before"
         " stands, and no state is ahead of it; start again."
     )
+
+
+def _workers_python(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return which Python executors start, as pyspark reads it; ours where nothing is said."""
+    python = conf.get("spark.pyspark.python")
+    return {"PYSPARK_PYTHON": python} if python else {}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal
 from target_spark.names import RESERVED
 from target_spark.options import LoadOptions, StreamOptions, WriteMode, levels_of
-from target_spark.places import spark_address
+from target_spark.places import local_folder, spark_address
 from target_spark.refusals import refusals
 from target_spark.session import SparkSettings
 from target_spark.tables import Care, Partition, Transform
@@ -27,6 +27,7 @@ __all__ = [
     "load_options",
     "path_of",
     "place_of",
+    "shared_folders",
     "spark_settings",
     "with_defaults",
 ]
@@ -184,7 +185,11 @@ SCHEMA: Final[JsonSchema] = {
             minimum=1,
             default=_UNLESS_GIVEN.writers,
         ),
-        "master": _setting("string", "Spark's master, as Spark writes it.", default="local[*]"),
+        "master": _setting(
+            "string",
+            "Spark's master, as Spark writes it: local[*], spark://host:7077, yarn, ...",
+            default="local[*]",
+        ),
         "remote": _setting("string", "The address of a Spark Connect server, instead of master."),
         "spark": _setting(
             "object",
@@ -194,7 +199,8 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "jars": _setting(
             "array",
-            "Local paths of the table format's jars, for machines that cannot fetch them.",
+            "Local paths of the table format's jars, or of a storage's, for machines that"
+            " cannot fetch them.",
             items={"type": "string"},
         ),
         "small_runs": _setting(
@@ -212,8 +218,9 @@ SCHEMA: Final[JsonSchema] = {
         ),
         "staging": _setting(
             "string",
-            "A folder for rows that wait for their commit, readable by Spark; on a cluster"
-            " it must be shared. Without it, the system's temporary folder.",
+            "A folder for rows that wait for their commit, or an address (s3a://...). With a"
+            " cluster it is needed, and this machine and all executors must have the folder"
+            " under one path, or reach the address. Without it, the system's temporary folder.",
         ),
         "max_quarantined": _setting(
             "integer",
@@ -294,11 +301,11 @@ def _faults(config: Mapping[str, Any]) -> Iterator[str]:
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
-    master = str(config.get("master") or "local")
-    if (config.get("remote") or not master.startswith("local")) and not config.get("staging"):
+    if _is_elsewhere(config) and not config.get("staging"):
         yield (
-            "staging: with a Spark that is not on this machine it must be a folder that both"
-            " can read"
+            "'staging' is a required property with a cluster (master, remote): a folder that"
+            " this machine and Spark's executors have under one path, or an address that all"
+            " of them reach; rows wait there for their commit"
         )
 
 
@@ -347,6 +354,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         columns=_column_options(given),
         dry_run=given["dry_run"],
         care=Care(given["compact"], given.get("retain_days")),
+        staging=given.get("staging"),
     )
 
 
@@ -382,8 +390,31 @@ def _column_options(config: Mapping[str, Any]) -> ColumnOptions:
     )
 
 
+def _is_elsewhere(config: Mapping[str, Any]) -> bool:
+    """Tell whether rows are worked on by processes that are not on this machine alone."""
+    master = str(config.get("master") or "local")
+    return bool(config.get("remote")) or not master.startswith("local")
+
+
+def shared_folders(config: Mapping[str, Any], scratch: str = "") -> dict[str, str]:
+    """Return the folders that the executors of a cluster must see, by setting.
+
+    ``scratch`` is a private folder in ``staging``.
+    """
+    if not _is_elsewhere(config):
+        return {}
+    tables = "" if config.get("dry_run") else path_of(config)
+    places = {"staging": str(config.get("staging") or ""), "path": tables}
+    found = {name: local_folder(place) for name, place in places.items() if place}
+    folders = {name: str(folder) for name, folder in found.items() if folder is not None}
+    return {**folders, "staging": scratch} if scratch and "staging" in folders else folders
+
+
 def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSettings:
-    """Return how Spark is to be started; ``scratch`` is a private folder for it."""
+    """Return how Spark is to be started; ``scratch`` is a private folder for it.
+
+    Only a run has one: it begins by letting the executors try their folders.
+    """
     return SparkSettings(
         master=config.get("master") or "local[*]",
         remote=config.get("remote"),
@@ -391,7 +422,9 @@ def spark_settings(config: Mapping[str, Any], scratch: str = "") -> SparkSetting
         format=with_defaults(config)["format"],
         small_runs=bool(config.get("small_runs")),
         jars=tuple(config.get("jars") or ()),
+        addresses=tuple(filter(None, (path_of(config), config.get("staging")))),
         scratch=scratch,
+        shared=shared_folders(config, scratch) if scratch else {},
     )
 
 

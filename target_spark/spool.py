@@ -32,12 +32,21 @@ from typing import IO, Final
 
 import msgspec
 
-from tap_core.events import Op, Rows, StreamId
+from tap_core.events import Op, Rows, Spooled, StreamId
 from target_spark.errors import TableError
 from target_spark.files import BatchFile
+from target_spark.places import local_folder
 from target_spark.retries import no_room
 
-__all__ = ["MAX_OPEN_FILES", "Batch", "Spool", "SpoolFolder", "open_folder"]
+__all__ = [
+    "MAX_OPEN_FILES",
+    "Batch",
+    "Spool",
+    "SpoolFolder",
+    "lines_of",
+    "may_delete",
+    "open_folder",
+]
 
 _FOLDER_PREFIX: Final = "target-spark-"
 _UNBORN_PREFIX: Final = ".new-target-spark-"
@@ -107,20 +116,42 @@ class Batch:
     cut_at: float
     files: tuple[BatchFile, ...] = ()
 
+    @classmethod
+    def of(cls, event: Spooled, ordinal: int) -> Batch:
+        """Return rows that others have put down, which message ``ordinal`` names, as a batch."""
+        now = time.time()
+        return cls(
+            stream=event.stream,
+            paths=tuple(event.paths),
+            first=ordinal,
+            last=ordinal,
+            count=event.count,
+            nbytes=event.nbytes,
+            version=event.version,
+            has_deletes=event.has_deletes,
+            received_at=now,
+            cut_at=now,
+        )
+
     def remove(self) -> None:
-        """Delete the files; they may be gone already."""
-        for path in self.paths:
-            Path(path).unlink(missing_ok=True)
+        """Delete the files of this machine; they may be gone already."""
+        for folder in filter(None, map(local_folder, self.paths)):
+            if folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                folder.unlink(missing_ok=True)
 
 
 def open_folder(staging: str | None, holds: str) -> SpoolFolder:
     """Return a new folder in ``staging``; ``holds`` says what is put there, for the error.
 
+    Where that is an address, it is in the system's temporary folder: see `target_spark.reach`.
+
     Raises:
         TableError: it cannot be written.
     """
     try:
-        return SpoolFolder(staging)
+        return SpoolFolder(local_folder(staging) if staging else None)
     except OSError as error:
         raise TableError(
             f"The folder for {holds} cannot be written: {error}. Set staging to a folder that can."
@@ -213,10 +244,10 @@ class Spool:
         if self._path is None:
             self._path = self.folder.new_path("rows")
         nbytes = 0
-        for data in _lines(rows, first_ordinal):
+        for data in lines_of(rows, first_ordinal):
             self.folder.write(self._path, data)
             nbytes += len(data)
-            self.has_deletes = self.has_deletes or _DELETED_AT in data
+            self.has_deletes = self.has_deletes or may_delete(data)
         self.count += len(rows.rows)
         self.nbytes += nbytes
         self.last = first_ordinal + len(rows.rows) - 1
@@ -284,7 +315,12 @@ def _for_the_owner(path: Path) -> IO[bytes]:
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 
-def _lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
+def may_delete(lines: bytes) -> bool:
+    """Tell whether lines may hold a delete record."""
+    return _DELETED_AT in lines
+
+
+def lines_of(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """Yield the lines of a chunk, all at once; long records as they are, between their ends."""
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
     beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from target_spark.frames import WHOLE_FILES
-from target_spark.places import spark_address
+from target_spark.reach import Reach
 from target_spark.retries import writing_to
-from target_spark.spool import SpoolFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,33 +21,32 @@ __all__ = ["putting_down", "staged", "waiting"]
 
 
 @contextmanager
-def waiting(folder: SpoolFolder, name: str) -> Iterator[Path]:
-    """Give a free path for rows that wait; nothing of it is left afterwards."""
-    path = folder.new_path(name)
+def waiting(spark: SparkSession, reach: Reach, name: str) -> Iterator[str]:
+    """Give a free address for rows that wait; nothing of it is left afterwards."""
+    address = reach.new_address(name)
     try:
-        yield path
+        yield address
     finally:
-        rmtree(path, ignore_errors=True)
+        reach.forget(spark, address)
 
 
-def putting_down(folder: SpoolFolder) -> AbstractContextManager[None]:
+def putting_down(reach: Reach) -> AbstractContextManager[None]:
     """Name the folder of the rows that wait where it has no room for more.
 
     Raises:
         DiskFullError: what is done here found a disk full.
     """
-    return writing_to(f"rows that wait ({folder.path})", "Make room there, or set staging")
+    return writing_to(f"rows that wait ({reach.place})", "Make room there, or set staging")
 
 
 @contextmanager
-def staged(spark: SparkSession, folder: SpoolFolder, df: DataFrame) -> Iterator[DataFrame]:
+def staged(spark: SparkSession, reach: Reach, df: DataFrame) -> Iterator[DataFrame]:
     """Give rows that are evaluated once, whatever is done with them after.
 
     Raises:
         DiskFullError: there is no room for them.
     """
-    with waiting(folder, "staged") as path:
-        address = spark_address(str(path))
-        with putting_down(folder):
+    with waiting(spark, reach, "staged") as address:
+        with putting_down(reach):
             df.write.parquet(address)
         yield spark.read.schema(df.schema).options(**WHOLE_FILES).parquet(address)

@@ -72,6 +72,8 @@ class Stream:
         """Make what is known of a stream when it is first described."""
         layout = _wanted(options, event, schema, versioned=versions.told)
         design, remarks = design_of(options, event.stream, layout)
+        mode = options.mode(event.stream, keyed=bool(event.keys))
+        remarks += tuple(_appended(event, mode, options))
         remarks += tuple(_without_cursor(event, layout, options))
         return cls(
             described=replace(event, schema={}),
@@ -80,7 +82,7 @@ class Stream:
             packed=_packed(schema),
             table=options.table(event.stream),
             spool=spool,
-            mode=options.mode(event.stream, keyed=bool(event.keys)),
+            mode=mode,
             layout=layout,
             design=design,
             hard_delete=bool(options.of(event.stream).hard_delete),
@@ -144,6 +146,15 @@ def _cursor_of(event: Describe, layout: Layout) -> str | None:
     path = event.nested.get(event.cursor) if event.cursor else None
     found = (column.source for column in layout.columns if column.path == path)
     return next(found, event.cursor) if path else event.cursor
+
+
+def _appended(event: Describe, mode: WriteMode, options: LoadOptions) -> Iterator[str]:
+    """Say that keys do not help where rows are appended all the same."""
+    if event.keys and mode is WriteMode.APPEND and not options.can_upsert:
+        yield (
+            "has keys, but this table format cannot upsert: rows that are sent again"
+            " are appended again"
+        )
 
 
 def _without_cursor(event: Describe, layout: Layout, options: LoadOptions) -> Iterator[str]:

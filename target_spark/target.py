@@ -16,10 +16,10 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from types import FrameType
-from typing import Any, BinaryIO, ClassVar, Final
+from typing import Any, BinaryIO, ClassVar, Final, cast
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
@@ -34,7 +34,7 @@ from target_spark import settings
 from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
 from target_spark.conversation import Conversation, Emits
 from target_spark.engine import SparkEngine
-from target_spark.errors import FilesError, TargetSparkError, UnsupportedError
+from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
 from target_spark.lease import started_after_the_last
 from target_spark.loader import Loader
 from target_spark.meters import job_timer
@@ -45,15 +45,35 @@ from target_spark.session import load_libraries
 from target_spark.spool import SpoolFolder, open_folder
 from target_spark.work import Commits
 
-__all__ = ["TargetSpark"]
+__all__ = ["Opened", "TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
 
-_FAULTS_OF_THE_INPUT: Final = (InvalidInputLine, SingerSDKError, UnsupportedError, FilesError)
+_FAULTS_OF_THE_INPUT: Final = (
+    InvalidInputLine,
+    SingerSDKError,
+    UnsupportedError,
+    FilesError,
+    ReadingError,
+)
 """What the input itself can be guilty of: what stood before it is still good."""
 
 _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 """Errors whose message is enough; all others are shown with their traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What one run works with, as long as it lasts.
+
+    What is given to ``at_end`` is called when the last commit was made or has failed.
+    """
+
+    loader: Loader
+    engine: SparkEngine
+    folder: SpoolFolder
+    run: Run
+    at_end: Callable[[Callable[[], object]], object]
 
 
 class TargetSpark(PluginBase):
@@ -84,6 +104,7 @@ class TargetSpark(PluginBase):
         self._signals: list[int] = []
         self._wake_up: WakeUp | None = None
         self._engine: SparkEngine | None = None
+        self._leave: Callable[[], None] | None = None
         try:
             super().__init__(
                 config=dict(config or {}),
@@ -111,6 +132,10 @@ class TargetSpark(PluginBase):
             from target_spark.airbyte.door import DestinationCommand
 
             return DestinationCommand(cls, args[0])
+        if args and args[0] == "run":
+            from target_spark.extract.command import RunCommand
+
+            return RunCommand(cls)
         if args and args[0] in WORDS:
             return WordCommand(cls, args[0])
         if asks_for_port(args):
@@ -134,6 +159,12 @@ class TargetSpark(PluginBase):
 
     def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:
         """Load everything that comes from ``source``; return what went wrong."""
+        return self.work(conversation, partial(self._fold_all, source, conversation))
+
+    def work(
+        self, conversation: Conversation, feed: Callable[[Opened], None]
+    ) -> list[BaseException]:
+        """Load what ``feed`` folds; return what went wrong, which the report says too."""
         report = Report()
         faults: list[BaseException] = []
         with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
@@ -142,9 +173,9 @@ class TargetSpark(PluginBase):
                 with (
                     shown(report, self.logger),
                     conversation.outlet() as outlet,
-                    self._opened(conversation, outlet, report) as loader,
+                    self._opened(conversation, outlet, report) as opened,
                 ):
-                    faults += self._load(source, wake_up, conversation, loader)
+                    faults += self._load(opened, feed)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
                 faults.append(error)
             self._wake_up = None
@@ -159,7 +190,7 @@ class TargetSpark(PluginBase):
     @contextlib.contextmanager
     def _opened(
         self, conversation: Conversation, outlet: Emits, report: Report
-    ) -> Iterator[Loader]:
+    ) -> Iterator[Opened]:
         """Give a loader, and close what it used in the order in which it can be closed."""
         job, home = settings.job_of(self.config), settings.place_of(self.config)
         started = started_after_the_last(home, job, self.initialized_at)
@@ -188,16 +219,16 @@ class TargetSpark(PluginBase):
                 self._is_stopping,
                 conversation.form,
             )
-            yield stack.enter_context(contextlib.closing(loader))
+            stack.enter_context(contextlib.closing(loader))
+            yield Opened(loader, engine, folder, run, stack.callback)
         self._engine = None
 
-    def _load(
-        self, source: BinaryIO, wake_up: WakeUp, conversation: Conversation, loader: Loader
-    ) -> list[BaseException]:
+    def _load(self, opened: Opened, feed: Callable[[Opened], None]) -> list[BaseException]:
         """Fold the input and finish; return what was wrong with the input and its end."""
         faults: list[BaseException] = []
+        loader = opened.loader
         try:
-            self._fold_all(source, wake_up, conversation, loader)
+            feed(opened)
         except _FAULTS_OF_THE_INPUT as error:
             faults.append(error)
         if self._is_stopping():
@@ -211,10 +242,9 @@ class TargetSpark(PluginBase):
                 faults.append(error)
         return faults
 
-    def _fold_all(
-        self, source: BinaryIO, wake_up: WakeUp, conversation: Conversation, loader: Loader
-    ) -> None:
+    def _fold_all(self, source: BinaryIO, conversation: Conversation, opened: Opened) -> None:
         decoder, mapped = conversation.decoder, self.mapped(conversation.renamed)
+        wake_up, loader = cast(WakeUp, self._wake_up), opened.loader
         for block in blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.fold(event)
@@ -235,7 +265,16 @@ class TargetSpark(PluginBase):
 
         return ValueLane(self.mapper, renamed).mapped
 
+    @property
+    def maps(self) -> bool:
+        """Whether stream maps or flattening change what is loaded."""
+        return self._mapper is not None
+
     # Signals
+
+    def interrupted_by(self, leave: Callable[[], None] | None) -> None:
+        """Call ``leave`` at the first signal, which ends what the main thread is doing."""
+        self._leave = leave
 
     def _is_stopping(self) -> bool:
         return bool(self._signals)
@@ -251,6 +290,8 @@ class TargetSpark(PluginBase):
         self._signals.append(signum)
         if self._wake_up is not None:
             self._wake_up.ring()
+        if self._leave is not None:
+            self._leave()
 
     # The report
 
@@ -290,7 +331,7 @@ class TargetSpark(PluginBase):
 
 def _tell_spark(engine: SparkEngine, report: Report) -> None:
     if engine.application is not None:
-        report.about(application=engine.application, spark=metadata.version("pyspark"))
+        report.about(application=engine.application, spark=engine.version)
 
 
 def _commits(

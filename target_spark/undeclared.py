@@ -19,12 +19,26 @@ _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
 """Bytes of a record that is still looked at."""
 
+_NAMED: Final = 10
+"""How many properties a remark names."""
+
 _OURS: Final = ("_sdc_", "_airbyte_")
 """How the names begin that sources and targets give each other."""
 
 
-def left_out(body: bytes, layout: Layout) -> list[str]:
-    """Return the paths of what stands in a record but in none of the columns."""
+def left_out(body: bytes, layout: Layout) -> str | None:
+    """Say what stands in a record but in none of the columns; None: nothing does."""
+    names = _names(body, layout)
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        "has properties that its schema does not declare and that are left out:"
+        f" {', '.join(names[:_NAMED])}{more}"
+    )
+
+
+def _names(body: bytes, layout: Layout) -> list[str]:
     if layout.keeps_whole or len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:

@@ -17,6 +17,8 @@ from typing import Final
 import pytest
 
 from target_spark.settings import SCHEMA
+from tests.one_spark import spark as spark
+from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
@@ -26,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run ask for all."""
     parser.addoption("--every-format", action="store_true", help="run tests for all table formats")
     parser.addoption("--share", default="0:100", help="which per cent of the tests: 0:60, 60:100")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let PySpark's own carelessness pass: it leaves the socket of a `collect` to be collected."""
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
 
 
 @pytest.hookimpl(trylast=True)  # after marks have chosen

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from target_spark import settings
-from target_spark.errors import TargetSparkError
+from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.lease import Lease, wait_for_the_dead
 from target_spark.session import Session, SparkSettings
 from target_spark.spool import open_folder
@@ -105,7 +105,16 @@ class Sparks:
         return alive and self._wanted == asked
 
     def _started(self, asked: SparkSettings, place: str, staging: str | None) -> Session:
-        """Start a Spark in the place of the one that is there, without waiting until it is up."""
+        """Start a Spark in the place of the one that is there, without waiting until it is up.
+
+        Raises:
+            UnsupportedError: Spark is to be reached through Spark Connect.
+        """
+        if asked.remote:
+            raise UnsupportedError(
+                "Fivetran's files are opened by Spark's own workers, in memory, which cannot be"
+                " had through Spark Connect (the setting remote). Set master instead."
+            )
         self._closing.close()
         self._session = None
         with ExitStack() as stack:

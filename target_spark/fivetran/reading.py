@@ -24,6 +24,7 @@ from target_spark.fivetran.rows import ORDINAL as ORDINAL
 from target_spark.fivetran.rows import Reading, check_header
 from target_spark.fivetran.rows import kept_name as kept_name
 from target_spark.fivetran.shapes import Shape
+from target_spark.workers import mapped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ def read(spark: SparkSession, files: Sequence[File], params: FileParams, shape: 
     reading = Reading(params, shape, any(file.kind is Kind.UPDATE for file in files))
     schema = from_arrow_schema(reading.schema, prefer_timestamp_ntz=True)
     numbers = spark.range(0, len(files), 1, max(len(files), 1))
-    return _mapped(numbers, partial(_rows_of, reading, tuple(files)), schema)
+    return mapped(numbers, partial(_rows_of, reading, tuple(files)), schema, "batch_files")
 
 
 def fault_in(error: BaseException) -> BatchFileError | None:
@@ -92,22 +93,3 @@ def _told(file: File, rows: Iterator[Any]) -> Iterator[Any]:
     except Exception as error:  # noqa: BLE001  (its text may be that of a row)
         words = f"cannot be read: {type(error).__name__}. This is a fault of the destination"
         raise _WorkerError(fault(file, words)) from None
-
-
-def _mapped(frame: DataFrame, change: Any, schema: Any) -> DataFrame:
-    """Return what a function makes of a frame's batches of Arrow's.
-
-    Spark's own door to this asks for pandas, of which this needs nothing.
-    """
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
-    mapper = UserDefinedFunction(
-        change,
-        returnType=schema,
-        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
-        name="batch_files",
-    )
-    column: Any = mapper(*(frame[name] for name in frame.columns))
-    made = frame._jdf.mapInArrow(column._jc, False, None)  # noqa: FBT003, SLF001
-    return type(frame)(made, frame.sparkSession)

@@ -44,7 +44,7 @@ from target_spark.frames.rows import (
 from target_spark.frames.strict import is_scalar, strict
 from target_spark.names import literal, quote
 
-__all__ = ["Faults", "Unread", "faults_of", "unread_of"]
+__all__ = ["Faults", "Unread", "faults_of", "unread_of", "what_it_is_not"]
 
 _CACHED_LAYOUTS = 64
 
@@ -197,10 +197,11 @@ def _faults_inside(
             yield _Fault(found, fault.path, fault.why)
     elif is_scalar(type_):
         condition = f"({value} IS NOT NULL AND ({strict(value, type_, cut=cut)}) IS NULL)"
-        yield _Fault(condition, path, _what_it_is_not(type_))
+        yield _Fault(condition, path, what_it_is_not(type_))
 
 
-def _what_it_is_not(type_: ColumnType) -> str:
+def what_it_is_not(type_: ColumnType) -> str:
+    """Return what is to be said of a text that is no value of a scalar's type."""
     if isinstance(type_, Integer):
         return f"no whole number of {type_.bits} bits"
     if isinstance(type_, Decimal):

@@ -33,6 +33,7 @@ from target_spark.errors import TargetSparkError
 from target_spark.files import JSONL, BatchFile, file_key, unreadable
 from target_spark.frames.reading import WHOLE_FILES
 from target_spark.names import literal, quote
+from target_spark.observed import seen as seen_or_counted
 from target_spark.retries import Fault, fault_of, first_line
 
 if TYPE_CHECKING:
@@ -332,7 +333,8 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
     body = f"if({whole}, `record`, {_as_text('`value`')})"
     line = f"""concat('{{"n":', {place}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     judged.selectExpr(line).write.text(path)
-    mended: int = seen.get["mended"]
+    again = judged.selectExpr("count_if(`record` != `value`) AS `mended`")
+    mended: int = seen_or_counted(seen, again)["mended"]
     return mended
 
 
@@ -411,7 +413,7 @@ def _reading(files: Sequence[BatchFile]) -> Iterator[None]:
         raise
     except Exception as error:
         fault, is_torn = fault_of(error), _TORN.search(str(error))
-        if fault in {Fault.FULL, Fault.CUT} or (fault is Fault.PASSING and not is_torn):
+        if fault in {Fault.FULL, Fault.CUT, Fault.AWAY} or (fault is Fault.PASSING and not is_torn):
             raise
         found = _READ_FAILURES.search(str(error))
         where = (found[1] or found[2]) if found else ", ".join(file.address for file in files[:3])

@@ -30,6 +30,7 @@ from target_spark.frames.reading import read_lines, record_in_text, record_type
 from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
+from target_spark.observed import seen as seen_or_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -90,6 +91,7 @@ class Frame:
         self._layout = layout
         self._metadata = metadata
         self._observation: Observation | None = None
+        self._counted: DataFrame | None = None
 
     @property
     def rows(self) -> DataFrame:
@@ -128,19 +130,26 @@ class Frame:
         self._observation = Observation()
         zoneless = enumerate(zoneless_of(self._layout).values())
         nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if mends else []
-        observed = lines.observe(
-            self._observation,
+        counts = (
             F.count(F.lit(1)).alias("rows"),
             *(F.expr(f"coalesce(sum({sql}), 0)").alias(f"zoneless_{n}") for n, sql in zoneless),
             *nulled,
         )
+        self._counted = lines.agg(*counts)
+        observed = lines.observe(self._observation, *counts)
         return observed.selectExpr(*plan.values, f"`n` AS {quote(ORDINAL)}")
 
-    def counts(self) -> Counts:
-        """Return what the last good frame's action has seen; call it after that action."""
-        if self._observation is None:
+    def counts(self, expected: int | None = None) -> Counts:
+        """Return what the last good frame's action has seen; call it after that action.
+
+        What a lost executor had shuffled is made again by another, and then has been seen
+        twice: where not as many rows as ``expected`` were seen, they are counted anew.
+        """
+        if self._observation is None or self._counted is None:
             raise RuntimeError("counts are known after an action on good rows")
-        seen = self._observation.get
+        seen = seen_or_counted(self._observation, self._counted)
+        if expected not in {None, seen["rows"]}:
+            seen = self._counted.collect()[0].asDict()
         names = enumerate(zoneless_of(self._layout))
         zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
         counted = {name: count for name, count in zoneless.items() if count}

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Layout
+from target_spark.observed import rows_seen
 from target_spark.places import local_folder, spark_address
 from target_spark.tables import Design, Table
 from target_spark.writers.delta_design import arrangement
@@ -90,10 +91,11 @@ def bear(df: DataFrame, birth: Birth, metadata: str, app_id: str, number: int) -
         log.mkdir(exist_ok=True)  # from here on a folder of ours, whatever happens
         moved += (file.rename(birth.folder / file.name) for file in staged.glob("*.parquet"))
         files = [_added(file) for file in moved]
+        count = rows_seen(observed, df)
         if len(files) == 1:  # else nobody knows how many are in which
-            files[0]["stats"] = json.dumps({"numRecords": observed.get["rows"]})
+            files[0]["stats"] = json.dumps({"numRecords": count})
         schema = _schema(df, birth.comments)
-        actions = _actions(birth, files, schema, observed.get["rows"], metadata)
+        actions = _actions(birth, files, schema, count, metadata)
         _commit(log, 0, [*actions, _transaction(app_id, number)])
     except FileExistsError:
         _remove(moved)

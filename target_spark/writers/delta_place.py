@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from target_spark.columns import Layout
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.folders import remove_folder
 from target_spark.names import literal, quote
 from target_spark.places import local_folder, spark_address
-from target_spark.session import remove_folder
 from target_spark.tables import Design, Table
 from target_spark.writers.base import column_ddl
 from target_spark.writers.delta_design import (

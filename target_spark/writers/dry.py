@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import Change, Layout
 from target_spark.ledger import Marker
 from target_spark.names import quote
+from target_spark.observed import rows_seen
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import Keys, Retirement, Writer, newest_by_key
 from target_spark.writers.statements import to_retire
@@ -161,5 +162,4 @@ def _looked_at(df: DataFrame) -> int:
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()
-    found: int = observed.get["rows"]
-    return found
+    return rows_seen(observed, df)

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.folders import remove_folder
 from target_spark.ledger import Marker
 from target_spark.names import instant, quote
 from target_spark.retries import Fault, fault_of, first_line
-from target_spark.session import remove_folder
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import (
     ONLY_DELETE,
@@ -70,6 +70,9 @@ _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
 ONCE = {"distribution-mode": "hash"}
 """Rows of a sorted table would be divided by ranges, for which Spark makes all of them twice."""
+
+_UNSURE = {Fault.PASSING, Fault.AWAY}
+"""Failures after which a catalog may still make the commit."""
 
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
 
@@ -298,7 +301,7 @@ class IcebergWriter:
             snapshot = self._verify(spark, table, commit)
         except BaseException as error:  # it may be in the table all the same, or on its way
             self._newest.pop(table.key, None)
-            if fault_of(error) is Fault.PASSING and table_folder(table) is None:
+            if fault_of(error) in _UNSURE and table_folder(table) is None:
                 self._unsure.add(table.key)
             raise
         self._newest[table.key] = self._acknowledged[table.key] = marker

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import SparkSession
 
+from target_spark.folders import subfolders
 from target_spark.names import literal
 from target_spark.places import spark_address
-from target_spark.session import subfolders
 from target_spark.tables import Table
 from target_spark.writers.iceberg_place import Place
 

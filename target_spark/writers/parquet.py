@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,10 +28,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
 from target_spark.errors import TableError, UnsupportedError
+from target_spark.folders import remove_folder
 from target_spark.ledger import Marker
 from target_spark.names import quote
+from target_spark.observed import rows_seen
 from target_spark.places import local_folder, spark_address
-from target_spark.session import remove_folder
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import Keys, Retirement, after, ddl_of, removed_meanwhile
 
@@ -296,7 +298,7 @@ class ParquetWriter:
         """Write the rows as parts, and a manifest that has them beside those of `base`."""
         folder = _folder(table)
         self._open(table)
-        staging = folder / _STAGING
+        staging = folder / _STAGING / uuid.uuid4().hex  # a dead run's executors may yet write
         _remove_strays(folder, self._opened[table.key])
         counted = Observation()
         df = _with_all_columns(df, self._opened[table.key].schema)
@@ -308,7 +310,7 @@ class ParquetWriter:
         schema = {**base.schema, **types}
         self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
         nbytes = sum((folder / name).stat().st_size for name in names)
-        return Effect(inserted=counted.get["rows"], files=len(names), nbytes=nbytes)
+        return Effect(inserted=rows_seen(counted, df), files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
         before = self._opened.pop(table.key, Manifest())  # a failure may be one of the answer only
@@ -369,7 +371,7 @@ def _move_in(staging: Path, folder: Path, commit: int) -> list[str]:
         names.append(f"part-{commit:08}-{i:05}.parquet")
         part.replace(folder / names[-1])
     _to_disk(folder)
-    shutil.rmtree(staging)
+    shutil.rmtree(folder / _STAGING, ignore_errors=True)
     return names
 
 

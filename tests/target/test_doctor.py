@@ -240,6 +240,8 @@ def test_a_row_that_does_not_come_back_is_a_failure(
 def test_a_spark_that_does_not_start_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, verdicts, said = examined(capsys, written(tmp_path, remote="sc://x", staging="/tmp"))
+    code, verdicts, said = examined(
+        capsys, written(tmp_path, remote="sc://127.0.0.1:1", staging="/tmp")
+    )
     assert (code, verdicts["spark"], verdicts["storage"]) == (1, "failed", "skipped")
-    assert "not supported yet" in said
+    assert "the setting remote" in said

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.errors import LeaseError, SparkUnavailableError, UnsupportedError
+from target_spark.engine import started
+from target_spark.errors import LeaseError, SparkUnavailableError
 from target_spark.lease import Lease
 from target_spark.session import (
     JAVA_LEAST,
@@ -291,10 +292,12 @@ def test_without_standard_error_the_jvm_is_silent():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_spark_connect_is_refused_for_now():
-    session = Session.start(SparkSettings(remote="sc://host"))
-    with pytest.raises(UnsupportedError, match=r"remote.*not supported yet; set master"):
+def test_a_server_that_cannot_be_had_is_told_with_its_setting():
+    session = started(SparkSettings(remote="sc://127.0.0.1:1"))
+    with pytest.raises(SparkUnavailableError, match="the setting remote"):
         session.spark()
+    session.stop()
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ
 
 
 # ------------------------------------------------------------------------------- settings

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 __all__ = [
+    "EXTRACT_MAY_USE",
     "FACES",
     "FLOORS",
     "HEAVY",
@@ -79,6 +80,7 @@ FLOORS: dict[str, int] = {
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
     "target_spark.places": 1,  # addresses of folders
+    "target_spark.stores": 1,  # what a storage of objects says when it refuses
     "target_spark.tables": 1,  # which table, and how it is laid out
     "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.states": 1,  # states that wait, and the form in which they leave
@@ -99,7 +101,12 @@ FLOORS: dict[str, int] = {
     "target_spark.files": 2,  # files that BATCH messages name
     "target_spark.spool": 2,  # bytes on disk until they are written
     "target_spark.bridge": 2,  # what py4j logs of a JVM that is gone
+    "target_spark.shared": 3,  # folders that the executors of a cluster must see
+    "target_spark.folders": 2,  # folders as Spark sees them
+    "target_spark.observed": 2,  # what an action has seen of rows, or a count of them
     "target_spark.session": 3,  # the JVM
+    "target_spark.remote_server": 3,  # what a Spark Connect server must have
+    "target_spark.remote": 3,  # a Spark that is reached through Spark Connect
     "target_spark.archive": 4,  # classes kept for a fast start; a command of its own
     "target_spark.versions": 1,  # versions of a stream's rows, and when others may go
     "target_spark.streams": 3,  # what the fold knows of one stream
@@ -117,6 +124,7 @@ FLOORS: dict[str, int] = {
     "target_spark.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
     "target_spark.writers": 4,  # one per table format
+    "target_spark.reach": 3,  # where rows wait that Spark reads: a folder, or an address
     "target_spark.staging": 3,  # rows that wait in files of Spark's
     "target_spark.respool": 4,  # rows of files as lines of the spool
     "target_spark.engine": 4,  # what the loader asks of Spark
@@ -125,6 +133,8 @@ FLOORS: dict[str, int] = {
     "target_spark.dispatch": 4,  # work on its way to the tables
     "target_spark.completions": 4,  # what a stream's completion does to its table
     "target_spark.loader": 5,  # the fold; data before state
+    "target_spark.workers": 3,  # functions over a frame, in Spark's Python workers
+    "target_spark.extract": 7,  # a tap's streams read on a cluster
     "target_spark.conversation": 3,  # how a protocol is spoken with the loader
     "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, door
     "target_spark.fivetran": 7,  # the destination of that one: files, tables, calls, door
@@ -173,6 +183,18 @@ TARGET_MAY_USE: tuple[str, ...] = (
 )
 """What target_spark imports of tap_core. Nothing of tap_core imports target_spark."""
 
+EXTRACT_MAY_USE: tuple[str, ...] = (
+    *TARGET_MAY_USE,
+    "tap_core.alias",
+    "tap_core.catalog",
+    "tap_core.http",
+    "tap_core.manifest",
+    "tap_core.state",
+    "tap_core.sync",
+    "tap_core.tap_base",
+)
+"""What target_spark.extract does, the one room in which a tap runs."""
+
 
 class Home(NamedTuple):
     """Where one library may be imported, and whether only inside functions."""
@@ -186,15 +208,23 @@ HEAVY: dict[str, Home] = {
     "pyspark": Home(
         (
             "target_spark.session",
+            "target_spark.shared",
             "target_spark.frames",
             "target_spark.batches",
             "target_spark.respool",
             "target_spark.staging",
+            "target_spark.reach",
             "target_spark.quarantine",
             "target_spark.recovery",
             "target_spark.replay",
             "target_spark.doctor",
             "target_spark.engine",
+            "target_spark.remote",
+            "target_spark.remote_server",
+            "target_spark.folders",
+            "target_spark.observed",
+            "target_spark.workers",
+            "target_spark.extract",
             "target_spark.fivetran",
             "target_spark.ways",
             "target_spark.writers",
@@ -267,6 +297,7 @@ HEAVY: dict[str, Home] = {
             "tap_core.batch",
             "tap_core.protocols.fivetran.tester",
             "target_spark.fivetran",
+            "target_spark.extract",
         ),
         lazily=False,
         why="an extra: Parquet and Fivetran's batch files; who imports these rooms does it late",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.walls.floors import (
+    EXTRACT_MAY_USE,
     FACES,
     FLOORS,
     HEAVY,
@@ -102,7 +103,9 @@ def test_the_packages_meet_only_where_they_may() -> None:
         package = item.target.split(".")[0]
         if package == module.name.split(".")[0]:
             continue
-        if package == "target_spark" or not any(fits(item.target, room) for room in TARGET_MAY_USE):
+        reads = fits(module.name, "target_spark.extract")
+        rooms = EXTRACT_MAY_USE if reads else TARGET_MAY_USE
+        if package == "target_spark" or not any(fits(item.target, room) for room in rooms):
             wrong.append(where(module, item))
     nothing(wrong)
 

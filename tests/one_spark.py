@@ -1,4 +1,4 @@
-"""One Spark for all tests of the target: starting it costs more than most tests do."""
+"""One Spark for all tests that want one: starting it costs more than most tests do."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.jars import format_conf
-from target_spark.session import Session, SparkSettings
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from target_spark.session import Session
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let PySpark's own carelessness pass: it leaves the socket of a `collect` to be collected."""
-    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.*127.0.0.1:ResourceWarning")
+__all__ = ["spark", "spark_session"]
 
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Session]:
     """The target's own session, on two cores, with Iceberg beside Delta; there is no other."""
+    from target_spark.jars import format_conf
+    from target_spark.session import Session, SparkSettings
+
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
     session = Session.start(SparkSettings(master="local[2]", small_runs=True, conf=iceberg))
     pid = None

@@ -1,0 +1,1 @@
+"""A tap's streams read on a Spark cluster."""

@@ -1,0 +1,272 @@
+"""Parts of a tap's sync in Spark's workers, seen from the driver.
+
+Rules of the room: parts that come together are one job of Spark's, whose rows and results go
+into one folder by Spark's own protocol of commits: what a lost worker has written counts for
+nothing, and what is tried again counts once. Nothing is folded before the job has ended well.
+The job runs in a thread, so that a signal can end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tap_core.events import Describe, Event, Spooled, StreamId
+from tap_core.exceptions import PartsFailedError
+from tap_core.http.budget import is_limited
+from tap_core.sync.parts import Spread
+from tap_core.sync.plan import descriptions_of
+from target_spark.errors import TargetSparkError
+from target_spark.extract.task import RESULTS, SPAN, Told, Work
+from target_spark.retries import first_line, patiently
+from target_spark.staging import putting_down
+from target_spark.workers import mapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tap_core.sync.contract import SyncStream
+    from tap_core.sync.parts import Part
+    from target_spark.engine import Engine
+    from target_spark.extract.source import Source
+    from target_spark.reach import Reach
+
+__all__ = ["SparkSpreader"]
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_LOOK_SECONDS: Final = 0.1
+_ROWS: Final = "stream INT, value BINARY"
+_MANY: Final = 1 << 16
+_TASKS_PER_SLOT: Final = 8
+"""So many tasks make up for parts of different lengths."""
+
+_ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGINT)"
+
+
+class SparkSpreader:
+    """Syncs parts in one job of Spark's at a time.
+
+    ``reserve`` keeps ordinals for rows; ``here`` are the streams that a user wants to be read by
+    the driver (``*``: all), ``width`` how many parts may be read at once, as far as a user says.
+    """
+
+    most = 1_000
+    """Parts of one job: what is read of them is committed before the next are begun."""
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Engine,
+        reach: Reach,
+        reserve: Callable[[int], int],
+        *,
+        here: Sequence[str] = (),
+        width: int | None = None,
+    ) -> None:
+        self._source = source
+        self._engine = engine
+        self._reach = reach
+        self._reserve = reserve
+        self._here = frozenset(here)
+        self._width = width
+        self._streams: dict[str, SyncStream] = {}
+        self._origins: dict[str, str] = {}
+        self._slots = 0
+        self._addresses: list[str] = []
+
+    def refuses(self, stream: SyncStream) -> str | None:
+        """Say why it does not take a stream; None: it does."""
+        self._streams[stream.name] = stream
+        if self._here & {"*", stream.name}:
+            return "it was asked for with --here"
+        if self._source.permits is None and is_limited(stream):
+            return "executors behind Spark Connect cannot count its requests together"
+        return None
+
+    def sync(self, parts: Sequence[Part], *, in_order: bool) -> Spread:
+        """Sync parts in one job; their rows stand in files when it returns.
+
+        Raises:
+            PartsFailedError: the job itself failed, so that nothing of it counts.
+        """
+        if not self._engine.started:
+            self._engine.begin()
+        started = time.monotonic()
+        described = self._described(parts)
+        first = self._reserve(len(parts) * SPAN)
+        work = Work(self._source, tuple(parts), described, first)
+        told, address = self._patiently(lambda spark, place: self._run(spark, work, place))
+        failed = [each.result.number for each in told if each.result.error is not None]
+        if in_order and failed:
+            upto, whole = min(failed), address
+            sure = first + upto * SPAN
+            _, address = self._patiently(
+                lambda spark, place: _keep_below(spark, whole, place, sure)
+            )
+            told = [each for each in told if each.result.number <= upto]
+        rows = sum(sum(each.result.counts.values()) for each in told)
+        seconds = time.monotonic() - started
+        names = ", ".join(sorted({part.stream for part in parts}))
+        words = "%d contexts of %s: %d rows in %.1f s; %d failed."
+        logger.info(words, len(parts), names, rows, seconds, len(failed))
+        return Spread(
+            list(_events(told, described, address, self._versions(parts))),
+            [each.result for each in told],
+        )
+
+    def close(self) -> None:
+        """Remove what was put down, as far as it is still there."""
+        if not self._addresses or self._engine.failure is not None:
+            return
+        with contextlib.suppress(Exception):  # a later run removes it
+            spark = self._engine.spark()
+            for address in self._addresses:
+                self._reach.forget(spark, address)
+
+    def _described(self, parts: Sequence[Part]) -> dict[str, Describe]:
+        """Return what rows may go out as: the streams of the parts, and those below them."""
+        family: dict[str, SyncStream] = {}
+        for name in dict.fromkeys(part.stream for part in parts):
+            stream = self._streams[name]
+            for each in (stream, *stream.descendent_streams):
+                if each.selected:
+                    family[each.name] = each
+        found: dict[str, Describe] = {}
+        for each in family.values():
+            for told in descriptions_of(each):
+                found[str(told.stream)] = told
+                self._origins[str(told.stream)] = each.name
+        return found
+
+    def _versions(self, parts: Sequence[Part]) -> dict[str, int]:
+        """Return the table versions of rows, by the names under which these go out."""
+        known = {name: version for part in parts for name, version in part.versions.items()}
+        return {out: known[name] for out, name in self._origins.items() if name in known}
+
+    def _patiently(self, step: Callable[[SparkSession, str], _T]) -> tuple[_T, str]:
+        """Do a step that puts rows to a new address; again, elsewhere, where its failure passes."""
+        address = ""
+
+        def once() -> _T:
+            nonlocal address
+            address = self._reach.new_address("parts")
+            self._addresses.append(address)
+            with putting_down(self._reach):
+                return _awaited(self._engine, lambda spark: step(spark, address))
+
+        def before_again(error: BaseException) -> None:
+            if self._engine.failure is not None:
+                raise self._engine.failure from error
+
+        try:
+            return patiently(once, "Rows on their way from Spark's workers", before_again), address
+        except TargetSparkError:
+            raise
+        except Exception as error:
+            raise PartsFailedError(
+                f"What was read in Spark's workers is lost, and none of it counts: {_reason(error)}"
+            ) from error
+
+    def _run(self, spark: SparkSession, work: Work, address: str) -> list[Told]:
+        self._slots = self._slots or _slots(spark)
+        tasks = min(len(work.parts), self._width or self._slots * _TASKS_PER_SLOT)
+        numbers = spark.range(0, len(work.parts), 1, tasks)
+        blocks = mapped(numbers, work, _ROWS, "tap_rows")
+        _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
+        lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULTS}")
+        return [Told.read(row.value) for row in lines.toLocalIterator()]
+
+
+def _write(blocks: DataFrame, address: str) -> None:
+    """Put blocks of lines into a folder for each stream, in one commit."""
+    blocks.write.partitionBy("stream").option("maxRecordsPerFile", 0).text(address)
+
+
+def _keep_below(spark: SparkSession, address: str, kept: str, ordinal: int) -> None:
+    """Copy the rows before an ordinal: those behind a part that failed do not count."""
+    lines = spark.read.schema("value STRING, stream INT").text(address)
+    rows = lines.where(f"stream <> {RESULTS}").where(f"{_ORDINAL} < {ordinal}")
+    _write(rows.select("stream", "value"), kept)
+
+
+def _events(
+    told: Sequence[Told],
+    described: Mapping[str, Describe],
+    address: str,
+    versions: Mapping[str, int],
+) -> Iterator[Event]:
+    """Yield what there is to fold, in the order of the streams."""
+    rows: Counter[str] = Counter()
+    nbytes: Counter[str] = Counter()
+    deletes: set[str] = set()
+    for each in told:
+        rows.update(each.result.counts)
+        nbytes.update(each.nbytes)
+        deletes.update(each.deletes)
+        yield from map(_describe, each.described)
+    for number, (name, what) in enumerate(described.items()):
+        if rows[name]:
+            yield Spooled(
+                what.stream,
+                [f"{address}/stream={number}"],
+                rows[name],
+                nbytes[name],
+                version=versions.get(what.stream.name),
+                has_deletes=name in deletes,
+            )
+
+
+def _describe(found: Mapping[str, Any]) -> Describe:
+    """Make a description of what a worker told of one."""
+    nested = {name: tuple(path) for name, path in found["nested"].items()}
+    named = {"stream": StreamId(**found["stream"]), "keys": tuple(found["keys"]), "nested": nested}
+    return Describe(**{**found, **named})
+
+
+def _reason(error: Exception) -> str:
+    """Return why a job failed; where a worker lacks a module, that is all there is to say."""
+    lacking = re.search(r"ModuleNotFoundError: [^\n]*", str(error))
+    return f"{lacking[0]}, in Spark's workers" if lacking else first_line(error)
+
+
+def _slots(spark: SparkSession) -> int:
+    """Return how many tasks Spark does at once, as far as it knows by now."""
+    return spark.range(_MANY).selectExpr("spark_partition_id() AS slot").distinct().count() or 1
+
+
+def _awaited(engine: Engine, step: Callable[[SparkSession], _T]) -> _T:
+    """Do a step in a thread of its own, and end it where this one is told to leave."""
+    found: list[_T] = []
+    fault: list[BaseException] = []
+    tag = f"tap-{threading.get_ident()}-{time.monotonic_ns()}"
+
+    def act() -> None:
+        try:
+            spark = engine.spark()
+            spark.addTag(tag)
+            found.append(step(spark))
+        except BaseException as error:  # noqa: BLE001  (raised below)
+            fault.append(error)
+
+    thread = threading.Thread(target=act, name="tap-parts", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_LOOK_SECONDS)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            engine.spark().interruptTag(tag)
+        thread.join()
+        raise
+    if fault:
+        raise fault[0]
+    return found[0]

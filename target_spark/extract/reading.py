@@ -1,0 +1,246 @@
+"""One stream of a tap as partitions of Spark's, and a partition as batches of Arrow's.
+
+Rules of the room: without pyspark. Which contexts there are is found on the driver, by the same
+engine that would read them: it hands them over instead, and what it read of parents until then
+goes nowhere. A worker reads a context whole before any of its rows leave, into a file that nobody
+else can open: so it can be tried again, and no row is there twice. What is told of a failure
+names the context and has no secret of the settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tap_core.events import Files, Rows
+from tap_core.exceptions import ConfigurationError, InvalidStreamSortException
+from tap_core.protocols.singer.encode import encode_body
+from tap_core.sync.limits import why_whole
+from tap_core.sync.parts import Result, Spread
+from target_spark.errors import FrameError
+from target_spark.extract.permits import Share, count_for_job
+from target_spark.extract.request import only
+from target_spark.extract.source import made
+from target_spark.extract.task import synced
+from target_spark.extract.values import Conversion, MisfitError
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+    from tap_core.sync.parts import Part
+    from target_spark.extract.request import Request
+
+__all__ = ["Group", "batches_of", "groups_of"]
+
+logger = logging.getLogger(__name__)
+
+_IN_MEMORY: Final = 8 << 20
+"""Bytes of a context that are kept without a file."""
+
+_ROWS, _BYTES = 10_000, 4 << 20
+"""Of a batch, at most about."""
+
+_PAUSE: Final = 1.0
+"""Seconds before a context is tried again; twice as many before each further time."""
+
+_FINAL: Final = (ConfigurationError, InvalidStreamSortException, MisfitError)
+"""What is the same however often it is tried."""
+
+_ALL_AT_ONCE: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Contexts that are read one after the other; None stands for the whole stream.
+
+    ``number`` is its place among the ``of`` groups of a stream.
+    """
+
+    number: int
+    of: int
+    parts: Sequence[Part | None]
+
+
+# ------------------------------------------------------------------------------ the driver
+
+
+def groups_of(request: Request) -> list[Group]:
+    """Return the contexts of a stream, in as many groups as there may be partitions."""
+    parts = _parts_of(request)
+    size = min(len(parts), request.partitions or len(parts)) or 1
+    return [Group(number, size, parts[number::size]) for number in range(size)]
+
+
+def _parts_of(request: Request) -> list[Part | None]:
+    try:
+        return _collected(request)
+    except Exception as error:  # noqa: BLE001  it is told, without secrets
+        why = request.told(error)
+        raise FrameError(f"The contexts of stream {request.name} cannot be found: {why}") from None
+
+
+def _collected(request: Request) -> list[Part | None]:
+    tap = request.tap()
+    stream = tap.streams[request.stream]
+    if why_whole(stream) is not None:
+        return [None]
+    collected = _Collected()
+    tap.speak_by(collected)
+    vars(stream)["get_records"] = collected.read_here
+    tap.sync_all()
+    return [None] if collected.is_read_here else list(collected.parts)
+
+
+class _Collected:
+    """An outlet, and the spreader of a sync, that takes contexts and lets nobody read them."""
+
+    most = _ALL_AT_ONCE
+    encode = staticmethod(encode_body)
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.is_read_here = False
+
+    @property
+    def spreader(self) -> _Collected:
+        return self
+
+    def emit(self, event: Event) -> None:
+        """Let what comes of parents go."""
+
+    def refuses(self, _stream: Any) -> str | None:
+        return None
+
+    def sync(self, parts: Sequence[Part], *, in_order: bool) -> Spread:  # noqa: ARG002
+        self.parts += parts
+        return Spread((), [Result(part.number) for part in parts])
+
+    def read_here(self, _context: Any) -> tuple[()]:
+        """Stand for the records of a stream that the engine does not hand over."""
+        self.is_read_here = True
+        return ()
+
+
+# ------------------------------------------------------------------------------- a worker
+
+
+def batches_of(request: Request, group: Group) -> Iterator[pa.RecordBatch]:
+    """Read the contexts of a group, and yield their rows.
+
+    Raises:
+        FrameError: a context failed as often as it may be tried, or a value does not fit.
+    """
+    conversion = Conversion(request.layout, nulls=request.nulls)
+    for part in group.parts:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+            if _read(request, group, part, _Sink(request.name, conversion, file)):
+                file.seek(0)
+                with closing(pa.ipc.open_stream(file)) as found:
+                    yield from found
+
+
+def _read(request: Request, group: Group, part: Part | None, sink: _Sink) -> bool:
+    """Read a context, as often as it may be tried; tell whether it has rows."""
+    pause = _PAUSE
+    for left in reversed(range(request.tries)):
+        sink.begin()
+        try:
+            _sync(request, group, part, sink)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  it is told, without secrets
+            why = _told(request, error)
+            where = _named(request, part)
+            if not left or isinstance(error, _FINAL):
+                raise FrameError(f"{where}: {why}") from None
+            logger.warning("%s: %s; once more.", where, why)
+            time.sleep(pause)
+            pause *= 2
+        else:
+            return sink.end()
+    raise AssertionError  # tries are at least one
+
+
+def _sync(request: Request, group: Group, part: Part | None, sink: _Sink) -> None:
+    if part is None:
+        tap = request.tap()
+        tap.speak_by(sink)
+        tap.sync_all()
+    else:
+        tap = only(made(request.source), request.stream)
+        if group.of > 1:
+            count_for_job(tap, Share(group.number, group.of))
+        synced(request.source, part, sink)
+    sink.flush()
+
+
+def _told(request: Request, error: BaseException) -> str:
+    if not isinstance(error, MisfitError):
+        return request.told(error)
+    hint = "With the option misfits=null it is null"
+    return f"record {error.row + 1} does not fit: {error}. {hint}."
+
+
+def _named(request: Request, part: Part | None) -> str:
+    if part is None or not part.context:
+        where = "read as a whole" if part is None else "without a context"
+    else:
+        where = f"in the context {dict(part.context)}"
+    window = "" if part is None or part.interval is None else part.interval.window.start_time
+    return f"Stream {request.name}, {where}{f', from {window} on' if window else ''}"
+
+
+class _Sink:
+    """Takes the events of one context: the rows of the stream become batches in a file."""
+
+    encode = staticmethod(encode_body)
+
+    def __init__(self, name: str, conversion: Conversion, file: IO[bytes]) -> None:
+        self._name = name
+        self._conversion = conversion
+        self._file = file
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what came so far."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._writer: Any = None
+        self._bodies: list[bytes] = []
+        self._waiting = 0
+        self._done = 0
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Files):
+            raise FrameError("its rows go into files (batch_config): load it with target-spark run")
+        if not isinstance(event, Rows) or str(event.stream) != self._name:
+            return
+        self._bodies += event.rows
+        self._waiting += sum(map(len, event.rows))
+        if len(self._bodies) >= _ROWS or self._waiting >= _BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._bodies:
+            return
+        try:
+            batch = self._conversion.batch(self._bodies)
+        except MisfitError as error:
+            error.row += self._done
+            raise
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(self._file, self._conversion.schema)
+        self._writer.write_batch(batch)
+        self._done += len(self._bodies)
+        self._bodies, self._waiting = [], 0
+
+    def end(self) -> bool:
+        """Write what an end needs; tell whether there is any row."""
+        if self._writer is None:
+            return False
+        self._writer.close()
+        return True

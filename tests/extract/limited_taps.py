@@ -1,0 +1,93 @@
+"""Taps with budgets, and what a process does that reads with one; imported by such processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tap_core import RESTStream, Tap
+from tap_core.manifest.tap import tap_class
+from target_spark.extract.source import Source
+
+ASKED = 5
+"""How often each process asks for each stream."""
+
+
+class _Pages(RESTStream):
+    path = "/any"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    partitions = [{"page": number} for number in range(ASKED)]
+
+    @property
+    def url_base(self) -> str:
+        return self.config["url"]
+
+    @property
+    def http_headers(self):
+        return {"X-Process": str(os.getpid())}
+
+
+class Slow(_Pages):
+    name = "slow"
+    path = "/slow"
+    rate_limit = 8
+
+
+class Other(_Pages):
+    name = "other"
+
+
+class Limited(Tap):
+    name = "tap-limited"
+    rate_limit: float | None = 20
+    config_jsonschema = {"type": "object", "properties": {"url": {"type": "string"}}}
+
+    def discover_streams(self):
+        return [Slow(self), Other(self)]
+
+    def _setup_signal_handlers(self) -> None:
+        """Leave signals to others."""
+
+
+class Many(Slow):
+    partitions = [{"page": number} for number in range(48)]
+
+
+class Crowd(Limited):
+    """One stream with a rate of its own, and many contexts."""
+
+    rate_limit = None
+
+    def discover_streams(self):
+        return [Many(self)]
+
+
+class Declared(tap_class(Path(__file__).with_name("limited_manifest.yaml"))):
+    """The same source, as a manifest with a budget declares it."""
+
+
+def limited(jobs: Any, start: Any, done: Any) -> None:
+    """Read every context of some streams for each job; put how many records there were."""
+    while (job := jobs.get()) is not None:
+        done.put(_tried(*job, start))
+
+
+def _tried(source: Source, names: Sequence[str], start: Any) -> int | str:
+    try:
+        return _read(source, names, start)
+    except Exception as error:  # noqa: BLE001  (the test tells of it)
+        start.abort()
+        return repr(error)
+
+
+def _read(source: Source, names: Sequence[str], start: Any) -> int:
+    tap = source.new()
+    streams: list[Any] = [tap.streams[name] for name in names]
+    start.wait(120)
+    return sum(
+        len(list(stream.get_records(context)))
+        for stream in streams
+        for context in stream.partitions or [None] * 3
+    )

@@ -1,0 +1,84 @@
+"""A program that reads a tap as frames, as somebody in a notebook would; it prints what it saw.
+
+Its one argument is a JSON object: ``conf`` of Spark, ``folder`` to work in, ``secret``, and
+``lasts`` where tasks are tried again by Spark itself. Settings with the secret come from a file
+and with a registered class. What Spark's UI tells of it all is put into ``folder``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_tap import tap_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+
+TAP = "tests.extract.sample_taps:SampleTap"
+
+
+def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None:
+    """Read, query, write and fail; print the results as JSON on the last line."""
+    place = Path(folder)
+    builder = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    (place / "visits").mkdir()
+    settings = {"visits": str(place / "visits"), "api_token": secret}
+    (place / "config.json").write_text(json.dumps(settings))
+    seen: dict[str, Any] = {}
+
+    def read(stream: str, **options: str) -> DataFrameReader:
+        reader = spark.read.format("tap").option("tap", TAP).option("stream", stream)
+        return reader.option("config", str(place / "config.json")).options(**options)
+
+    spark.dataSource.register(tap_source("shop", settings, tap=TAP))
+    shop = spark.read.format("shop").option("stream", "orders").load()
+    seen["registered"] = shop.count()
+    read("notes").load().createOrReplaceTempView("notes")
+    spark.sql("CREATE TABLE kept USING parquet AS SELECT user, count(*) AS n FROM notes GROUP BY 1")
+    seen["notes"] = sorted(map(tuple, spark.table("kept").collect()))
+    shop.explain(mode="formatted")
+    failing = {**settings, "fails": "south"}
+    seen["error"] = _error(spark, failing)
+    if lasts:
+        spark.dataSource.register(
+            tap_source("dying", {**failing, "how": "kill", "times": 1}, tap=TAP)
+        )
+        dying = spark.read.format("dying").option("stream", "orders").load()
+        seen["killed"] = sorted(map(tuple, dying.groupBy("region").count().collect()))
+    _put_down(spark, place / "ui")
+    spark.stop()
+    print(json.dumps(seen))
+
+
+def _error(spark: SparkSession, settings: dict[str, Any]) -> str:
+    spark.dataSource.register(tap_source("failing", settings, tap=TAP, tries="1"))
+    try:
+        spark.read.format("failing").option("stream", "orders").load().collect()
+    except PySparkException as error:
+        return str(error)
+    return "none"
+
+
+def _put_down(spark: SparkSession, folder: Path) -> None:
+    """Ask Spark's UI for all that may hold what was asked for."""
+    folder.mkdir()
+    address = spark.sparkContext.uiWebUrl
+    about = f"{address}/api/v1/applications/{spark.sparkContext.applicationId}"
+    asked = {"sql": "/sql?details=true&length=1000", "stages": "/stages", "conf": "/environment"}
+    for name, path in asked.items():
+        with urllib.request.urlopen(about + path) as answer:  # noqa: S310 - loopback
+            (folder / name).write_bytes(answer.read())
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

@@ -1,0 +1,63 @@
+"""`target-spark run` on one machine: what is read, what of it is in the tables, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from target_spark.target import TargetSpark
+
+TAP = "tests.extract.sample_taps:SampleTap"
+ROOT = Path(__file__).parents[2]
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "target_spark", "run", *words],
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def written(folder: Path, name: str, **settings: Any) -> str:
+    path = folder / name
+    path.write_text(json.dumps(settings))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
+        (["--tap", "json:dumps"], "is no tap"),
+        (["--tap", TAP, "--catalog", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--tap", TAP, "--state", "nowhere.json"], "nowhere.json cannot be read"),
+        (["--tap", TAP], "'visits' is a required property"),
+        (["--tap", "tap_flights.tap:TapFlights"], "'path' is a required property"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_words(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is named wrongly is named in the error, before Spark is started."""
+    code = TargetSpark.get_command(["run"]).main(["run", *words], standalone_mode=False)
+    assert code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_tap_is_needed() -> None:
+    """Without a tap there is nothing to run."""
+    with pytest.raises(SystemExit) as ended:
+        TargetSpark.get_command(["run"]).main(["run"])
+    assert ended.value.code == 2

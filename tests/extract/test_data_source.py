@@ -1,0 +1,326 @@
+"""A tap's streams as frames: `spark.read.format("tap")` on a real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_tap import tap_source
+from target_spark.errors import FrameError, UnsupportedError
+from target_spark.extract.data_source import TapDataSource
+from target_spark.extract.reading import batches_of, groups_of
+from target_spark.extract.request import Request, request_of
+from tests.extract.sample_taps import REGIONS, SampleTap
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader, SparkSession
+
+TAP = "tests.extract.sample_taps:SampleTap"
+SECRET = "m4rk3r-of-a-t0ken"
+
+
+class Shop:
+    """The settings of the tap, and how often its contexts were read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.visited = folder / "visits"
+        self.visited.mkdir()
+        self.file = folder / "config.json"
+
+    def options(self, stream: str, **settings: Any) -> dict[str, str]:
+        config = {"visits": str(self.visited), **settings}
+        self.file.write_text(json.dumps(config))
+        return {"tap": TAP, "stream": stream, "config": str(self.file)}
+
+    def request(
+        self, stream: str, options: dict[str, str] | None = None, **settings: Any
+    ) -> Request:
+        return request_of({**self.options(stream, **settings), **(options or {})})
+
+    def visits(self) -> Counter[str]:
+        """How often each context was read, since this was asked last."""
+        found = Counter(path.name.rpartition(".")[0] for path in self.visited.iterdir())
+        for path in self.visited.iterdir():
+            path.unlink()
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+@pytest.fixture
+def read(spark: SparkSession, shop: Shop) -> Callable[..., DataFrameReader]:
+    def reader(stream: str, **settings: Any) -> DataFrameReader:
+        return spark.read.format("tap").options(**shop.options(stream, **settings))
+
+    return reader
+
+
+def rows(request: Request) -> list[tuple[Any, ...]]:
+    """The rows of a stream, read group by group in this process."""
+    found = (batch for group in groups_of(request) for batch in batches_of(request, group))
+    return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+
+
+# ------------------------------------------------------------------------- what is a partition
+
+
+@pytest.mark.parametrize(
+    ("stream", "contexts", "read_by_the_driver"),
+    [
+        ("orders", [{"region": region} for region in REGIONS], 0),
+        ("journal", [None], 0),
+        ("notes", [{"user": f"{region}{n}"} for region in REGIONS for n in range(2)], 4),
+        ("users", [{"region": region} for region in REGIONS], 0),
+    ],
+)
+def test_contexts_are_partitions(
+    shop: Shop, stream: str, contexts: list[Any], read_by_the_driver: int
+):
+    """Each context is a partition, a child's are those its parents say; nothing else is read."""
+    groups = groups_of(shop.request(stream))
+    found = [part and part.context for group in groups for part in group.parts]
+    assert sorted(found, key=str) == sorted(contexts, key=str)
+    assert len(groups) == len(contexts)
+    visited = shop.visits()
+    assert visited.total() == read_by_the_driver
+    assert not any(name.startswith(f"{stream}.") for name in visited)
+
+
+def test_windows_are_partitions(shop: Shop):
+    """A stream that is read in windows has one partition for each, with its own rows."""
+    request = shop.request("readings")
+    groups = groups_of(request)
+    counts = [sum(batch.num_rows for batch in batches_of(request, group)) for group in groups]
+    assert counts == [24, 24, 24]
+
+
+def test_contexts_share_partitions_where_there_are_fewer(shop: Shop):
+    """With the option partitions, contexts are read one after the other, and none is left out."""
+    request = shop.request("orders", {"partitions": "3"})
+    assert [len(group.parts) for group in groups_of(request)] == [2, 1, 1]
+    assert Counter(row[0] for row in rows(request)) == dict.fromkeys(REGIONS, 30)
+
+
+def test_no_contexts_are_no_rows(shop: Shop):
+    """A parent without records leaves its child without rows, and nothing is an error."""
+    assert rows(shop.request("notes", regions=0)) == []
+
+
+def test_a_state_is_gone_on_from(shop: Shop, tmp_path: Path):
+    """With a state, contexts are read from their bookmarks on; the others whole."""
+    entry = {
+        "context": {"region": "north"},
+        "replication_key": "updated_at",
+        "replication_key_value": "2024-01-02T00:00:00Z",
+    }
+    state = json.dumps({"bookmarks": {"orders": {"partitions": [entry]}}})
+    (tmp_path / "state.json").write_text(state)
+    for given in (state, str(tmp_path / "state.json")):
+        found = Counter(row[0] for row in rows(shop.request("orders", {"state": given})))
+        assert found == {"north": 6, "south": 30, "east": 30, "west": 30}
+    journal = {"replication_key": "id", "replication_key_value": 28}
+    state = json.dumps({"bookmarks": {"journal": journal}})
+    assert [row[0] for row in rows(shop.request("journal", {"state": state}))] == [28, 29]
+
+
+# ---------------------------------------------------------------------------- what is asked for
+
+
+def test_columns_are_those_that_are_selected(shop: Shop, tmp_path: Path):
+    """A catalog leaves out properties; that it leaves the stream out too does not count."""
+    catalog = SampleTap(config={"visits": ""}).catalog_dict
+    for entry in catalog["streams"]:
+        for each in entry["metadata"]:
+            each["metadata"]["selected"] = each["breadcrumb"] not in ([], ["properties", "note"])
+    (tmp_path / "catalog.json").write_text(json.dumps(catalog))
+    request = shop.request("orders", {"catalog": str(tmp_path / "catalog.json")}, rows=1)
+    assert list(request.layout.types) == ["region", "id", "updated_at"]
+    assert len(rows(request)) == len(REGIONS)
+
+
+def test_stream_maps_rename_streams(shop: Shop):
+    """A stream is asked for by the name that its rows go out under."""
+    maps = {"orders": {"__alias__": "sales", "note": None, "twice": "id * 2"}}
+    request = shop.request("sales", stream_maps=maps, rows=2)
+    assert list(request.layout.types) == ["region", "id", "updated_at", "twice"]
+    assert {row[1]: row[3] for row in rows(request)} == {0: "0", 1: "2"}
+    with pytest.raises(UnsupportedError, match=r"no stream sale\. Is sales meant\?"):
+        shop.request("sale", stream_maps=maps)
+
+
+def test_settings_come_from_files_and_variables(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """ENV asks for the environment, whose settings come before those of files."""
+    options = shop.options("journal", rows=3)
+    monkeypatch.setenv("TAP_SAMPLE_ROWS", "2")
+    assert len(rows(request_of(options))) == 3
+    assert len(rows(request_of(options | {"config": f"{shop.file},ENV"}))) == 2
+
+
+def test_secrets_do_not_stand_in_options(shop: Shop):
+    """Settings may stand in an option, secret ones may not; the error does not say them."""
+    options = shop.options("journal", rows=1)
+    open_ = json.dumps({"visits": str(shop.visited), "rows": 1})
+    assert len(rows(request_of(options | {"config": open_}))) == 1
+    secret = json.dumps({"visits": str(shop.visited), "api_token": SECRET})
+    with pytest.raises(UnsupportedError, match="Spark shows options") as error:
+        request_of(options | {"config": secret})
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"stream": ""}, "The option stream is missing"),
+        ({"stream": "order"}, "no stream order. Is orders meant? It has: journal, kinds, notes"),
+        ({"retries": "3"}, "There is no option retries. Is tries meant?"),
+        ({"tries": "0"}, "The option tries is '0', and has to be a number from 1 on"),
+        ({"misfits": "drop"}, "The option misfits is 'drop': it may be error or null"),
+        ({"config": "{"}, "begins as JSON, and is none"),
+        ({"state": "/nowhere.json"}, "names /nowhere.json, which cannot be read"),
+        ({"numbers_as_decimal": "38"}, "say the digits, as in 38,9"),
+    ],
+)
+def test_options_that_cannot_be_followed(shop: Shop, options: dict[str, str], why: str):
+    """What is asked for wrongly is refused before anything is read, and says the way out."""
+    with pytest.raises(UnsupportedError) as error:
+        shop.request("orders", options)
+    assert why in str(error.value)
+
+
+def test_columns_of_ones_own_are_refused(shop: Shop):
+    """A schema that is given cannot change what the stream has."""
+    source = TapDataSource(shop.options("orders"))
+    assert source.reader(source.schema()).partitions()
+    with pytest.raises(UnsupportedError, match="load it without a schema of your own"):
+        source.reader(StructType().add("region", "string"))
+
+
+def test_a_tap_is_no_stream_of_sparks(shop: Shop):
+    """Reading a stream of batches is refused, with the way out."""
+    source = TapDataSource(shop.options("orders"))
+    with pytest.raises(UnsupportedError, match="Run `target-spark run` on a schedule"):
+        source.streamReader(source.schema())
+
+
+# --------------------------------------------------------------------------- what goes wrong
+
+
+def test_a_context_that_fails_once_has_its_rows_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """A context is read again after a failure, and what was read before counts for nothing."""
+    monkeypatch.setattr("target_spark.extract.reading.time.sleep", lambda _: None)
+    for how in ("raise", "exit"):
+        settings = {"fails": "south", "times": 2, "how": how, "api_token": SECRET}
+        found = rows(shop.request("orders", {"tries": "3"}, **settings))
+        assert len(found) == len(set(found)) == 120
+        assert shop.visits()["orders.south"] == 3
+    assert SECRET not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("stream", ["orders", "journal"])
+def test_a_context_that_fails_always_is_named(shop: Shop, stream: str):
+    """After the last try the error names the context and shows no secret."""
+    fails = {"orders": "south", "journal": "all"}[stream]
+    request = shop.request(stream, {"tries": "1"}, fails=fails, api_token=SECRET)
+    with pytest.raises(FrameError, match=r"ValueError: no answer to https://x/\?token=") as error:
+        rows(request)
+    assert {"orders": "in the context {'region': 'south'}", "journal": "as a whole"}[stream] in str(
+        error.value
+    )
+    assert SECRET not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_a_parent_that_fails_names_its_child(shop: Shop):
+    """Where contexts cannot be found the error says of which stream, without secrets."""
+    with pytest.raises(FrameError, match="contexts of stream notes cannot be found") as error:
+        groups_of(shop.request("notes", fails="south", api_token=SECRET))
+    assert SECRET not in str(error.value)
+
+
+# --------------------------------------------------------------------------------- with Spark
+
+
+@pytest.mark.spark
+def test_a_stream_is_a_frame(
+    spark: SparkSession, read: Callable[..., DataFrameReader], shop: Shop, tmp_path: Path
+):
+    """It can be counted, limited, queried and written; each action reads it once more."""
+    orders = read("orders").load()
+    assert orders.dtypes == [
+        ("region", "string"),
+        ("id", "bigint"),
+        ("updated_at", "timestamp"),
+        ("note", "string"),
+    ]
+    shop.visits()
+    assert orders.count() == 120
+    assert shop.visits() == {f"orders.{region}": 1 for region in REGIONS}
+    orders.createOrReplaceTempView("orders")
+    by_partition = spark.sql(
+        "SELECT region, count(*), max(note), max(date_format(updated_at, 'dd HH:mm'))"
+        " FROM (SELECT *, spark_partition_id() AS number FROM orders) GROUP BY region, number"
+    )
+    assert sorted(by_partition.collect()) == sorted(
+        (region, 30, "order 9", "02 05:00") for region in REGIONS
+    )
+    assert len(orders.limit(5).collect()) == 5
+    orders.write.format("delta").save(str(tmp_path / "table"))
+    found = spark.read.format("delta").load(str(tmp_path / "table")).collect()
+    assert {(row.region, row.id, row.note) for row in found} == {
+        (region, number, f"order {number}") for region in REGIONS for number in range(30)
+    }
+
+
+@pytest.mark.spark
+def test_values_are_those_of_their_types(
+    spark: SparkSession, read: Callable[..., DataFrameReader], shop: Shop
+):
+    """Columns have the types that a table would get, and big numbers and instants are kept."""
+    kinds = read("kinds").load()
+    types = shop.request("kinds").layout.types
+    ddl = ", ".join(f"`{name}` {ddl}" for name, ddl in types.items())
+    assert kinds.schema == spark.createDataFrame([], ddl).schema
+    first = kinds.where("id = 1").selectExpr("huge", "exact", "unix_micros(at)", "inner.Name_x")
+    assert list(map(str, first.first() or ())) == [
+        "12345678901234567890123",
+        "1234567890123456789.123456789",
+        "1709231399123456",
+        "n",
+    ]
+    assert [row.id for row in kinds.where("whole IS NULL").collect()] == [2]
+
+
+@pytest.mark.spark
+def test_misfits_are_errors_or_nulls(read: Callable[..., DataFrameReader]):
+    """A value that does not fit ends the query, and is null where that is asked for."""
+    with pytest.raises(Exception, match="record 3 does not fit: whole: no whole number of 64 bits"):
+        read("kinds", odd=True).load().collect()
+    odd = read("kinds", odd=True).option("misfits", "null").load().where("id = 3")
+    assert [(row.whole, row.text) for row in odd.collect()] == [(None, "kept")]
+
+
+@pytest.mark.spark
+def test_settings_that_are_registered_are_not_shown(spark: SparkSession, shop: Shop):
+    """A registered class brings settings along, which stand in no plan."""
+    given = {"visits": str(shop.visited), "rows": 1, "api_token": SECRET}
+    spark.dataSource.register(tap_source("shop", given, tap=TAP))
+    orders = spark.read.format("shop").option("stream", "orders").load()
+    assert orders.count() == len(REGIONS)
+    for mode in ("extended", "formatted"):
+        plan = spark.sparkContext._jvm.PythonSQLUtils.explainString(  # type: ignore[union-attr]
+            orders._jdf.queryExecution(),
+            mode,
+        )
+        assert "shop" in plan
+        assert SECRET not in plan

@@ -1,0 +1,86 @@
+"""Whole applications that read a tap as frames: on one machine, and on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.standalone import Standalone
+from tests.extract.sample_taps import REGIONS
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "m4rk3r-of-a-t0ken"
+_CONF: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.port": "0",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+}
+
+
+def run(folder: Path, conf: Mapping[str, str], *, lasts: bool) -> dict[str, Any]:
+    """Run the notebook; what it prints stays in ``folder``, and its last line is returned."""
+    for name in ("work", "events"):
+        (folder / name).mkdir(parents=True)
+    own = {
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+    }
+    told = {"conf": {**_CONF, **own, **conf}, "folder": str(folder / "work"), "lasts": lasts}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.extract.notebook", json.dumps({**told, "secret": SECRET})],
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    (folder / "said").write_text(done.stdout + done.stderr)
+    assert done.returncode == 0, done.stderr[-5000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def check(seen: Mapping[str, Any]) -> None:
+    assert seen["registered"] == 30 * len(REGIONS)
+    assert seen["notes"] == sorted([f"{region}{n}", 30] for region in REGIONS for n in range(2))
+    assert "Stream orders, in the context {'region': 'south'}: ValueError" in seen["error"]
+
+
+def holding(secret: str, folder: Path) -> Iterator[Path]:
+    """Find the files that hold a text, apart from the settings' own."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != "config.json" and secret.encode() in path.read_bytes():
+            yield path
+
+
+def test_secrets_are_in_nothing_that_spark_keeps(tmp_path: Path):
+    """Neither plans, UI, event log, errors nor any output have a secret of the settings."""
+    check(run(tmp_path / "here", {"spark.master": "local[2]"}, lasts=False))
+    assert not list(holding(SECRET, tmp_path))
+    for shown in ("events", "work/ui"):
+        assert list(holding("stream=notes", tmp_path / "here" / shown)), "options are in plans"
+
+
+def test_a_cluster_reads_the_same(tmp_path: Path):
+    """On executors there are the same rows, also where a worker dies; their logs have no secret."""
+    with Standalone(tmp_path / "cluster") as cluster:
+        conf = {**cluster.spark, "spark.master": cluster.master}
+        seen = run(tmp_path / "there", conf, lasts=True)
+    check(seen)
+    assert seen["killed"] == sorted([region, 30] for region in REGIONS)
+    assert "once more" not in seen["error"]
+    assert not list(holding(SECRET, tmp_path))

@@ -1,0 +1,235 @@
+"""Records to Arrow's columns: the same verdicts and values as rows for tables get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from target_spark.columns import ColumnOptions, Layout, layout_of
+from target_spark.extract.values import Conversion, MisfitError
+from target_spark.frames import Metadata, read_spool
+from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
+from tests.target.test_conversions import (
+    BAD,
+    NEAR_MISSES,
+    NOW,
+    NUMBER,
+    OTHERS,
+    REFERENCE,
+    VALUES,
+    spool,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALL = layout_of(
+    {"properties": {name: each for name, (each, _) in REFERENCE.items()}}, (), ColumnOptions()
+)
+
+STRICT, WITH_NULLS = Conversion(ALL), Conversion(ALL, nulls=True)
+
+
+def of(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> Layout:
+    return layout_of({"properties": schema}, keys, ColumnOptions(**options))
+
+
+def bodies(*records: Any) -> list[bytes]:
+    return [json.dumps(each).encode() for each in records]
+
+
+def values(layout: Layout, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        Conversion(layout, nulls=nulls).batch(bodies(*records)).to_pylist()
+    )
+    return found
+
+
+def plain(column: pa.Array) -> list[Any]:
+    """The values, instants as microseconds."""
+    at = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    found: list[Any] = at.to_pylist()
+    return found
+
+
+def expected(name: str, raw: str) -> Any:
+    text = text_of(raw)
+    return None if text is None else REFERENCE[name][1](text)
+
+
+def check(raws: Sequence[str]) -> None:
+    """Put values into each type's column: what does not fit is null, by wish."""
+    for name in REFERENCE:
+        found = plain(WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name])
+        wanted = [expected(name, raw) for raw in raws]
+        told = [None if value is BAD else value for value in wanted]
+        assert [(type(value), value) for value in found] == [(type(v), v) for v in told], name
+
+
+def test_near_misses():
+    """What is almost a value of a type has the verdict of the reference, and its value."""
+    numbers = [text for text in NEAR_MISSES if NUMBER.fullmatch(text)]
+    check([*map(json.dumps, NEAR_MISSES), *numbers, *OTHERS])
+
+
+@settings(max_examples=60, deadline=None)
+@given(raws=st.lists(VALUES, min_size=1, max_size=8))
+def test_every_value_agrees_with_the_reference(raws: list[str]):
+    """Whatever stands in JSON has the value of the reference, whatever stands beside it."""
+    check(raws)
+
+
+@settings(max_examples=20, deadline=None)
+@given(raw=VALUES)
+def test_what_does_not_fit_is_an_error(raw: str):
+    """A value that the reference does not take ends the chunk, and no other does."""
+    for name in REFERENCE:
+        record = f'{{"{name}":{raw}}}'.encode()
+        if expected(name, raw) is BAD:
+            with pytest.raises(MisfitError, match=f"^{name}: no "):
+                STRICT.batch([record])
+        else:
+            assert STRICT.batch([record]).num_rows == 1
+
+
+def test_usual_spellings_beside_rare_ones():
+    """One date-time without a zone, or in another spelling, changes nothing for those beside it."""
+    layout = of({"at": {"type": "string", "format": "date-time"}})
+    said = [
+        "2024-01-01T00:00:00Z",
+        "2024-01-01T01:00:00+01:00",
+        "2024-01-01 00:00:00",
+        "2024-01-01",
+    ]
+    found = plain(Conversion(layout).batch(bodies(*({"at": at} for at in said))).column("at"))
+    assert set(found) == {1704067200000000}
+
+
+def test_whatever_has_no_column_is_left_out():
+    """Properties that the schema does not declare are ignored, missing ones are null."""
+    assert values(of({"a": {"type": "integer"}}), {"b": 1}, {"a": 2}) == [{"a": None}, {"a": 2}]
+
+
+def test_objects_and_lists_keep_their_nulls():
+    """A null object is not an object of nulls, and a null list is not an empty one."""
+    inner = {
+        "type": "object",
+        "properties": {"x": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+    layout = of({"o": inner, "l": {"type": "array", "items": inner}})
+    records = [
+        {"o": None, "l": None},
+        {"o": {}, "l": []},
+        {"o": {"x": None}, "l": [None, {}, {"x": 1}]},
+    ]
+    assert values(layout, *records) == [
+        {"o": None, "l": None},
+        {"o": {"x": None}, "l": []},
+        {"o": {"x": None}, "l": [None, {"x": None}, {"x": 1}]},
+    ]
+
+
+def test_text_takes_what_else_it_meets_as_it_is_written():
+    """Text is its own JSON where it is no string, in this chunk and in those after it."""
+    conversion = Conversion(
+        of(
+            {
+                "t": {"type": ["string", "object"]},
+                "l": {"type": "array", "items": {"type": "string"}},
+            }
+        )
+    )
+    records = [
+        b'{"t":{"a":1.50},"l":["x",1e3]}',
+        b'{"t":"\\u00fc","l":["\\u00fc",null]}',
+        b'{"t":null}',
+    ]
+    for _ in range(2):
+        assert conversion.batch(records).to_pylist() == [
+            {"t": '{"a":1.50}', "l": ["x", "1e3"]},
+            {"t": "\u00fc", "l": ["\u00fc", None]},
+            {"t": None, "l": None},
+        ]
+
+
+def test_a_stream_without_properties_is_its_whole_records():
+    """Where nothing is declared the record itself is the value, byte by byte."""
+    layout = layout_of({}, ("id",), ColumnOptions())
+    body = b'{"id":"a","x":[1.50]}'
+    assert Conversion(layout).batch([body]).to_pylist() == [{"id": "a", "record": body.decode()}]
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ({"n": 1.5}, "n: no whole number of 64 bits"),
+        ({"items": [{"at": "2024-01-01"}, {"at": "soon"}]}, "items[].at: no date-time"),
+        ({"items": "none"}, "items: not of the declared type array<struct<`at`: timestamp>>"),
+        ({"yes": "true"}, "yes: not of the declared type boolean"),
+        ({"k": None}, "k: a key must have a value"),
+    ],
+)
+def test_a_misfit_says_where(record: dict[str, Any], why: str):
+    """The first record that does not fit is told with its place and its property; no value is."""
+    item = {
+        "type": "object",
+        "properties": {"at": {"type": "string", "format": "date-time"}},
+        "additionalProperties": False,
+    }
+    schema = {
+        "k": {"type": "integer"},
+        "n": {"type": "integer"},
+        "yes": {"type": "boolean"},
+        "items": {"type": "array", "items": item},
+    }
+    good = {"k": 1, "n": 1, "items": [], "yes": False}
+    with pytest.raises(MisfitError) as error:
+        values(of(schema, ("k",)), good, good, {**good, **record}, {**good, **record})
+    assert error.value.row == 2
+    assert str(error.value).startswith(why)
+    assert "soon" not in str(error.value)
+    found = values(of(schema, ("k",)), {**good, **record}, nulls=True)
+    wanted = {**good, **dict.fromkeys(record)}
+    assert found == [wanted | ({"items": found[0]["items"]} if "items[]" in why else {})]
+
+
+def test_half_of_a_letter_is_no_record():
+    """What cannot be read as JSON is refused, with nulls too."""
+    conversion = Conversion(of({"t": {"type": "string"}}), nulls=True)
+    with pytest.raises(MisfitError, match="cannot be read as JSON"):
+        conversion.batch([b'{"t":"\\ud800"}'])
+
+
+def test_digits_beyond_microseconds_are_cut_where_that_is_asked_for():
+    """A date-time of nanoseconds misfits, or loses them by choice."""
+    schema = {"at": {"type": "string", "format": "date-time"}}
+    record = {"at": "1970-01-01T00:00:00.0000019Z"}
+    with pytest.raises(MisfitError):
+        values(of(schema), record)
+    cut = Conversion(of(schema, cut_timestamps=True)).batch(bodies(record))
+    assert plain(cut.column("at")) == [1]
+
+
+@pytest.mark.spark
+def test_the_frame_of_a_table_has_the_same_values(spark: SparkSession, tmp_path: Path):
+    """A record of every type is, in Arrow, what Spark makes of it on its way into a table."""
+    layout = layout_of(KINDS_SCHEMA, ("id",), ColumnOptions())
+    records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
+    frame = read_spool(spark, [spool(tmp_path / "lines", records)], layout, Metadata(NOW, NOW, 0))
+    columns = [f"`{name}`" for name in layout.types]
+    made = spark.createDataFrame(
+        pa.Table.from_batches([Conversion(layout).batch([r.encode() for r in records])])
+    )
+    assert (
+        made.schema.simpleString() == frame.good(strict=False).select(columns).schema.simpleString()
+    )
+    assert made.collect() == frame.good(strict=False).select(columns).collect()
