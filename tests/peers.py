@@ -48,6 +48,10 @@ PEERS: dict[str, tuple[str, ...]] = {
     # Fivetran's own library for connectors, for the benchmarks: this release and no later one,
     # since those that follow bring software under another licence.
     "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
+    # A client of Spark Connect without Spark itself: neither its jars nor Java.
+    "spark_connect": ("pyspark-client==4.1.3", "--editable", str(ROOT)),
+    # A server that speaks S3, without a container: what object storage is tested against.
+    "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
 }

@@ -13,7 +13,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import airbyte, deltas, fivetran, latency, manifests, postgres, rest, taps, targets
+from tests.bench import (
+    airbyte,
+    cluster,
+    deltas,
+    fivetran,
+    latency,
+    manifests,
+    postgres,
+    rest,
+    taps,
+    targets,
+)
 from tests.bench.places import MissingPeerError
 from tests.bench.table import Row, lines, markdown
 
@@ -61,6 +72,11 @@ BENCHMARKS = {
     "fivetran-write": Benchmark(fivetran.write, 1_000_000, 3),
     "fivetran-merge": Benchmark(fivetran.merge, 1_000_000, 3),
     "fivetran-memory": Benchmark(fivetran.memory, 1_000_000, 1),
+    "cluster-pages": Benchmark(cluster.slow_pages, 50_000, 1),
+    "cluster-cpu": Benchmark(cluster.cpu, 1_600_000, 1),
+    "cluster-whole": Benchmark(cluster.whole, 1_600_000, 1),
+    "cluster-many": Benchmark(cluster.many, 10_000, 1),
+    "cluster-simulation": Benchmark(cluster.simulated, 640_000, 1),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})

@@ -20,13 +20,22 @@ PAGE = 100
 
 
 @contextmanager
-def serving(records: int, *, page: int = PAGE, pause: float = 0.0) -> Iterator[str]:
-    """Serve so many records, each page after so many seconds; give the URL before the paths."""
+def serving(
+    records: int, *, page: int = PAGE, pause: float = 0.0, asked: list[float] | None = None
+) -> Iterator[str]:
+    """Serve so many records, each page after so many seconds; give the URL before the paths.
+
+    ``asked`` gets the moments at which requests came, and those at which answers were ready.
+    """
     answers = _pages(records, page)
 
     def answer(_path: str, query: Query) -> bytes:
+        if asked is not None:
+            asked.append(time.monotonic())
         if pause:
             time.sleep(pause)
+        if asked is not None:
+            asked.append(time.monotonic())
         return answers[int(query.get("page", "1")) - 1]
 
     with answering(answer) as url:

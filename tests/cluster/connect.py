@@ -1,0 +1,118 @@
+"""A real Spark Connect server for tests, of PySpark's own package, on loopback.
+
+Rules of the room: it knows Delta Lake and Iceberg, as a server that loads into both must. It
+can be killed and started again at the same address, and ends with whoever wanted it.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from typing_extensions import Self
+
+from target_spark.jars import format_conf
+from tests.cluster.standalone import _end, _home, _kept, _until
+
+__all__ = ["ConnectServer"]
+
+_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass
+class ConnectServer:
+    """A server on ``local[2]``: a context manager. ``conf`` is added to what it starts with.
+
+    Of ``formats`` it has the jars and knows the words; with none, it is a bare Spark.
+    """
+
+    folder: Path
+    formats: tuple[str, ...] = ("delta", "iceberg")
+    conf: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
+    port: int = field(default=0, init=False)
+    _keeper: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _lives: int = field(default=0, init=False)
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until it answers."""
+        self.port = self.port or _free_port()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"sc://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What it says, in this life of it."""
+        return self.folder / f"life-{self._lives}" / "log"
+
+    def start(self) -> None:
+        """Start it, for the first time or again, at the same address."""
+        self._lives += 1
+        self.log.parent.mkdir()
+        command = [str(_home() / "bin" / "spark-submit"), "--class", _SERVER]
+        for key, value in self._conf().items():
+            command += ["--conf", f"{key}={value}"]
+        environ = {"SPARK_LOCAL_DIRS": str(self.folder / "local"), "SPARK_DAEMON_MEMORY": "1g"}
+        if self.python:
+            environ["PYSPARK_PYTHON"] = self.python
+        self._keeper = _kept(command, self.log.parent, environ)
+        _until(self._is_up, 600, self._said)
+
+    def kill(self) -> None:
+        """Kill it without a word."""
+        if self._keeper is not None:
+            _end(self._keeper)
+        self._keeper = None
+
+    def _is_up(self) -> bool:
+        assert self._keeper is not None
+        assert self._keeper.poll() is None, self._said()
+        return self.log.exists() and "Spark Connect server started at" in self._said()
+
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace")[-5000:] if self.log.exists() else ""
+
+    def _conf(self) -> dict[str, str]:
+        conf = {
+            "spark.master": "local[2]",
+            "spark.driver.extraJavaOptions": _SMALL,
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.sql.catalogImplementation": "in-memory",
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+        }
+        version = metadata.version("pyspark")
+        for name in self.formats:
+            conf |= format_conf(name, conf, (), version)
+        return conf | dict(self.conf)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

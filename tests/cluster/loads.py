@@ -1,0 +1,206 @@
+"""Loads on a cluster: target-spark as a process, with Singer messages on its standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.cluster.tables import rows_of
+
+if TYPE_CHECKING:
+    from tests.cluster.standalone import Standalone
+
+__all__ = ["Load", "Running", "record", "schema", "state"]
+
+_ROOT: Final = Path(__file__).parents[2]
+_COMMAND: Final = [sys.executable, "-m", "target_spark"]
+PATIENCE: Final = 1200
+"""Seconds; a machine that is busy with other tests is slow."""
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def schema(stream: str, *keys: str, **types: str) -> bytes:
+    """Return a SCHEMA: properties by their JSON types."""
+    properties = {name: {"type": [kind, "null"]} for name, kind in types.items()}
+    described = {"properties": properties}
+    return _line({"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": keys})
+
+
+def record(stream: str, **values: Any) -> bytes:
+    """Return a RECORD."""
+    return _line({"type": "RECORD", "stream": stream, "record": values})
+
+
+def state(value: Any) -> bytes:
+    """Return a STATE."""
+    return _line({"type": "STATE", "value": value})
+
+
+def batch(stream: str, *files: Path) -> bytes:
+    """Return a BATCH of files of lines."""
+    encoding = {"format": "jsonl"}
+    manifest = [file.as_uri() for file in files]
+    return _line({"type": "BATCH", "stream": stream, "encoding": encoding, "manifest": manifest})
+
+
+@dataclass
+class Load:
+    """One job: its folder, the cluster and its settings."""
+
+    folder: Path
+    cluster: Standalone
+    form: str = "delta"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> Path:
+        """Where its tables lie."""
+        return self.folder / "tables"
+
+    @property
+    def staging(self) -> Path:
+        """Where its rows wait."""
+        return self.folder / "staging"
+
+    def config(self, **more: Any) -> Path:
+        """Write its settings; return where."""
+        given = {
+            "path": str(self.tables),
+            "format": self.form,
+            "master": self.cluster.master,
+            "staging": str(self.staging),
+            "small_runs": True,
+            **self.settings,
+            **more,
+        }
+        given["spark"] = {**self.cluster.spark, **given.get("spark", {})}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "config.json"
+        path.write_text(json.dumps({key: value for key, value in given.items() if value}))
+        return path
+
+    @contextlib.contextmanager
+    def running(self, **more: Any) -> Iterator[Running]:
+        """Give it at work; nothing of it is left afterwards."""
+        run = Running(self, self.config(**more))
+        try:
+            yield run
+        finally:
+            run.kill()
+
+    def run(self, *messages: bytes, code: int = 0, **more: Any) -> Running:
+        """Run it to its end."""
+        with self.running(**more) as run:
+            run.send(*messages)
+            assert run.end() == code, run.said()
+        return run
+
+    def word(self, word: str) -> subprocess.CompletedProcess[bytes]:
+        """Run another of its commands: doctor, last-state."""
+        return subprocess.run(
+            [*_COMMAND, word, "--config", str(self.config())],
+            capture_output=True,
+            env=_environment(),
+            cwd=self.folder,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def rows(self, *names: str) -> dict[str, list[dict[str, Any]]]:
+        """Return what its tables hold."""
+        return rows_of(self.tables, self.form, *names)
+
+    def left(self) -> list[str]:
+        """Return what stands in its staging folder."""
+        return sorted(each.name for each in self.staging.glob("*"))
+
+
+class Running:
+    """One process of target-spark, its input held open."""
+
+    def __init__(self, load: Load, config: Path) -> None:
+        """Start it; what it says goes to files."""
+        self._files = load.folder / "out", load.folder / "errors"
+        self.tables = load.tables
+        with self._files[0].open("wb") as out, self._files[1].open("wb") as errors:
+            self.process = subprocess.Popen(
+                [*_COMMAND, "--config", str(config)],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=errors,
+                env=_environment(),
+                cwd=load.folder,
+            )
+
+    def send(self, *messages: bytes) -> None:
+        """Put messages in."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(b"".join(messages))
+            self.process.stdin.flush()
+
+    def states(self) -> list[Any]:
+        """Return the states that left until now."""
+        whole = self._files[0].read_bytes().rpartition(b"\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def said(self) -> str:
+        """Return what it said to people."""
+        return self._files[1].read_text(errors="replace")
+
+    def report(self) -> dict[str, Any]:
+        """Return its report; it has ended."""
+        (text,) = (line for line in self.said().splitlines() if line.startswith("REPORT: "))
+        found: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
+        return found
+
+    def until(self, holds: Callable[[], Any]) -> None:
+        """Wait for what must come while it runs."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.05)
+
+    def until_state(self, value: Any) -> None:
+        """Wait until a state has left."""
+        self.until(lambda: value in self.states())
+
+    def jvm(self) -> int | None:
+        """Return its JVM's process id, once it is known."""
+        for lease in (self.tables / "_target_spark").glob("*.lease"):
+            with contextlib.suppress(ValueError):
+                owner = json.loads(lease.read_bytes())
+                if owner.get("pid") == self.process.pid and "jvm" in owner:
+                    return int(owner["jvm"])
+        return None
+
+    def end(self) -> int:
+        """Let the input end; return the exit code."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """Kill the driver's Python, whose JVM then ends by itself."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.end()
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
+    return {**kept, "PYTHONPATH": str(_ROOT), "PYTHONWARNINGS": "once"}

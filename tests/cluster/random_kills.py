@@ -1,0 +1,266 @@
+"""Runs that are killed at random moments: ``python -m tests.cluster.random_kills``.
+
+A life is one job with its tables. Its run is begun and something of it is killed, a few times:
+the driver's Python, its JVM, both, an executor, a process that reads, a worker with all that it
+started; or it is told to end. After each death bookmarks are held against rows. Then it runs to
+its end, and its tables and its state are held against those that ``tap | target`` makes on one
+machine. All that is chosen comes from the life's seed, which is printed; the moments depend on
+the machine too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.jobs import ROOT, Done, Job, Running, differences, until
+from tests.cluster.standalone import Standalone
+
+__all__ = ["SOURCES", "Life", "main"]
+
+VICTIMS = ("python", "jvm", "driver", "executor", "reader", "worker", "term")
+FLIGHTS = "tap_flights.tap:TapFlights"
+REGIONS = "tap_regions:TapRegions"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tap with its settings, and where its bookmarks are held against rows.
+
+    ``cursors`` says for a stream which property is its bookmark.
+    """
+
+    streams: tuple[str, ...]
+    cursors: dict[str, str]
+    config: dict[str, Any] = field(default_factory=dict)
+    tap: str = "tests.cluster.faulty_taps:FaultyTap"
+    path: tuple[Path, ...] = (ROOT,)
+
+
+_FAULTY = ("orders", "totals", "readings", "notes", "users", "journal")
+SOURCES = {
+    "faulty": Source(
+        _FAULTY,
+        {"orders": "at", "readings": "at", "notes": "at", "journal": "id"},
+        {"streams": list(_FAULTY), "rows": 12, "day": 3, "pause": 0.02},
+    ),
+    "events": Source(("events",), {"events": "at"}, {"streams": ["events"], "pause": 0.05}),
+    "flights": Source(
+        ("airlines", "planes", "airports", "weather", "flights"),
+        {"weather": "time_hour", "flights": "time_hour"},
+        {"until": "2013-01-03T00:00:00Z"},
+        FLIGHTS,
+        (ROOT, ROOT / "samples" / "tap_flights"),
+    ),
+    "regions": Source(
+        ("orders", "events", "customers", "notes"),
+        {"orders": "updated_at", "events": "updated_at", "notes": "updated_at"},
+        {"token": "t-1"},
+        REGIONS,
+        (ROOT, ROOT / "samples" / "cluster"),
+    ),
+}
+"""What can be read; ``events`` has no keys, and is one stream, so that no row may come twice."""
+
+
+class Life:
+    """One job that dies a few times, and at last runs to its end."""
+
+    def __init__(
+        self, cluster: Standalone, folder: Path, source: Source, form: str, seed: str
+    ) -> None:
+        """Take a place for the tables; ``seed`` decides what is chosen."""
+        self.chance = random.Random(seed)
+        self.source = source
+        target = {"format": form, "flush_rows": self.chance.choice((100, 1000, 100_000))}
+        self.job = Job(
+            folder / "job", cluster, dict(source.config), target, source.tap, path=source.path
+        )
+        self.log: list[str] = []
+        self._usual = 40.0
+
+    def live(self, deaths: int) -> None:
+        """Die so often, then run to the end, and hold the tables against those of one machine."""
+        alone = self.job.alone
+        alone.pipe().check()
+        expected = {
+            stream: list(map(json.loads, alone.rows(stream).elements()))
+            for stream in self.source.cursors
+        }
+        for _ in range(deaths):
+            self._die()
+            self._check_not_ahead(expected)
+        self.job.run().check()
+        found = differences(self.job, alone, self.source.streams)
+        assert found == {}, found
+        assert self.job.left_behind() == []
+
+    def _die(self) -> None:
+        """Begin a run, kill something of it at some moment, and wait for the end."""
+        cluster = self.job.cluster
+        victim = self.chance.choice(VICTIMS)
+        running = self.job.start()
+        started = time.monotonic()
+        end = started + self._usual * self.chance.random() ** 0.7
+        while running.alive and time.monotonic() < end:
+            time.sleep(0.02)
+        was_alive = running.alive
+        if was_alive:
+            _KILLS[victim](running, self.chance)
+        done = running.end()
+        seconds = time.monotonic() - started
+        self.log.append(f"{victim if was_alive else 'nobody'} {seconds:.0f} s: {done.code}")
+        if not was_alive:
+            self._usual = min(self._usual, seconds)
+        _check_code(victim if was_alive else "nobody", done)
+        for at, worker in enumerate(cluster.all):
+            if not worker.alive:
+                cluster.restart_worker(at)
+        until(lambda: not cluster.applications())
+
+    def _check_not_ahead(self, expected: dict[str, list[dict[str, Any]]]) -> None:
+        """Hold each bookmark against the rows that it says are there."""
+        bookmarks = self.job.state().get("bookmarks", {})
+        for stream, cursor in self.source.cursors.items():
+            own = bookmarks.get(stream, {})
+            there = self.job.rows(stream) if own else Counter[str]()
+            for entry in own.get("partitions") or [own]:
+                value = entry.get("replication_key_value")
+                if value is None:
+                    continue
+                context = entry.get("context", {})
+                missing = [
+                    row
+                    for row in expected[stream]
+                    if context.items() <= row.items()
+                    and _is_covered(row[cursor], value)
+                    and not there[json.dumps(row, sort_keys=True)]
+                ]
+                assert missing == [], f"{stream} {context} is ahead of {missing[:3]}"
+
+
+def _is_covered(value: Any, bookmark: Any) -> bool:
+    """Tell whether a row's value is not after a bookmark; instants are UTC in both."""
+    if isinstance(value, str):
+        return value[:19].replace(" ", "T") <= str(bookmark)[:19]
+    return bool(value <= bookmark)
+
+
+def _kill_driver(running: Running, _: random.Random) -> None:
+    running.kill()
+
+
+def _kill_python(running: Running, _: random.Random) -> None:
+    running.process.kill()
+
+
+def _kill_jvm(running: Running, _: random.Random) -> None:
+    with contextlib.suppress(AssertionError, ProcessLookupError):
+        os.kill(running.jvm(), signal.SIGKILL)
+
+
+def _kill_executor(running: Running, chance: random.Random) -> None:
+    _kill_one(running.job.cluster.executors(), chance)
+
+
+def _kill_reader(running: Running, chance: random.Random) -> None:
+    _kill_one(running.job.cluster.pythons(), chance)
+
+
+def _kill_worker(running: Running, chance: random.Random) -> None:
+    running.job.cluster.kill_worker(chance.randrange(len(running.job.cluster.all)))
+
+
+def _tell_to_end(running: Running, _: random.Random) -> None:
+    running.signal(signal.SIGTERM)
+
+
+def _kill_one(pids: list[int], chance: random.Random) -> None:
+    if pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(chance.choice(pids), signal.SIGKILL)
+
+
+_KILLS: dict[str, Callable[[Running, random.Random], None]] = {
+    "python": _kill_python,
+    "jvm": _kill_jvm,
+    "driver": _kill_driver,
+    "executor": _kill_executor,
+    "reader": _kill_reader,
+    "worker": _kill_worker,
+    "term": _tell_to_end,
+}
+
+
+def _check_code(victim: str, done: Done) -> None:
+    """Hold how a run ended against what was killed."""
+    ends = {
+        "python": {-signal.SIGKILL},
+        "driver": {-signal.SIGKILL},
+        "jvm": {0, 1},
+        "term": {0, 1, -signal.SIGTERM, 128 + signal.SIGTERM},
+    }
+    allowed = ends.get(victim, {0})
+    assert done.code in allowed, f"{victim}: {done.code}\n{done.err[-6000:]}"
+
+
+def main() -> int:
+    """Live so many lives; print what failed, with its seed."""
+    parser = argparse.ArgumentParser(description="Kill runs on a cluster at random moments.")
+    parser.add_argument("--source", choices=[*SOURCES, "all"], default="all")
+    parser.add_argument("--format", choices=["delta", "iceberg", "parquet"], default="delta")
+    parser.add_argument("--lives", type=int, default=1, help="of each source")
+    parser.add_argument("--deaths", type=int, default=3, help="in each life")
+    parser.add_argument("--seed", default=str(int(time.time())), help="what lives are made of")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="kills-") as place, contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Standalone(Path(place) / "standalone"))
+        for name in SOURCES if given.source == "all" else [given.source]:
+            source = _served(SOURCES[name], stack)
+            for number in range(given.lives):
+                seed = f"{name}-{given.format}-{given.seed}-{number}"
+                life = Life(cluster, Path(place) / seed, source, given.format, seed)
+                try:
+                    life.live(given.deaths)
+                    verdict = "ok"
+                except Exception as error:  # noqa: BLE001  (the lives after it count all the same)
+                    verdict = f"FAILED: {error}"
+                    failed.append(seed)
+                print(f"{seed}: {verdict} ({'; '.join(life.log)})", flush=True)
+    print(f"{len(failed)} lives failed", *failed, flush=True)
+    return 1 if failed else 0
+
+
+def _served(source: Source, stack: contextlib.ExitStack) -> Source:
+    """Serve the API that a source reads, where it reads one."""
+    if source.tap != REGIONS:
+        return source
+    sys.path.append(str(ROOT / "samples" / "cluster"))
+    import server
+
+    address = stack.enter_context(server.serving(server.API(latency=0.05)))
+    return Source(
+        source.streams,
+        source.cursors,
+        {**source.config, "api_url": address},
+        source.tap,
+        source.path,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""A real server that speaks S3, on loopback: moto's, in an environment and a process of its own.
+
+Rules of the room: it ends with the process that wanted it, for it reads a pipe that closes
+then. What is tested reaches it through a gate, which can be closed: connections that there are
+break and new ones are refused, and nothing that the server holds is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import socketserver
+import subprocess
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from typing_extensions import Self
+
+from tests.peers import peer_python
+
+__all__ = ["KEY", "SECRET", "S3Server"]
+
+KEY: Final = "the-key-of-tests"
+SECRET: Final = "the-secret-of-tests"
+
+_HERE: Final = "127.0.0.1"
+_PATIENCE: Final = 300
+_PROGRAM: Final = """
+import sys
+from werkzeug.serving import WSGIRequestHandler
+
+# Werkzeug sends "100 Continue" by itself, and Python's server below it as well; Netty, to
+# which Amazon's SDK leaves uploads, takes the second one for the answer. S3 sends one.
+WSGIRequestHandler.handle_expect_100 = lambda self: True
+
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
+_SIGNED: Final = {
+    "Authorization": "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request,"
+    " SignedHeaders=host, Signature=x"
+}
+"""What tells the server which of Amazon's services is meant; it checks no signature."""
+_KEYS: Final = re.compile(r"<Key>(.*?)</Key>")
+
+
+class S3Server:
+    """The server and its gate, from `__enter__` to `__exit__`."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._gate: _Gate | None = None
+        self._behind = 0
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        python = peer_python("s3_server")
+        assert python is not None
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [python, "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.strip(), self._log.read_text()
+        self._behind = int(line)
+        self.open_gate()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_gate()
+        assert self._process is not None
+        with self._process as process:
+            process.communicate(timeout=_PATIENCE)
+
+    @property
+    def spark(self) -> dict[str, Any]:
+        """What the setting ``spark`` must say to reach it."""
+        return {
+            "spark.hadoop.fs.s3a.endpoint": f"http://{_HERE}:{self.port}",
+            "spark.hadoop.fs.s3a.path.style.access": True,
+            "spark.hadoop.fs.s3a.access.key": KEY,
+            "spark.hadoop.fs.s3a.secret.key": SECRET,
+        }
+
+    def open_gate(self) -> None:
+        """Let connections through, from now on at the same port."""
+        self._gate = _Gate(self.port, self._behind)
+        self.port = self._gate.server_address[1]
+        threading.Thread(target=self._gate.serve_forever, daemon=True).start()
+
+    def close_gate(self) -> None:
+        """Break all connections and refuse new ones."""
+        assert self._gate is not None
+        self._gate.shut()
+
+    def ask_for_known_keys(self, *, known: bool) -> None:
+        """Let nobody in whose key the server has not given out; it has given out none."""
+        self._ask("POST", "moto-api/reset-auth", b"0" if known else b"inf")
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket."""
+        self._ask("PUT", name)
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        """Put an object."""
+        self._ask("PUT", f"{bucket}/{quote(key)}", data)
+
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the keys of all objects that begin so, but for the marks of empty folders."""
+        answer = self._ask("GET", f"{bucket}?list-type=2&max-keys=1000&prefix={quote(prefix)}")
+        text = answer.decode()
+        assert "<IsTruncated>false</IsTruncated>" in text, "more than this helper reads"
+        return [key for key in _KEYS.findall(text) if not key.endswith("/")]
+
+    def _ask(self, method: str, what: str, data: bytes | None = None) -> bytes:
+        request = urllib.request.Request(
+            f"http://{_HERE}:{self._behind}/{what}", data, _SIGNED, method=method
+        )
+        request.add_header("Content-Type", "text/plain")
+        with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
+            found: bytes = answer.read()
+            return found
+
+
+class _Gate(socketserver.ThreadingTCPServer):
+    """Passes bytes on to a port of this machine and back."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, port: int, behind: int) -> None:
+        super().__init__((_HERE, port), _Passage)
+        self.behind = behind
+        self.passing: set[socket.socket] = set()
+
+    def shut(self) -> None:
+        """Refuse new connections, then break those that there are."""
+        self.shutdown()
+        self.server_close()
+        for each in list(self.passing):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _Passage(socketserver.BaseRequestHandler):
+    """One connection."""
+
+    def handle(self) -> None:
+        gate = self.server
+        assert isinstance(gate, _Gate)
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((_HERE, gate.behind)) as there,
+        ):
+            both = {self.request, there}
+            gate.passing |= both
+            back = threading.Thread(target=_pass_on, args=(there, self.request), daemon=True)
+            back.start()
+            _pass_on(self.request, there)
+            back.join()
+            gate.passing -= both
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

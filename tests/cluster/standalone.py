@@ -1,0 +1,332 @@
+"""A real standalone cluster of Spark for tests: a master and workers of PySpark's own package.
+
+Rules of the room: everything listens on loopback, on ports that the system chose, and works
+in one folder. Each of its programs is the child of a keeper, which kills it and all that it
+started as soon as the pipe to the process that wanted it closes; so nothing outlives a test
+run, however that dies. Whoever asks waits until the master knows the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from typing_extensions import Self
+
+__all__ = ["Standalone", "Worker"]
+
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
+_PYTHON: Final = b"pyspark.daemon"
+_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_AT: Final = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
+_UI: Final = re.compile(r"Bound MasterWebUI to [^\n]* started at (http://[\w.-]+:\d+)")
+_PATIENCE: Final = 300.0
+_STOP_SECONDS: Final = 60.0
+_CHILD_SUBREAPER: Final = 36
+"""Of prctl: a grandchild whose parent is gone becomes this process's child."""
+
+
+@dataclass
+class Worker:
+    """One worker, alive or dead; ``folder`` has what it and its executors put down."""
+
+    folder: Path
+    through: Sequence[str] = ()
+    keeper: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "log"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its keeper, and so it, is there."""
+        return self.keeper is not None and self.keeper.poll() is None
+
+    def executors(self) -> list[int]:
+        """Return the process ids of its executors' JVMs, the oldest first."""
+        return self._below(_EXECUTOR)
+
+    def pythons(self) -> list[int]:
+        """Return the process ids of its executors' Python workers, and of their parents."""
+        return self._below(_PYTHON)
+
+    def _below(self, word: bytes) -> list[int]:
+        if self.keeper is None:
+            return []
+        return sorted(pid for pid in _descendants(self.keeper.pid) if word in _command(pid))
+
+
+@dataclass
+class Standalone:
+    """A master and ``workers`` workers of ``cores`` cores each: a context manager.
+
+    ``memory`` is what a worker says it can give to executors. ``environ`` is added to the
+    workers' environment; the words in ``through`` stand before a worker's command, to
+    start it in another way. ``folder`` is made, and left for whoever made its parent.
+    """
+
+    folder: Path
+    workers: int = 2
+    cores: int = 2
+    memory: str = "4g"
+    environ: Mapping[str, str] = field(default_factory=dict)
+    through: Sequence[str] = ()
+    python: str = sys.executable
+    all: list[Worker] = field(default_factory=list, init=False)
+    master: str = field(default="", init=False)
+    _ui: str = field(default="", init=False)
+    _keeper: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        """Start all of it, and wait until the master knows every worker."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """Settings for an application that shall be small and start soon."""
+        return {
+            "spark.executor.memory": "640m",
+            "spark.executor.extraJavaOptions": _SMALL,
+            "spark.sql.shuffle.partitions": "2",
+        }
+
+    @property
+    def log(self) -> Path:
+        """What the master says."""
+        return self.folder / "master" / "log"
+
+    def executors(self) -> list[int]:
+        """Return the process ids of all executors' JVMs."""
+        return [pid for worker in self.all for pid in worker.executors()]
+
+    def pythons(self) -> list[int]:
+        """Return the process ids of all executors' Python workers, and of their parents."""
+        return [pid for worker in self.all for pid in worker.pythons()]
+
+    def wait_for_executors(self, count: int = 1, seconds: float = _PATIENCE) -> list[int]:
+        """Wait until there are so many executors; return their process ids."""
+        return _until(lambda: found if len(found := self.executors()) >= count else None, seconds)
+
+    def kill_executor(self, at: int = 0) -> int:
+        """Kill one executor as the system does it, without a word; return its process id."""
+        pid = self.wait_for_executors(at + 1)[at]
+        os.kill(pid, signal.SIGKILL)
+        _until(lambda: pid not in self.executors())
+        return pid
+
+    def kill_worker(self, at: int = 0) -> None:
+        """Kill a worker and all that it started, as if its machine were gone."""
+        worker = self.all[at]
+        if worker.keeper is not None:
+            _end(worker.keeper)
+        worker.keeper = None
+
+    def add_worker(self, *, through: Sequence[str] = ()) -> Worker:
+        """Start one more worker, in another way if need be, and wait until the master knows it."""
+        worker = self._begin_worker(through)
+        self.wait_for_workers()
+        return worker
+
+    def restart_worker(self, at: int = 0) -> None:
+        """Start a worker anew, killed or not, and wait until the master knows it."""
+        self.kill_worker(at)
+        self._start_worker(self.all[at])
+        self.wait_for_workers()
+
+    def wait_for_workers(self, seconds: float = _PATIENCE) -> None:
+        """Wait until the master knows as many living workers as there are."""
+        count = sum(worker.alive for worker in self.all)
+        _until(lambda: len(self._alive()) == count, seconds, self._said)
+
+    def applications(self) -> list[str]:
+        """Return the names of the applications that the master runs now."""
+        return [app["name"] for app in self.state()["activeapps"]]
+
+    def end_applications(self, name: str) -> None:
+        """Let the master end the applications of a name, as a person does in its web pages."""
+        for app in self.state()["activeapps"]:
+            if app["name"] == name:
+                form = urllib.parse.urlencode({"id": app["id"], "terminate": "true"}).encode()
+                with urllib.request.urlopen(f"{self._ui}/app/kill/", form, timeout=60):  # noqa: S310
+                    pass
+
+    def state(self) -> dict[str, Any]:
+        """Return what the master says of itself: workers, activeapps, completedapps."""
+        with urllib.request.urlopen(f"{self._ui}/json/", timeout=10) as answer:  # noqa: S310
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def stop(self) -> None:
+        """End all of it."""
+        for at in range(len(self.all)):
+            self.kill_worker(at)
+        if self._keeper is not None:
+            _end(self._keeper)
+        self._keeper = None
+
+    def _start(self) -> None:
+        folder = self.folder / "master"
+        folder.mkdir(parents=True)
+        words = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        self._keeper = _kept([str(_home() / "bin" / "spark-class"), *words], folder, {})
+        self.master = _until(lambda: _found(_AT, self.log), said=self._said)
+        self._ui = _until(lambda: _found(_UI, self.log), said=self._said)
+        for _ in range(self.workers):
+            self._begin_worker(self.through)
+        self.wait_for_workers()
+
+    def _begin_worker(self, through: Sequence[str]) -> Worker:
+        worker = Worker(self.folder / f"worker-{len(self.all)}", tuple(through))
+        worker.folder.mkdir()
+        self.all.append(worker)
+        self._start_worker(worker)
+        return worker
+
+    def _start_worker(self, worker: Worker) -> None:
+        words = [_WORKER, self.master, "--host", "127.0.0.1", "--webui-port", "0"]
+        words += ["--cores", str(self.cores), "--memory", self.memory]
+        words += ["--work-dir", str(worker.folder / "work")]
+        environ = {"SPARK_LOCAL_DIRS": str(worker.folder / "local"), **self.environ}
+        command = [*worker.through, str(_home() / "bin" / "spark-class"), *words]
+        environ.setdefault("PYSPARK_PYTHON", self.python)
+        worker.keeper = _kept(command, worker.folder, environ)
+
+    def _alive(self) -> list[Any]:
+        return [each for each in self.state()["workers"] if each["state"] == "ALIVE"]
+
+    def _said(self) -> str:
+        logs = [self.log, *(worker.log for worker in self.all)]
+        texts = (log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
+        return "\n".join(texts)
+
+
+def _home() -> Path:
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def _kept(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Any:
+    """Start a program below a keeper of its own; what it says goes to ``log`` in the folder."""
+    own = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "SPARK_HOME": str(_home()),
+        "SPARK_CONF_DIR": str(folder),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": _SMALL,
+        "SPARK_LAUNCHER_OPTS": _SMALL,
+        "LC_ALL": "C.UTF-8",
+    }
+    if "JAVA_HOME" in os.environ:
+        own["JAVA_HOME"] = os.environ["JAVA_HOME"]
+    return subprocess.Popen(
+        [sys.executable, __file__, "--keep", str(folder), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**own, **environ},
+        start_new_session=True,  # a Ctrl-C is for the tests; they end their cluster
+    )
+
+
+def _end(keeper: subprocess.Popen[bytes]) -> None:
+    assert keeper.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        keeper.stdin.close()
+    keeper.wait(_STOP_SECONDS)
+
+
+def _found(pattern: re.Pattern[str], log: Path) -> str | None:
+    match = pattern.search(log.read_text(errors="replace")) if log.exists() else None
+    return match and match[1]
+
+
+def _until(condition: Any, seconds: float = _PATIENCE, said: Any = str) -> Any:
+    """Wait until something is true; return it."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"It did not come to be within {seconds:.0f} s.\n{said()}")
+        time.sleep(0.05)
+    return value
+
+
+# ------------------------------------------------------------------------------ processes
+def _descendants(pid: int) -> list[int]:
+    """Return the processes that a process started, and those that they did, and so on."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found - {pid})
+
+
+def _command(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+# -------------------------------------------------------------------------- the keeper
+def _keep(folder: Path, command: list[str]) -> int:
+    """Run a program until standard input ends or it does; leave no process behind."""
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    asked: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda signum, _: asked.append(signum))
+    while not asked and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
+        pass
+    _kill_all()
+    return 0
+
+
+def _kill_all() -> None:
+    """Kill what is below this process until nothing is."""
+    while below := _descendants(os.getpid()):
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    assert sys.argv[1] == "--keep"
+    sys.exit(_keep(Path(sys.argv[2]), sys.argv[3:]))

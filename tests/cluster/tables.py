@@ -1,0 +1,89 @@
+"""What the tables of a run hold now, read without target-spark.
+
+Rules of the room: a table of Delta Lake is read by its log, one of Parquet by its manifest;
+only Iceberg needs a Spark, which is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+__all__ = ["rows_of"]
+
+_PATIENCE: Final = 1200
+_ICEBERG: Final = "from tests.cluster.tables import print_iceberg; print_iceberg()"
+_ROOT: Final = Path(__file__).parents[2]
+
+
+def rows_of(tables: Path, form: str, *names: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of some tables in a folder; none of a table that is not there."""
+    if form == "iceberg":
+        return _by_spark(tables, names)
+    files = _delta_files if form == "delta" else _parquet_files
+    return {name: [row for file in files(tables / name) for row in _rows(file)] for name in names}
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
+    return found
+
+
+def _delta_files(folder: Path) -> Iterator[Path]:
+    files: set[str] = set()
+    for log in sorted((folder / "_delta_log").glob("*.json")):
+        for action in map(json.loads, log.read_text().splitlines()):
+            if "remove" in action:
+                files.discard(action["remove"]["path"])
+            if "add" in action:
+                assert not action["add"].get("deletionVector"), "rows that are not there"
+                files.add(action["add"]["path"])
+    return (folder / unquote(name) for name in sorted(files))
+
+
+def _parquet_files(folder: Path) -> Iterator[Path]:
+    manifest = folder / "_manifest.json"
+    parts = json.loads(manifest.read_text())["parts"] if manifest.exists() else []
+    return (folder / name for name in parts)
+
+
+def _by_spark(tables: Path, names: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    done = subprocess.run(
+        [sys.executable, "-c", _ICEBERG, str(tables), *names],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+        timeout=_PATIENCE,
+    )
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    return found
+
+
+def print_iceberg() -> None:
+    """Print the rows of the tables that are named, in the folder before them."""
+    from target_spark import settings
+    from target_spark.session import Session
+    from target_spark.tables import Table
+    from target_spark.writers import writer_for
+
+    folder, *names = sys.argv[1:]
+    told = {"path": folder, "format": "iceberg", "master": "local[1]", "small_runs": True}
+    session = Session.start(settings.spark_settings(told))
+    try:
+        spark, writer, found = session.spark(), writer_for("iceberg"), {}
+        for name in names:
+            table = Table(f"{folder}/{name}", name)
+            known = writer.table_types(spark, table) is not None
+            rows = writer.rows(spark, table).collect() if known else []
+            found[name] = [row.asDict(recursive=True) for row in rows]
+        print(json.dumps(found, default=str))
+    finally:
+        session.stop()

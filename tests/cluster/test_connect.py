@@ -1,0 +1,364 @@
+"""Loading through Spark Connect: a real server, and clients without a JVM or Spark's jars."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from target_spark import settings
+from target_spark.lease import Lease
+from target_spark.retries import Fault, fault_of, first_line
+from tests.cluster.connect import ConnectServer
+from tests.cluster.connect_client import Client, lines_of, needs_connect
+
+PEOPLE = {"id": {"type": "integer"}, "name": {"type": ["null", "string"]}}
+TIMES = {
+    "at": {"type": ["null", "string"], "format": "date-time"},
+    "sum": {"type": ["null", "number"], "multipleOf": 0.01},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A server that knows Delta Lake and Iceberg; who kills it starts it again."""
+    with ConnectServer(tmp_path_factory.mktemp("connect") / "server") as started:
+        yield started
+
+
+def schema(stream: str, properties: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    described = {"properties": dict(properties)}
+    return {"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": list(keys)}
+
+
+def record(stream: str, **values: Any) -> dict[str, Any]:
+    return {"type": "RECORD", "stream": stream, "record": values}
+
+
+def state(number: int) -> dict[str, Any]:
+    return {"type": "STATE", "value": {"bookmarks": {"people": {"at": number}}}}
+
+
+def states(*numbers: int) -> list[Any]:
+    return [state(number)["value"] for number in numbers]
+
+
+# ------------------------------------------------------------------------------ loading
+def messages() -> list[dict[str, Any]]:
+    """A keyed stream that grows by a column and has a misfit, and one without keys."""
+    return [
+        schema("people", PEOPLE, "id"),
+        schema("events", TIMES),
+        record("people", id=1, name="one"),
+        record("people", id=2, name="two"),
+        record("events", at="2024-05-01T10:00:00+02:00", sum=12345678901234.10),
+        record("events", at="1583-01-01T00:00:00Z", sum=None),
+        state(1),
+        record("people", id=1, name="one again"),
+        record("people", id="three", name="no number"),
+        schema("people", {**PEOPLE, "age": {"type": ["null", "integer"]}}, "id"),
+        record("people", id=3, name=None, age=30),
+        state(2),
+    ]
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+@pytest.mark.parametrize("table_format", ["delta", "iceberg", "parquet"])
+def test_tables_and_states_are_those_of_a_spark_of_ones_own(
+    tmp_path: Path, server: ConnectServer, table_format: str
+) -> None:
+    """A client without a JVM upserts, appends, grows a table and sets a misfit aside."""
+    client = Client(tmp_path, server.url, table_format, flush_rows=2, add_record_metadata=False)
+    code, out = client.run(messages())
+    assert code == 0, client.errors()
+    assert out[-1] == state(2)["value"]
+    people = [(1, "one again", None), (2, "two", None), (3, "None", 30)]
+    if table_format == "parquet":
+        people.insert(0, (1, "one", None))
+    found = client.rows("people", ["id", "coalesce(name, 'None')", "age"])
+    assert found == people
+    assert client.rows("events", ["cast(at as string)", "cast(sum as string)"]) == [
+        ("1583-01-01 00:00:00", None),
+        ("2024-05-01 08:00:00", "12345678901234.10"),
+    ]
+    assert client.rows("people__quarantine", ["raw"]) == [('{"id": "three", "name": "no number"}',)]
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_an_overwrite_and_a_history(tmp_path: Path, server: ConnectServer) -> None:
+    """Rows are swapped in once the stream is complete, and versions of rows are kept."""
+    modes = {"people": {"write_mode": "overwrite"}, "cars": {"write_mode": "scd2"}}
+    client = Client(tmp_path, server.url, streams=modes, overwrite_on_eof="always")
+    for name in ("old", "new"):
+        code, _ = client.run(
+            [
+                schema("people", PEOPLE, "id"),
+                schema("cars", PEOPLE, "id"),
+                record("people", id=len(name), name=name),
+                record("cars", id=1, name=name),
+                state(1),
+            ]
+        )
+        assert code == 0, client.errors()
+        assert client.rows("people", ["name"]) == [(name,)]
+    assert client.rows("cars", ["name", "cast(_is_current as int)"]) == [("new", 1), ("old", 0)]
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_what_the_words_beside_say(tmp_path: Path, server: ConnectServer) -> None:
+    """The doctor tries the server, and the last state is found in the tables."""
+    client = Client(tmp_path, server.url)
+    code, _ = client.run([schema("people", PEOPLE, "id"), record("people", id=1), state(7)])
+    assert code == 0, client.errors()
+    assert client.run([], "last-state") == (0, states(7))
+    doctor = client.start("doctor")
+    out, _ = doctor.communicate(timeout=1800)
+    assert doctor.returncode == 0, out.decode() + client.errors()
+    assert "java" not in out.decode() + client.errors()
+
+
+# ------------------------------------------------------------------------------ refused
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ({"staging": None}, "staging"),
+        ({"staging": "s3a://bucket/staging"}, "staging"),
+        ({"remote": "http://spark:15002"}, "remote"),
+        ({"remote": "sc://spark/;session_id=1"}, "remote"),
+        ({"master": "spark://spark:7077"}, "master"),
+        ({"jars": ["delta.jar"]}, "jars"),
+        ({"retain_days": 3, "format": "iceberg", "path": "s3a://bucket"}, "retain_days"),
+    ],
+)
+def test_what_cannot_be_had_is_said_by_its_name(wrong: dict[str, Any], word: str) -> None:
+    """A setting that Spark Connect cannot grant is a fault of the configuration."""
+    good = {"remote": "sc://spark:15002", "staging": "/shared/staging", "path": "/shared/tables"}
+    assert settings.faults(good) == []
+    faults = settings.faults({**good, **wrong})
+    assert [fault for fault in faults if word in fault.partition(" ")[0]], faults
+
+
+def test_a_server_that_does_not_answer_is_tried_again_and_told_in_words() -> None:
+    """What a client says of a server that is away, or has forgotten it, passes by itself."""
+    from grpc import StatusCode
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException, UnknownException
+
+    said = "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE"
+    said += '\n\tdetails = "Connection refused"\n\tdebug_error_string = "much more"\n>'
+    away = SparkConnectGrpcException(said, grpc_status_code=StatusCode.UNAVAILABLE)
+    forgotten = UnknownException("gone", errorClass="INVALID_HANDLE.SESSION_CLOSED")
+    other = SparkConnectGrpcException("no", grpc_status_code=StatusCode.PERMISSION_DENIED)
+    assert [fault_of(each) for each in (away, forgotten, other)] == [
+        Fault.AWAY,
+        Fault.AWAY,
+        Fault.LASTING,
+    ]
+    assert first_line(away).startswith("Spark Connect: UNAVAILABLE: Connection refused")
+
+
+def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path) -> None:
+    """Sessions that may be at work stand in the lease until they are known to have ended."""
+    first = Lease.take(str(tmp_path), "job")
+    first.sessions_are(["session-1"])
+    first.release()
+    second = Lease.take(str(tmp_path), "job")
+    assert second.left == ("session-1",)
+    second.sessions_are([])
+    second.release()
+    third = Lease.take(str(tmp_path), "job")
+    assert third.left == ()
+    third.release()
+
+
+@needs_connect
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_no_server_is_said_with_the_address_and_without_its_token(tmp_path: Path) -> None:
+    """Where nobody listens the run ends soon, names the setting, and keeps the secret."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"sc://127.0.0.1:{nobody.getsockname()[1]}"
+        client = Client(tmp_path, f"{url}/;use_ssl=false;x-api=geheim99;token=geheim77")
+        code, out = client.run([schema("people", PEOPLE, "id"), record("people", id=1), state(1)])
+    assert (code, out) == (1, [])
+    assert url in client.errors()
+    assert "remote" in client.errors()
+    assert "geheim" not in client.errors()
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_a_server_that_lacks_something_is_refused_with_what_to_start_it_with(
+    tmp_path: Path,
+) -> None:
+    """Jars, extensions and settings that a client cannot bring are named before any row."""
+    asked = [schema("people", PEOPLE, "id"), record("people", id=1), state(1)]
+    with ConnectServer(tmp_path / "server", formats=()) as bare:
+        for name, words in {
+            "delta": "--packages io.delta:delta-spark_4.1_2.13",
+            "iceberg": "--packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13",
+        }.items():
+            folder = tmp_path / name
+            folder.mkdir()
+            client = Client(folder, bare.url, name)
+            assert client.run(asked) == (1, [])
+            assert words in client.errors()
+            assert "spark.sql.extensions=" in client.errors()
+        folder = tmp_path / "static"
+        folder.mkdir()
+        static = {"spark.sql.warehouse.dir": "/x", "spark.hadoop.fs.s3a.secret.key": "geheim"}
+        client = Client(folder, bare.url, "parquet", spark=static)
+        assert client.run(asked) == (1, [])
+        assert all(key in client.errors() for key in static)
+        assert "geheim" not in client.errors()
+
+
+# ------------------------------------------------------------------------------ faults
+class Reader:
+    """Takes the states of a run as they come."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.states: list[Any] = []
+        self._process = process
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        self.states.extend(json.loads(line) for line in self._process.stdout)
+
+    def wait_for(self, count: int, seconds: float = 1800) -> None:
+        end = time.monotonic() + seconds
+        while len(self.states) < count:
+            assert time.monotonic() < end, self.states
+            assert self._process.poll() is None
+            time.sleep(0.1)
+
+    def end(self) -> int:
+        code = self._process.wait(1800)
+        self._thread.join()
+        return code
+
+
+def batches(numbers: Sequence[int]) -> list[bytes]:
+    """Return, for each number, a batch of two streams and its state, as lines."""
+    return [
+        lines_of(
+            [
+                *(record("people", id=key, name=f"in {number}") for key in (number, number + 1)),
+                *(record("events", sum=number) for _ in range(2)),
+                state(number),
+            ]
+        )
+        for number in numbers
+    ]
+
+
+HEAD = lines_of([schema("people", PEOPLE, "id"), schema("events", TIMES)])
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_a_server_that_restarts_costs_no_row(tmp_path: Path, table_format: str) -> None:
+    """It is killed in a commit and comes back: the run goes on in new sessions, to its end."""
+    with ConnectServer(tmp_path / "server") as server:
+        client = Client(tmp_path, server.url, table_format, flush_rows=2, max_parallel_commits=2)
+        run = client.start()
+        reader = Reader(run)
+        assert run.stdin is not None
+        run.stdin.write(HEAD + batches([0])[0])
+        run.stdin.flush()
+        reader.wait_for(1)
+        run.stdin.write(b"".join(batches(range(1, 6))))
+        run.stdin.close()
+        time.sleep(1)  # the next commits are under way, wherever they are
+        server.kill()
+        server.start()
+        assert reader.end() == 0, client.errors()
+        assert reader.states[-1] == state(5)["value"]
+        assert client.rows("people", ["id"]) == [(key,) for key in range(7)]
+        assert client.rows("events", ["cast(sum as int)"]) == sorted(
+            [(key,) for key in range(6) for _ in range(2)]
+        )
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_a_server_that_stays_away_ends_the_run_and_the_next_one_completes_it(
+    tmp_path: Path,
+) -> None:
+    """Nothing is acknowledged that is not committed; what the state leaves open comes again."""
+    with ConnectServer(tmp_path / "server") as server:
+        client = Client(tmp_path, server.url, flush_rows=2)
+        run = client.start()
+        reader = Reader(run)
+        assert run.stdin is not None
+        run.stdin.write(HEAD + batches([0])[0])
+        run.stdin.flush()
+        reader.wait_for(1)
+        server.kill()
+        run.stdin.write(b"".join(batches(range(1, 6))))
+        run.stdin.close()
+        assert reader.end() == 1
+        assert reader.states == states(0)
+        assert "Spark Connect server (the setting remote) did not answer" in client.errors()
+        server.start()
+        again = client.start()
+        out, _ = again.communicate(HEAD + b"".join(batches(range(1, 6))), timeout=1800)
+        assert again.returncode == 0, client.errors()
+        assert json.loads(out.splitlines()[-1]) == state(5)["value"]
+        assert client.rows("people", ["id"]) == [(key,) for key in range(7)]
+        assert client.rows("events", ["cast(sum as int)"]) == sorted(
+            [(key,) for key in range(6) for _ in range(2)]
+        )
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_two_runs_of_one_job_and_one_that_is_killed(tmp_path: Path, server: ConnectServer) -> None:
+    """The second ends with the lease's words; after the first is killed, a third goes on."""
+    client = Client(tmp_path, server.url, flush_rows=2)
+    first = client.start()
+    reader = Reader(first)
+    assert first.stdin is not None
+    first.stdin.write(HEAD + batches([0])[0])
+    first.stdin.flush()
+    reader.wait_for(1)
+    assert client.run([schema("people", PEOPLE, "id"), record("people", id=9)]) == (1, [])
+    assert "is alive" in client.errors() or "another run" in client.errors().lower()
+    first.stdin.write(batches([1])[0])
+    first.stdin.flush()
+    os.kill(first.pid, signal.SIGKILL)
+    assert reader.end() == -signal.SIGKILL
+    third = client.start()
+    out, _ = third.communicate(HEAD + batches([1])[0], timeout=1800)
+    assert third.returncode == 0, client.errors()
+    assert [json.loads(line) for line in out.splitlines()][-1] == state(1)["value"]
+    assert client.rows("people", ["id"]) == [(0,), (1,), (2,)]

@@ -1,0 +1,139 @@
+"""A tap that executors do not have reaches them with the application."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.environments import bare, packed, zipped
+from tests.cluster.jobs import Job
+from tests.cluster.standalone import Standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
+
+STREAMS = """
+from tap_boxed.schema import NUMBERS
+from tap_core import Stream
+
+
+class Numbers(Stream):
+    name = "numbers"
+    schema = NUMBERS
+    primary_keys = ("number",)
+    partitions = [{"tens": number} for number in range(4)]
+
+    def get_records(self, context):
+        import os, sys
+
+        for number in range(10):
+            yield {"number": 10 * context["tens"] + number, "python": sys.executable,
+                   "process": os.getpid()}
+"""
+SCHEMA = """
+from tap_core import typing as th
+
+NUMBERS = th.PropertiesList(
+    th.Property("number", th.IntegerType),
+    th.Property("python", th.StringType),
+    th.Property("process", th.IntegerType),
+).to_dict()
+"""
+TAP = """
+from tap_core import Tap
+from tap_boxed.streams import Numbers
+
+
+class TapBoxed(Tap):
+    name = "tap-boxed"
+
+    def discover_streams(self):
+        return [Numbers(self)]
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tap of some modules, installed nowhere."""
+    folder = tmp_path_factory.mktemp("boxed") / "tap_boxed"
+    folder.mkdir()
+    modules = {"__init__": "", "streams": STREAMS, "schema": SCHEMA, "tap": TAP}
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def job_of(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Job:
+    """Return a job whose driver has the tap, and whose executors are told of no folder."""
+    return Job(
+        folder / "job",
+        cluster,
+        target={"spark": spark},
+        tap="tap_boxed.tap:TapBoxed",
+        environ={"PYTHONPATH": str(package.parent)},
+        path=(),
+    )
+
+
+def check_numbers(job: Job, python: str) -> None:
+    """All rows are there, and no process but one of this Python has read them."""
+    rows = [json.loads(row) for row in job.rows("numbers").elements()]
+    assert sorted(row["number"] for row in rows) == list(range(40))
+    assert os.getpid() not in {row["process"] for row in rows}
+    found = {row["python"] for row in rows}
+    assert all(each.endswith(python) for each in found), found
+
+
+def test_a_tap_in_a_zip_reaches_executors_that_have_the_product(
+    standalone: Standalone, package: Path, tmp_path: Path
+) -> None:
+    """`spark.submit.pyFiles` brings it; its executors have `tap_core` and not the tap."""
+    box = zipped(package, tmp_path / "tap_boxed.zip")
+    job = job_of(tmp_path, standalone, package, **{"spark.submit.pyFiles": str(box)})
+    job.run().check()
+    check_numbers(job, standalone.python)
+
+
+def test_a_tap_that_executors_do_not_have_is_named(
+    standalone: Standalone, package: Path, tmp_path: Path
+) -> None:
+    """The run ends with what is missing and where, and nothing is loaded."""
+    done = job_of(tmp_path, standalone, package).run().check(1)
+    assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in done.err
+    assert "install it where Spark's workers run too" in done.err
+
+
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A cluster whose Python has nothing: not even `tap_core`."""
+    folder = tmp_path_factory.mktemp("blank")
+    python = str(bare(folder / "python"))
+    with Standalone(folder / "cluster", workers=1, python=python) as cluster:
+        yield cluster
+
+
+def test_a_packed_environment_reaches_executors_that_have_nothing(
+    blank: Standalone, package: Path, tmp_path: Path
+) -> None:
+    """`spark.archives` brings it, `spark.pyspark.python` says which Python it has."""
+    archive = packed(package, tmp_path / "environment.tar.gz")
+    spark = {
+        "spark.archives": f"{archive}#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    job = job_of(tmp_path, blank, package, **spark)
+    job.run().check()
+    check_numbers(job, "/environment/bin/python")
+
+
+def test_executors_that_have_nothing_load_nothing(
+    blank: Standalone, package: Path, tmp_path: Path
+) -> None:
+    """Without the environment the run fails, and no row is said to be there."""
+    spark = {"spark.pyspark.python": blank.python}
+    job = job_of(tmp_path, blank, package, **spark)
+    job.run().check(1)
+    assert not job.rows("numbers")

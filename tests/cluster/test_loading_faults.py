@@ -1,0 +1,264 @@
+"""Parts of a cluster die in the middle of a load: no row is lost, none doubled, no state ahead."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.loads import PATIENCE, Load, Running, record, schema, state
+from tests.cluster.standalone import Standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+ROUND, KEYS = 200, 150
+"""Rows of a round, in each stream; the keys among those that are upserted."""
+
+SCHEMAS = schema("log", n="integer") + schema("kept", "k", k="integer", n="integer")
+ROOT = Path(__file__).parents[2]
+
+
+def rows(number: int, *streams: str) -> bytes:
+    """Return the messages of a round, the first of which is 1, and the state that covers it."""
+    ns = range((number - 1) * ROUND, number * ROUND)
+    logged = [record("log", n=n) for n in ns if "log" in streams]
+    kept = [record("kept", k=n % KEYS, n=n) for n in ns if "kept" in streams]
+    return b"".join([*logged, *kept, state(number)])
+
+
+def check(load: Load, rounds: int, *streams: str) -> None:
+    """Hold the tables against what was sent, all of it once."""
+    found, ns = load.rows(*streams), range(rounds * ROUND)
+    if "log" in streams:
+        assert sorted(row["n"] for row in found["log"]) == [*ns]
+    if "kept" in streams:
+        assert len(found["kept"]) == KEYS
+        assert {row["k"]: row["n"] for row in found["kept"]} == {n % KEYS: n for n in ns}
+    assert load.left() == []
+
+
+def begun(run: Running, *streams: str) -> None:
+    """Send the first round, and wait until it is in the tables."""
+    run.send(SCHEMAS, rows(1, *streams))
+    run.until_state(1)
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_executors_that_die_cost_nothing(standalone: Standalone, tmp_path: Path, form: str) -> None:
+    """One is killed in each round, at a moment of chance."""
+    chance, both = random.Random(form), ("log", "kept")
+    load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
+    with load.running() as run:
+        begun(run, *both)
+        for number in range(2, 5):
+            run.send(rows(number, *both))
+            time.sleep(3 * chance.random())
+            standalone.kill_executor(number % 2)
+            run.until_state(number)
+        assert run.end() == 0, run.said()
+    assert run.states() == [1, 2, 3, 4]
+    check(load, 4, *both)
+
+
+def test_a_machine_that_is_gone_costs_nothing(standalone: Standalone, tmp_path: Path) -> None:
+    """A worker and its executor go, and do not come back in this run."""
+    load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
+    try:
+        with load.running() as run:
+            begun(run, "log", "kept")
+            run.send(rows(2, "log", "kept"))
+            time.sleep(1)
+            standalone.kill_worker(0)
+            run.send(rows(3, "log", "kept"))
+            assert run.end() == 0, run.said()
+    finally:
+        standalone.restart_worker(0)
+    assert run.states()[-1] == 3
+    check(load, 3, "log", "kept")
+
+
+@pytest.mark.parametrize(("form", "stream"), [("delta", "log"), ("iceberg", "kept")])
+def test_a_driver_that_is_killed_is_run_again(
+    standalone: Standalone, tmp_path: Path, form: str, stream: str
+) -> None:
+    """Its Python dies, then Python and JVM; the next run goes on from what the tables say."""
+    load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
+    resumed, rounds = 0, 6
+    for both_die in (False, True):
+        with load.running() as run:
+            run.send(SCHEMAS, rows(resumed + 1, stream))
+            run.until_state(resumed + 1)
+            run.send(rows(resumed + 2, stream))
+            time.sleep(2 * random.Random(form).random())
+            jvm = run.jvm()
+            run.kill()
+            if both_die and jvm is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(jvm, signal.SIGKILL)
+        resumed = _resumed(load)
+        assert resumed >= max(run.states())
+    rest = (rows(number, stream) for number in range(resumed + 1, rounds + 1))
+    done = load.run(SCHEMAS, *rest)
+    assert done.states()[-1] == rounds
+    check(load, rounds, stream)
+
+
+def _resumed(load: Load) -> int:
+    """Return the round that the tables say is the last one; a dead run's JVM may be ending."""
+    done = load.word("last-state")
+    assert done.returncode == 0, done.stderr.decode()
+    return int(json.loads(done.stdout))
+
+
+def test_a_staging_folder_that_is_removed_ends_the_run(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """Nothing of what waited is acknowledged; the next run loads it."""
+    load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
+    with load.running() as run:
+        begun(run, "log")
+        shutil.rmtree(load.staging)
+        run.send(rows(2, "log"))
+        assert run.end() == 1, run.said()
+    assert run.states() == [1]
+    assert str(load.staging) in run.report()["outcome"]
+    load.run(SCHEMAS, rows(2, "log"))
+    check(load, 2, "log")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes, in the place of the staging folder."""
+    folder = tmp_path / "staging"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    mounted = subprocess.run(words, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this machine does not let us mount: {mounted.stderr.decode()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_staging_folder_that_is_full_is_named(
+    standalone: Standalone, tmp_path: Path, small_disk: Path
+) -> None:
+    """What an executor cannot put down there ends the run; with more room it goes on."""
+    text = random.Random(1).randbytes(900_000).hex()  # which Parquet cannot make small
+    load = Load(tmp_path, standalone, "iceberg", {"flush_rows": 1})
+    described = schema("kept", "k", k="integer", text="string")
+    first, large = record("kept", k=1, text="x"), record("kept", k=1, text=text)
+    with load.running() as run:
+        run.send(described, first, state(1))
+        run.until_state(1)
+        run.send(large, state(2))
+        assert run.end() == 1, run.said()
+    assert run.states() == [1]
+    assert "No room is left for rows that wait" in run.report()["outcome"]
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    assert load.run(described, large, state(2)).states() == [2]
+    assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]
+
+
+def test_two_applications_of_one_job_are_kept_apart(standalone: Standalone, tmp_path: Path) -> None:
+    """The second ends with the words of the lease; the first one is not troubled."""
+    load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
+    second = Load(tmp_path / "second", standalone, settings={"path": str(load.tables)})
+    with load.running() as run:
+        begun(run, "log")
+        refused = second.run(SCHEMAS, rows(2, "log"), code=1)
+        assert "Another run of job" in refused.said()
+        assert refused.states() == []
+        run.send(rows(2, "log"))
+        assert run.end() == 0, run.said()
+    check(load, 2, "log")
+
+
+def test_an_application_that_the_cluster_ends_ends_the_run(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """Its JVM lives on without a cluster; the run says what has happened, and can be repeated."""
+    load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
+    with load.running() as run:
+        begun(run, "log")
+        standalone.end_applications("target-spark")
+        run.send(rows(2, "log"))
+        assert run.end() == 1, run.said()
+    assert "The cluster ended Spark's application" in run.report()["outcome"]
+    assert run.states() == [1]
+    load.run(SCHEMAS, rows(2, "log"))
+    check(load, 2, "log")
+
+
+LOST = """
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from target_spark.columns import ColumnOptions, layout_of
+from target_spark.frames import Metadata, newest, read_spool
+from target_spark.session import Session, SparkSettings
+from target_spark.workers import mapped
+
+def slowly(batches):
+    import time
+    while not Path(folder, "go").exists():
+        time.sleep(0.1)
+    yield from batches
+
+master, folder, *conf = sys.argv[1:]
+conf = {**dict(each.split("=", 1) for each in conf), "spark.sql.adaptive.enabled": "false"}
+session = Session.start(SparkSettings(master=master, conf=conf, format="parquet"))
+try:
+    spark, now = session.thread_session(), datetime.now(timezone.utc)
+    layout = layout_of({"properties": {"k": {"type": "integer"}}}, ("k",), ColumnOptions())
+    spool = [f"file://{path}" for path in Path(folder).glob("rows-*")]
+    frame = read_spool(spark, spool, layout, Metadata(now, now, 0))
+    rows = newest(frame.good(strict=True), ["k"])
+    mapped(rows, slowly, rows.schema).write.parquet(f"file://{folder}/out")
+    print(frame.counts().rows, frame.counts(400).rows)
+finally:
+    session.stop()
+"""
+
+
+def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_path: Path) -> None:
+    """What it had shuffled is made again, and Spark's own counters see that twice."""
+    for part in range(4):
+        lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
+        (tmp_path / f"rows-{part}").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    conf = {**standalone.spark, "spark.sql.files.maxPartitionBytes": "1000"}
+    words = [standalone.master, str(tmp_path), *(f"{key}={text}" for key, text in conf.items())]
+    with subprocess.Popen(
+        [sys.executable, "-c", LOST, *words],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as script:
+        try:
+            lose_what_was_shuffled(standalone, script)
+            (tmp_path / "go").touch()
+            said = script.communicate(timeout=PATIENCE)[0]
+        finally:
+            script.kill()
+    seen, counted = map(int, said.split())
+    assert counted == 400
+    assert seen > 400, "Spark counts once now: the counting anew can go"
+
+
+def lose_what_was_shuffled(standalone: Standalone, script: subprocess.Popen[bytes]) -> None:
+    """Kill all executors as soon as one of them is past the shuffle."""
+    while not standalone.pythons():
+        assert script.poll() is None
+        time.sleep(0.1)
+    for pid in standalone.executors():
+        os.kill(pid, signal.SIGKILL)

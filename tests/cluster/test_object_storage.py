@@ -1,0 +1,214 @@
+"""Tables, and rows that wait for their commits, in object storage that is reached as s3a."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from target_spark.options import Run
+from target_spark.reach import run_folder
+from tests.cluster.lakes import Lake
+from tests.cluster.loads import Running, record, schema, state
+from tests.cluster.s3_server import KEY, SECRET, S3Server
+from tests.cluster.standalone import Standalone
+from tests.peers import missing_reason, peer_python
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.thorough,
+    pytest.mark.peer,
+    pytest.mark.skipif(peer_python("s3_server") is None, reason=missing_reason("s3_server")),
+]
+
+FORMATS = ("delta", "iceberg")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for all tests; each has a bucket of its own."""
+    with S3Server(tmp_path_factory.mktemp("s3") / "log") as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(server: S3Server, request: pytest.FixtureRequest) -> str:
+    """A bucket that is made for one test."""
+    name = f"b{abs(hash(request.node.nodeid))}"
+    server.make_bucket(name)
+    return name
+
+
+def lake(
+    folder: Path,
+    server: S3Server,
+    bucket: str,
+    form: str = "delta",
+    cluster: Any = None,
+    **settings: Any,
+) -> Lake:
+    there = cluster is not None
+    return Lake(folder, cluster, form, settings, server=server, bucket=bucket, on_cluster=there)
+
+
+def file_of_rows(server: S3Server, bucket: str, *numbers: int) -> bytes:
+    """Put a file of rows into the bucket; return the BATCH that names it as taps do."""
+    lines = "".join(json.dumps({"n": n}) + "\n" for n in numbers)
+    server.put(bucket, "from-tap/rows.jsonl", lines.encode())
+    message = {
+        "type": "BATCH",
+        "stream": "files",
+        "encoding": {"format": "jsonl"},
+        "manifest": [f"s3://{bucket}/from-tap/rows.jsonl"],
+    }
+    return json.dumps(message).encode() + b"\n"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_way_of_writing_makes_the_tables_of_one_machine(
+    server: S3Server, bucket: str, tmp_path: Path, form: str
+) -> None:
+    """Append, upsert, overwrite, rows that do not fit, files of rows, the state read back."""
+    streams = {"whole": {"write_mode": "overwrite"}}
+    job = lake(tmp_path, server, bucket, form, streams=streams, flush_rows=60)
+    described = (
+        schema("log", n="integer", text="string"),
+        schema("kept", "id", id="integer", name="string"),
+        schema("whole", "id", id="integer"),
+    )
+    job.run(
+        *described,
+        schema("files", n="integer"),
+        *(record("log", n=n, text=f"line {n}") for n in range(50)),
+        record("log", n="none", text="does not fit"),
+        *(record("kept", id=n, name="old") for n in range(100)),
+        *(record("whole", id=n) for n in range(50)),
+        file_of_rows(server, bucket, *range(20)),
+        state({"bookmarks": {"round": 1}}),
+    )
+    done = job.run(
+        *described,
+        *(record("kept", id=n, name="new") for n in range(50, 150)),
+        *(record("whole", id=n) for n in range(40, 60)),
+        state({"bookmarks": {"round": 2}}),
+    )
+    assert done.states()[-1] == {"bookmarks": {"round": 2}}
+    assert json.loads(job.word("last-state").stdout) == {"bookmarks": {"round": 2}}
+    found = job.rows("log", "log__quarantine", "kept", "whole", "files")
+    assert sorted(row["n"] for row in found["log"]) == [*range(50)]
+    assert [json.loads(row["raw"])["n"] for row in found["log__quarantine"]] == ["none"]
+    kept = sorted((row["id"], row["name"]) for row in found["kept"])
+    assert kept == [(n, "old" if n < 50 else "new") for n in range(150)]
+    assert sorted(row["id"] for row in found["whole"]) == [*range(40, 60)]
+    assert sorted(row["n"] for row in found["files"]) == [*range(20)]
+    assert job.left() == []
+
+
+def test_a_run_that_was_killed_is_resumed_and_what_it_left_is_removed(
+    server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    """Rows are exact, the last state is in the tables; only what is surely dead is removed."""
+    job = lake(tmp_path, server, bucket, flush_rows=50, job="nightly")
+    described = schema("a", "id", id="integer", name="string")
+    with job.running() as run:
+        run.send(described, *(record("a", id=n, name="old") for n in range(50)), state(50))
+        run.until_state(50)
+        server.close_gate()  # what it does next is broken off half way
+        run.send(*(record("a", id=n, name="old") for n in range(50, 100)), state(100))
+        run.until(lambda: "100 received" in run.said())
+        run.kill()
+        assert run.states() == [50]
+    server.open_gate()
+    mine, other = (_folder(bucket, name, machine) for name, machine in (("x", None), ("y", "far")))
+    server.put(bucket, f"{mine}/rows-1/left", b"{}")
+    server.put(bucket, f"{other}/rows-1/young", b"{}")
+    done = job.run(described, *(record("a", id=n, name="new") for n in range(40, 120)), state(120))
+    assert done.states()[-1] == 120
+    names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
+    assert names == {n: "old" if n < 40 else "new" for n in range(120)}
+    assert job.left() == [f"{other}/rows-1/young"]
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(
+    server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    """Longer than Hadoop tries by itself: the step is done again, and no row is there twice."""
+    job = lake(tmp_path, server, bucket, flush_rows=50)
+    with job.running() as run:
+        run.send(schema("a", n="integer"), *(record("a", n=n) for n in range(50)), state(50))
+        run.until_state(50)
+        server.close_gate()
+        try:
+            run.send(*(record("a", n=n) for n in range(50, 100)), state(100))
+            run.until(lambda: "failed and is repeated" in run.said())
+        finally:
+            server.open_gate()
+        assert run.end() == 0, run.said()
+        assert run.states() == [50, 100]
+    assert sorted(row["n"] for row in job.rows("a")["a"]) == [*range(100)]
+    assert job.left() == []
+
+
+@pytest.mark.parametrize("wrong", ["keys", "bucket"])
+def test_a_storage_that_refuses_is_named_with_the_setting_and_no_secret(
+    server: S3Server, bucket: str, tmp_path: Path, wrong: str
+) -> None:
+    """The run ends with one sentence and a report; no state leaves."""
+    job = lake(tmp_path, server, bucket if wrong == "keys" else "nobody-has-this")
+    server.ask_for_known_keys(known=wrong == "keys")
+    try:
+        done = job.run(schema("a", n="integer"), record("a", n=1), state(1), code=1)
+    finally:
+        server.ask_for_known_keys(known=False)
+    assert done.states() == []
+    outcome = done.report()["outcome"]
+    words = "fs.s3a.secret.key" if wrong == "keys" else "there is no such bucket"
+    assert words in outcome
+    assert job.bucket in outcome
+    assert "Traceback" not in done.said()
+    assert SECRET not in done.said()
+    assert KEY not in done.said()
+
+
+def test_doctor_tries_both_addresses_and_leaves_nothing(
+    server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    """It says what it did at the staging address and below the path."""
+    job = lake(tmp_path, server, bucket)
+    done = job.word("doctor")
+    told = done.stdout.decode()
+    assert done.returncode == 0, told + done.stderr.decode()
+    assert "hadoop-aws" in told
+    assert f"a file was put to s3a://{bucket}/staging, read and removed" in told
+    assert f"a delta table in s3a://{bucket}/lake/tables was made" in told
+    assert server.keys(bucket) == []
+
+
+def test_a_cluster_needs_no_shared_folder(
+    server: S3Server, bucket: str, standalone: Standalone, tmp_path: Path
+) -> None:
+    """Executors read rows that wait where the driver put them, and write the tables."""
+    job = lake(tmp_path, server, bucket, cluster=standalone, flush_rows=100)
+    described = schema("a", "id", id="integer", name="string")
+    first = (record("a", id=n, name="old") for n in range(100))
+    again = (record("a", id=n, name="new") for n in range(50, 150))
+    done: Running = job.run(described, *first, *again, state(200))
+    assert done.states()[-1] == 200
+    names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
+    assert names == {n: "old" if n < 50 else "new" for n in range(150)}
+    assert job.left() == []
+
+
+def _folder(bucket: str, run: str, machine: str | None) -> str:
+    """Return the key of a folder that a run of the job has, or had, on this machine or another."""
+    address = run_folder(f"s3a://{bucket}/staging", Run("nightly", run, 1))
+    here = f"of-{socket.gethostname()}-{os.getuid()}-"
+    assert here in address
+    return address.replace(here, f"of-{machine}-0-" if machine else here).removeprefix(
+        f"s3a://{bucket}/"
+    )

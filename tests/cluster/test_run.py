@@ -1,0 +1,209 @@
+"""`target-spark run` on a real standalone cluster: the same tables as ``tap | target`` makes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.jobs import ROOT, Done, Job, differences, ordered
+from tests.cluster.standalone import Standalone
+
+sys.path.append(str(ROOT / "samples" / "cluster"))  # it need not be installed
+
+import server
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SPREAD = ("orders", "events", "prices", "totals", "notes", "readings")
+WHOLE = ("users", "journal")
+ALL = (*SPREAD, *WHOLE, "blank")
+FLIGHTS = "tap_flights.tap:TapFlights"
+REGIONS = "tap_regions:TapRegions"
+
+
+@pytest.fixture
+def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
+    """A job of one partitioned stream in a folder of its own."""
+    made = Job(tmp_path / "job", standalone, {"streams": ["orders"]})
+    yield made
+    made.close()
+
+
+def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
+    """Run a job both ways, each from its last state, and hold what they made together."""
+    spread = job.run().check()
+    piped = alone.pipe(alone.state() if alone.tables.exists() else None).check()
+    assert differences(job, alone, streams) == {}
+    assert ordered(spread.state) == ordered(piped.state)
+    assert job.left_behind() == []
+    return spread, piped
+
+
+def received(done: Done) -> dict[str, int]:
+    """Return how many rows of each stream the loader was given."""
+    [line] = [line for line in done.err.splitlines() if line.startswith("REPORT: ")]
+    streams = json.loads(line.removeprefix("REPORT: "))["streams"]
+    return {name: told["received"] for name, told in streams.items()}
+
+
+def test_a_tap_is_run_on_a_cluster_in_one_application(job: Job) -> None:
+    """Each context's rows are there once, read by Spark's workers, with their bookmarks."""
+    job.faults.say("orders", 1, "raise", after=5, times=1)
+    running = job.start()
+    done = running.end().check()
+    rows = [json.loads(row) for row in job.rows("orders").elements()]
+    assert sorted((row["shop"], row["id"]) for row in rows) == [
+        (shop, 1000 + number) for shop in range(6) for number in range(20)
+    ]
+    latest = {"replication_key": "at", "replication_key_value": "2024-01-01T23:00:00Z"}
+    bookmarks = [{"context": {"shop": shop}, **latest} for shop in range(6)]
+    assert ordered(done.state) == {"orders": {"partitions": bookmarks}}
+    assert job.state() == done.state
+    assert running.process.pid not in job.faults.readers("orders")
+    assert job.faults.visits("orders") == 7
+    assert job.left_behind() == []
+
+
+@pytest.mark.thorough
+def test_every_kind_of_stream_brings_what_it_brings_on_one_machine(job: Job) -> None:
+    """Contexts, children, windows, shared bookmarks; a second run brings what is new."""
+    job.config.update(streams=list(ALL), shops=5, rows=8, day=2)
+    alone = job.alone
+    running = job.start()
+    done = running.end().check()
+    piped = alone.pipe().check()
+    assert differences(job, alone, ALL) == {}
+    assert ordered(done.state) == ordered(piped.state)
+    driver = running.process.pid
+    assert {each for each in SPREAD if driver in job.faults.readers(each)} == set()
+    assert {each for each in WHOLE if job.faults.readers(each) != {driver}} == set()
+    assert "'journal' has one context, so it is read by one process" in done.err
+    for each in (job, alone):
+        each.config["day"] = 3
+    spread, piped = both(job, alone, ALL)
+    assert received(spread) == received(piped)
+    assert received(spread)["orders"] < sum(job.rows("orders").values()) / 2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "kind", ["delta append", "delta overwrite", "iceberg upsert", "parquet append"]
+)
+def test_tables_of_every_format_are_those_of_one_machine(job: Job, kind: str) -> None:
+    """Two runs, the second from the state in the tables; with and without keys."""
+    form, mode = kind.split()
+    job.target.update(format=form, write_mode=mode)
+    streams = ("orders", "notes", "users") if mode == "upsert" else ("orders", "events")
+    job.config.update(streams=list(streams), shops=4, day=2)
+    alone = job.alone
+    both(job, alone, streams)
+    for each in (job, alone):
+        each.config["day"] = 3
+    both(job, alone, streams)
+
+
+@pytest.mark.thorough
+def test_rows_of_older_versions_go_when_the_new_ones_are_complete(job: Job) -> None:
+    """A full table's contexts carry one version; what the source no longer has is removed."""
+    job.config.update(streams=["prices"], emit_activate_version_messages=True)
+    job.target["hard_delete"] = True
+    alone = job.alone
+    both(job, alone, ("prices",))
+    for each in (job, alone):
+        each.config["shops"] = 3
+    both(job, alone, ("prices",))
+    assert sum(job.rows("prices").values()) == 60
+
+
+@pytest.mark.thorough
+def test_a_version_whose_contexts_are_not_complete_removes_nothing(job: Job) -> None:
+    """The rows of the version before stay where a context of the new one failed."""
+    job.config.update(streams=["prices"], emit_activate_version_messages=True)
+    job.target["hard_delete"] = True
+    job.run().check()
+    before = job.rows("prices")
+    job.config["shops"] = 3
+    job.faults.say("prices", 1, "raise", after=3)
+    job.run().check(1)
+    assert before - job.rows("prices") == {}
+    job.faults.mend()
+    job.run().check()
+    assert sum(job.rows("prices").values()) == 60
+
+
+@pytest.mark.thorough
+def test_selection_and_stream_maps_hold_on_the_workers(job: Job) -> None:
+    """What a catalog leaves out is not there; a map renames, drops and computes."""
+    job.config.update(streams=["orders", "events", "notes", "users"])
+    job.config["stream_maps"] = {
+        "orders": {"double": "amount * 2", "__filter__": "id % 2 == 0", "note": None},
+        "events": {"__alias__": "happened"},
+    }
+    discover = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from tests.cluster.faulty_taps import FaultyTap; FaultyTap.cli()",
+            "--discover",
+            "--config",
+            "/dev/stdin",
+        ],
+        input=json.dumps(job.config),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    job.catalog = json.loads(discover.stdout)
+    for stream in job.catalog["streams"]:
+        for entry in stream["metadata"]:
+            if entry["breadcrumb"] == ["properties", "tags"]:
+                entry["metadata"]["selected"] = False
+            if entry["breadcrumb"] == [] and stream["tap_stream_id"] == "users":
+                entry["metadata"]["selected"] = False
+    alone = job.alone
+    both(job, alone, ("orders", "happened", "notes"))
+    assert sum(job.rows("orders").values()) == 60
+    assert not any("tags" in json.loads(row) for row in job.rows("notes"))
+    assert not (job.tables / "users").exists()
+
+
+@pytest.mark.thorough
+def test_contexts_without_rows_have_a_table_and_a_state(job: Job) -> None:
+    """No rows at all: the tables are there and empty, the state is as on one machine."""
+    job.config["streams"] = ["blank"]
+    both(job, job.alone, ("blank",))
+    assert (job.tables / "blank").is_dir()
+
+
+@pytest.mark.thorough
+def test_the_flights_are_the_same_both_ways(standalone: Standalone, tmp_path: Path) -> None:
+    """The sample tap: partitions, a parent and its children, whole tables; then two days more."""
+    path = (ROOT, ROOT / "samples" / "tap_flights")
+    config = {"until": "2013-01-04T00:00:00Z"}
+    job = Job(tmp_path / "flights", standalone, config, tap=FLIGHTS, path=path)
+    alone, streams = job.alone, ("airlines", "planes", "airports", "weather", "flights")
+    both(job, alone, streams)
+    for each in (job, alone):
+        each.config["until"] = "2013-01-06T00:00:00Z"
+    both(job, alone, streams)
+
+
+@pytest.mark.thorough
+def test_fifty_regions_are_the_same_both_ways(standalone: Standalone, tmp_path: Path) -> None:
+    """The REST sample, with requests that fail now and then; and then days more."""
+    api = server.API(fails={"region-07": 2})
+    with server.serving(api) as address:
+        config = {"api_url": address, "token": "t-1"}
+        path = (ROOT, ROOT / "samples" / "cluster")
+        job = Job(tmp_path / "regions", standalone, config, tap=REGIONS, path=path)
+        alone, streams = job.alone, ("orders", "events", "customers", "notes")
+        both(job, alone, streams)
+        assert sum(job.rows("orders").values()) == 5_000
+        api.until = "2024-01-20T00:00:00Z"
+        both(job, alone, streams)

@@ -1,0 +1,146 @@
+"""No secret of a tap or of a storage is seen outside the processes that need it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.jobs import Job, until
+from tests.cluster.standalone import Standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
+
+TOKEN, WORD, PASSWORD, KEY = "tkn-9c1f7a", "wrd-44be02", "pwd-d03e81", "key-5f6a17"
+"""The marks that are looked for."""
+SECRETS = [each.encode() for each in (TOKEN, WORD, PASSWORD, KEY)]
+PAGES = [
+    "environment",
+    "allexecutors",
+    "jobs",
+    "stages?details=true",
+    "sql?details=true&planDescription=true",
+    "storage/rdd",
+    "threads",
+    "executors/driver/threads",
+]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
+    """A job of the careless tap, with an event log and Spark's own pages."""
+    folder, log = tmp_path / "tap", tmp_path / "events"
+    folder.mkdir()
+    log.mkdir()
+    config = {
+        "api_token": TOKEN,
+        "word": WORD,
+        "dsn": f"postgres://reader:{PASSWORD}@db.example/x",
+        "folder": str(folder),
+        "streams": ["able", "broken"],
+    }
+    spark = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(free_port()),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": log.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.hadoop.fs.s3a.secret.key": KEY,
+    }
+    tap = "tests.cluster.secret_taps:CarelessTap"
+    yield Job(tmp_path / "job", standalone, config, {"spark": spark}, tap)
+    (folder / "seen").touch()
+
+
+def pages(job: Job) -> dict[str, bytes]:
+    """Return what Spark's own pages say of the application, by their addresses."""
+    base = f"http://127.0.0.1:{job.target['spark']['spark.ui.port']}"
+
+    def read(path: str) -> bytes:
+        try:
+            with urllib.request.urlopen(base + path, timeout=60) as answer:  # noqa: S310
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            return bytes(error.read())
+
+    [application] = json.loads(read("/api/v1/applications"))
+    own = f"/api/v1/applications/{application['id']}/"
+    found = {page: read(own + page) for page in PAGES}
+    found |= {page: read(f"/{page}/") for page in ("jobs", "stages", "environment", "SQL")}
+    return found
+
+
+def commands() -> dict[str, bytes]:
+    """Return the command lines of all processes of this machine."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found[str(path)] = path.read_bytes()
+    return found
+
+
+def files(*folders: Path) -> dict[str, bytes]:
+    """Return what stands in all files below some folders."""
+    return {
+        str(path): path.read_bytes()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def showing(texts: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
+    """Return where a secret is seen, and what stands around it."""
+    return [
+        (name, secret, text[max(0, at - 200) : at + 60])
+        for name, text in texts.items()
+        for secret in SECRETS
+        if (at := text.find(secret)) >= 0
+    ]
+
+
+def test_a_run_shows_no_secret_wherever_one_looks(job: Job) -> None:
+    """Settings reach the workers; plans, pages, logs, the report and errors do without them.
+
+    The author's exceptions repeat the settings, and an address that cannot be reached has two
+    of them: what is told of it in words is told with stars.
+    """
+    running = job.start()
+    folder = Path(job.config["folder"])
+    running.wait_until(lambda: len(list(folder.glob("begun-*"))) == 2)
+    seen: dict[str, Any] = pages(job) | commands()
+    (folder / "seen").touch()
+    broken = running.end().check(1)
+    job.config["streams"] = ["refused"]
+    refused = job.run().check(1)
+    until(lambda: not job.cluster.applications())
+    workers = [worker.folder for worker in job.cluster.all]
+    seen |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
+    said = {"broken": broken.err, "refused": refused.err}
+    seen |= {name: text.encode() for name, text in said.items()}
+    seen["states"] = (broken.out + refused.out).encode()
+    seen["master"] = job.cluster.log.read_bytes()
+
+    assert showing(seen) == []
+    # and it was looked at the right places
+    assert b"tap_rows" in seen["sql?details=true&planDescription=true"]
+    assert any(b"tap_rows" in text for name, text in seen.items() if "/events/" in name)
+    executors = [text for name, text in seen.items() if name.endswith("stderr")]
+    assert any(b"broken" in text and b"***" in text for text in executors)
+    for stream, text in said.items():
+        assert "'half': 1" in text, text[-4000:]
+        assert stream in text
+        assert "***" in text
+    assert sum(job.rows("able").values()) == 2

@@ -1,0 +1,66 @@
+"""The sample for a cluster, on one machine: what its API has is what the tap reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "samples" / "cluster"
+sys.path.append(str(SAMPLE))  # it need not be installed
+
+import server  # noqa: E402
+
+KEYS = {"orders": ("region", "id"), "events": ("id",), "notes": ("customer_id", "id")}
+
+
+def read(
+    api: server.API, folder: Path, state: Any = None, **settings: Any
+) -> tuple[list[dict[str, Any]], Any, int]:
+    """Run the tap; return its records by stream as messages, its last state, its exit code."""
+    with server.serving(api) as address:
+        config = {"api_url": address, "token": "t-1", "regions": api.regions, **settings}
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "state.json").write_text(json.dumps(state or {}))
+        command = [sys.executable, str(SAMPLE / "tap_regions.py"), "--config", "config.json"]
+        done = subprocess.run(
+            [*command, "--state", "state.json"], cwd=folder, capture_output=True, check=False
+        )
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    states = [message["value"] for message in messages if message["type"] == "STATE"]
+    return [m for m in messages if m["type"] == "RECORD"], states[-1], done.returncode
+
+
+def rows(records: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:
+    found = [message["record"] for message in records if message["stream"] == stream]
+    return sorted(found, key=lambda row: [row[key] for key in KEYS[stream]])
+
+
+def test_the_tap_reads_what_the_api_has_and_later_what_is_new(tmp_path: Path) -> None:
+    """All rows in the first run; in the second those from the bookmarks of each partition on."""
+    api = server.API(regions=4, records=60, customers=3, until="2024-01-02T12:00:00Z")
+    records, state, code = read(api, tmp_path, page_size=7)
+    assert code == 0
+    assert rows(records, "orders") == [row for name in api.names() for row in api.orders(name)]
+    assert rows(records, "notes") == [row for n in range(1, 4) for row in api.notes_of(n)]
+    assert rows(records, "events") == sorted(api.events(), key=lambda row: row["id"])
+    later = server.API(regions=4, records=60, customers=3, until="2024-01-20T00:00:00Z")
+    again, _, code = read(later, tmp_path, state)
+    assert code == 0
+    assert rows(again, "orders") == sorted(
+        (row for name in api.names() for row in later.orders(name, "2024-01-02T12:00:00Z")),
+        key=lambda row: (row["region"], row["id"]),
+    )
+    assert 4 * len(later.orders("region-00")) > len(rows(again, "orders")) > 0
+
+
+def test_the_api_fails_and_limits_as_it_is_told(tmp_path: Path) -> None:
+    """Trouble that passes costs no row; the API answers no more requests than it said."""
+    api = server.API(regions=2, records=20, customers=3, fails={"region-01": 1}, most=8)
+    records, _, code = read(api, tmp_path, end_date="2024-01-05T00:00:00Z")
+    assert code == 0
+    assert {asked.status for asked in api.asked} == {200, 429, 500}
+    assert len(rows(records, "orders")) == 40
