@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from target_spark.extract.source import Source
     from target_spark.reach import Reach
 
-__all__ = ["SparkSpreader"]
+__all__ = ["MOST", "SparkSpreader"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,14 @@ _MANY: Final = 1 << 16
 _TASKS_PER_SLOT: Final = 8
 """So many tasks make up for parts of different lengths."""
 
+MOST: Final = 1_000
+"""Parts of one job, on a small cluster."""
+
+_PARTS_PER_SLOT: Final = 64
+"""So many for each slot of a large one: all wait for the last part of a job."""
+
+_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+
 _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGINT)"
 
 
@@ -58,9 +66,6 @@ class SparkSpreader:
     ``reserve`` keeps ordinals for rows; ``here`` are the streams that a user wants to be read by
     the driver (``*``: all), ``width`` how many parts may be read at once, as far as a user says.
     """
-
-    most = 1_000
-    """Parts of one job: what is read of them is committed before the next are begun."""
 
     def __init__(
         self,
@@ -78,9 +83,10 @@ class SparkSpreader:
         self._reserve = reserve
         self._here = frozenset(here)
         self._width = width
+        self.most: int = MOST
+        """Parts of one job: what is read of them is committed before the next are begun."""
         self._streams: dict[str, SyncStream] = {}
         self._origins: dict[str, str] = {}
-        self._slots = 0
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
@@ -177,13 +183,15 @@ class SparkSpreader:
             ) from error
 
     def _run(self, spark: SparkSession, work: Work, address: str) -> list[Told]:
-        self._slots = self._slots or _slots(spark)
-        tasks = min(len(work.parts), self._width or self._slots * _TASKS_PER_SLOT)
+        slots = _slots(spark)
+        self.most = max(MOST, slots * _PARTS_PER_SLOT)
+        tasks = min(len(work.parts), self._width or slots * _TASKS_PER_SLOT)
+        spark.conf.set(_WRITERS, len(work.streams) + 1)  # else all blocks are sorted by stream
         numbers = spark.range(0, len(work.parts), 1, tasks)
         blocks = mapped(numbers, work, _ROWS, "tap_rows")
         _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULTS}")
-        return [Told.read(row.value) for row in lines.toLocalIterator()]
+        return [Told.read(row.value) for row in lines.collect()]
 
 
 def _write(blocks: DataFrame, address: str) -> None:

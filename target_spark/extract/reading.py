@@ -9,9 +9,7 @@ names the context and has no secret of the settings.
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tap_core.events import Files, Rows
-from tap_core.exceptions import ConfigurationError, InvalidStreamSortException
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.sync.limits import why_whole
 from tap_core.sync.parts import Result, Spread
@@ -29,6 +26,7 @@ from target_spark.extract.permits import Share, count_for_job
 from target_spark.extract.request import only
 from target_spark.extract.source import made
 from target_spark.extract.task import synced
+from target_spark.extract.tries import FailedError, tried
 from target_spark.extract.values import Conversion, MisfitError
 
 if TYPE_CHECKING:
@@ -38,19 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "batches_of", "groups_of"]
 
-logger = logging.getLogger(__name__)
-
 _IN_MEMORY: Final = 8 << 20
 """Bytes of a context that are kept without a file."""
 
 _ROWS, _BYTES = 10_000, 4 << 20
 """Of a batch, at most about."""
-
-_PAUSE: Final = 1.0
-"""Seconds before a context is tried again; twice as many before each further time."""
-
-_FINAL: Final = (ConfigurationError, InvalidStreamSortException, MisfitError)
-"""What is the same however often it is tried."""
 
 _ALL_AT_ONCE: Final = 1 << 31
 
@@ -147,22 +137,20 @@ def batches_of(request: Request, group: Group) -> Iterator[pa.RecordBatch]:
 
 def _read(request: Request, group: Group, part: Part | None, sink: _Sink) -> bool:
     """Read a context, as often as it may be tried; tell whether it has rows."""
-    pause = _PAUSE
-    for left in reversed(range(request.tries)):
+
+    def once() -> bool:
         sink.begin()
-        try:
-            _sync(request, group, part, sink)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  it is told, without secrets
-            why = _told(request, error)
-            where = _named(request, part)
-            if not left or isinstance(error, _FINAL):
-                raise FrameError(f"{where}: {why}") from None
-            logger.warning("%s: %s; once more.", where, why)
-            time.sleep(pause)
-            pause *= 2
-        else:
-            return sink.end()
-    raise AssertionError  # tries are at least one
+        _sync(request, group, part, sink)
+        return sink.end()
+
+    def told(error: BaseException) -> str:
+        return _told(request, error)
+
+    where = _named(request, part)
+    try:
+        return tried(once, request.tries, where, told, (MisfitError,))
+    except FailedError as error:
+        raise FrameError(f"{where}: {error}") from None
 
 
 def _sync(request: Request, group: Group, part: Part | None, sink: _Sink) -> None:

@@ -9,9 +9,7 @@ that leave are blocks of whole lines, as they stand in a spool.
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,11 +18,11 @@ from operator import itemgetter
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from tap_core.events import Describe, Rows
-from tap_core.exceptions import ConfigurationError, InvalidStreamSortException
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.sync.parts import Result
 from target_spark.extract.apart import apart
 from target_spark.extract.source import forget, hidden, made
+from target_spark.extract.tries import FailedError, tried
 from target_spark.spool import lines_of, may_delete
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from target_spark.extract.source import Source
 
 __all__ = ["RESULTS", "SPAN", "Told", "Work", "synced"]
-
-logger = logging.getLogger(__name__)
 
 RESULTS: Final = -1
 """The number under which results leave, where streams have theirs."""
@@ -48,12 +44,6 @@ _IN_MEMORY: Final = 8 << 20
 
 _BLOCK: Final = 1 << 20
 """Bytes of lines that leave together, about."""
-
-_PAUSE: Final = 1.0
-"""Seconds before a part is tried again; twice as many before each further time."""
-
-_FINAL: Final = (ConfigurationError, InvalidStreamSortException)
-"""What is the same however often it is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +99,26 @@ class Work:
         yield _batch(RESULTS, told.line() + b"\n")
 
     def _read(self, part: Part, file: IO[bytes]) -> tuple[_Sink, Told]:
-        """Read a part, as often as it may be tried; the last sink has what it brought."""
-        pause = _PAUSE
-        for left in reversed(range(self.tries)):
-            file.seek(0)
-            file.truncate()
-            sink = _Sink(file, self.streams, self.first + part.number * SPAN)
-            try:
-                bookmarks = self._synced(part, sink, file)
-            except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  the driver tells of it
-                why = hidden(self.source)(f"{type(error).__name__}: {error}")
-                if not left or isinstance(error, _FINAL):
-                    break
-                logger.warning("%s %s: %s; once more.", part.stream, part.context, why)
-                time.sleep(pause)
-                pause *= 2
-            else:
-                result = Result(part.number, bookmarks, dict(sink.counts))
-                described = [asdict(each) for each in sink.described]
-                return sink, Told(result, dict(sink.nbytes), sorted(sink.deletes), described)
-        nothing = _Sink(file, self.streams, 0)
-        return nothing, Told(Result(part.number, error=why), {}, (), ())
+        """Read a part, as often as it may be tried; return what the last try brought."""
+
+        def told(error: BaseException) -> str:
+            return hidden(self.source)(f"{type(error).__name__}: {error}")
+
+        try:
+            return tried(
+                lambda: self._once(part, file), self.tries, f"{part.stream} {part.context}", told
+            )
+        except FailedError as error:
+            failed = Result(part.number, error=str(error))
+            return _Sink(file, self.streams, 0), Told(failed, {}, (), ())
+
+    def _once(self, part: Part, file: IO[bytes]) -> tuple[_Sink, Told]:
+        file.seek(0)
+        file.truncate()
+        sink = _Sink(file, self.streams, self.first + part.number * SPAN)
+        result = Result(part.number, self._synced(part, sink, file), dict(sink.counts))
+        described = [asdict(each) for each in sink.described]
+        return sink, Told(result, dict(sink.nbytes), sorted(sink.deletes), described)
 
     def _synced(self, part: Part, sink: _Sink, file: Any) -> Mapping[str, Any]:
         """Sync a part here; where a process died of this task, in one of its own each."""

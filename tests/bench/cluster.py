@@ -19,14 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timezone
 from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import unquote
 
-from target_spark.extract.crew import SparkSpreader
 from tests.bench import checks, simulation
 from tests.bench.measure import Program, run
 from tests.bench.pages import serving
@@ -174,7 +173,7 @@ def simulated(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     with clustered(folder) as cluster:
         costs = _measured(cluster, records)
     print(costs, file=sys.stderr)
-    job = replace(simulation.JOB, most=SparkSpreader.most)
+    job = simulation.JOB
     for what, each in simulation.variants(job):
         print(f"{what}: {each}", *simulation.table(each, costs), sep="\n", file=sys.stderr)
         one, all_ = (simulation.simulated(each, costs, count).wall for count in (1, HUNDRED))

@@ -48,6 +48,10 @@ LINE = 125_000_000
 EXECUTORS = (1, 10, 25, 50, 100, 200)
 TASKS_PER_SLOT = 8
 """As in the crew: a job has so many tasks for each slot, and not more than parts."""
+PARTS_PER_SLOT = 64
+"""As in the crew: on many slots a job has so many parts for each."""
+MOST = 1_000
+"""As in the crew: on few slots it has so many."""
 _HEAD = ("executors", "wall s", "times faster", "of linear", "driver busy")
 
 
@@ -104,8 +108,9 @@ class Job:
     latency: float = 0.1
     slots: int = 4
     """Of each executor."""
-    most: int = 1_000
-    """Parts of one job."""
+    most: int = MOST
+    """Parts of one job, where few slots do not make it more."""
+    most_per_slot: int = PARTS_PER_SLOT
     requests_per_second: float = 0.0
     """The most that the source answers, to all together; 0: any number."""
 
@@ -120,8 +125,8 @@ class Job:
         return pages / self.requests_per_second if self.requests_per_second else 0.0
 
 
-JOB = Job(parts=20_000, records=50_000)
-"""A thousand million records: some nine hours of one executor."""
+JOB = Job(parts=50_000, records=50_000)
+"""2,500 million records: some twenty hours of one executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +227,9 @@ def simulated(job: Job, costs: Costs, executors: int, seed: int = 9) -> Outcome:
         _One(),
         set(range(slots)),
     )
-    now = costs.fixed
-    for begin in range(0, job.parts, job.most):
-        now = cluster.run(min(job.most, job.parts - begin), now)
+    now, most = costs.fixed, max(job.most, job.most_per_slot * slots)
+    for begin in range(0, job.parts, most):
+        now = cluster.run(min(most, job.parts - begin), now)
     loading = job.parts * job.records * costs.load / slots
     return Outcome(now + loading, now - costs.fixed, cluster.driver.used)
 
@@ -244,7 +249,6 @@ def variants(job: Job = JOB) -> Iterator[tuple[str, Job]]:
     yield "as it is", job
     yield "a fifth of the parts", replace(job, parts=job.parts // 5)
     yield "parts of a fifth of the records", replace(job, records=job.records // 5)
-    yield "jobs of ten times as many parts", replace(job, most=job.most * 10)
     yield "a source that answers 1,000 requests a second", replace(job, requests_per_second=1_000)
 
 

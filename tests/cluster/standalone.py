@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,14 +167,6 @@ class Standalone:
     def applications(self) -> list[str]:
         """Return the names of the applications that the master runs now."""
         return [app["name"] for app in self.state()["activeapps"]]
-
-    def end_applications(self, name: str) -> None:
-        """Let the master end the applications of a name, as a person does in its web pages."""
-        for app in self.state()["activeapps"]:
-            if app["name"] == name:
-                form = urllib.parse.urlencode({"id": app["id"], "terminate": "true"}).encode()
-                with urllib.request.urlopen(f"{self._ui}/app/kill/", form, timeout=60):  # noqa: S310
-                    pass
 
     def state(self) -> dict[str, Any]:
         """Return what the master says of itself: workers, activeapps, completedapps."""

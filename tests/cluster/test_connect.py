@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -257,6 +258,10 @@ class Reader:
     def end(self) -> int:
         code = self._process.wait(1800)
         self._thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):  # what a killed one did not take
+                pipe.close()
         return code
 
 

@@ -185,20 +185,37 @@ def test_two_applications_of_one_job_are_kept_apart(standalone: Standalone, tmp_
     check(load, 2, "log")
 
 
-def test_an_application_that_the_cluster_ends_ends_the_run(
-    standalone: Standalone, tmp_path: Path
-) -> None:
-    """Its JVM lives on without a cluster; the run says what has happened, and can be repeated."""
-    load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
-    with load.running() as run:
-        begun(run, "log")
-        standalone.end_applications("target-spark")
-        run.send(rows(2, "log"))
-        assert run.end() == 1, run.said()
-    assert "The cluster ended Spark's application" in run.report()["outcome"]
-    assert run.states() == [1]
-    load.run(SCHEMAS, rows(2, "log"))
-    check(load, 2, "log")
+ENDED = """
+import sys
+from target_spark.session import Session, SparkSettings
+
+master, *conf = sys.argv[1:]
+conf = dict(each.split("=", 1) for each in conf)
+session = Session.start(SparkSettings(master=master, conf=conf, format="parquet"))
+try:
+    spark = session.spark()
+    print(session.failure)
+    spark.sparkContext._jsc.sc().stop()
+    print(session.failure)
+finally:
+    session.stop()
+"""
+
+
+def test_an_application_that_is_ended_is_a_failure_that_says_so(standalone: Standalone) -> None:
+    """As it is when the master ends it: Spark stops, and its JVM lives on without a cluster."""
+    words = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED, *words],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    before, after = done.stdout.splitlines()
+    assert before == "None"
+    assert after.startswith("The cluster ended Spark's application in the middle of the run")
 
 
 LOST = """

@@ -218,7 +218,7 @@ def test_a_context_that_fails_once_has_its_rows_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     """A context is read again after a failure, and what was read before counts for nothing."""
-    monkeypatch.setattr("target_spark.extract.reading.time.sleep", lambda _: None)
+    monkeypatch.setattr("target_spark.extract.tries.time.sleep", lambda _: None)
     for how in ("raise", "exit"):
         settings = {"fails": "south", "times": 2, "how": how, "api_token": SECRET}
         found = rows(shop.request("orders", {"tries": "3"}, **settings))

@@ -22,7 +22,7 @@ FREE = Costs(
     sent=0,
     result=0,
 )
-EVEN = Job(parts=80, records=0, latency=0.0, slots=4, most=1_000)
+EVEN = Job(parts=80, records=0, latency=0.0, slots=4, most=1_000, most_per_slot=0)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_a_driver_sends_one_task_after_the_other() -> None:
 
 def test_nothing_of_a_job_begins_before_the_one_before_it_is_done() -> None:
     """Jobs of thirty parts on forty slots: three times a second, where one job takes two."""
-    assert simulated(replace(EVEN, most=30), FREE, 10).wall == pytest.approx(3.0)
+    assert simulated(replace(EVEN, most=30, most_per_slot=0), FREE, 10).wall == pytest.approx(3.0)
 
 
 def test_a_source_that_limits_requests_sets_the_time() -> None:
