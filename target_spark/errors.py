@@ -20,6 +20,7 @@ for the data, what to do); the door prints that message without a traceback.
     ├── IncompleteError          an overwrite was not swapped in: its stream may be cut off
     ├── PermitsError             requests cannot be counted for the whole job
     ├── FrameError               a tap's stream cannot be read as a frame
+    ├── ReadingError             a tap that is read by the same process failed
     └── OutletError              the reader of the states is gone
 """
 

@@ -24,7 +24,6 @@ __all__ = [
     "count_with",
     "counters_of",
     "heed",
-    "is_limited",
     "pace",
     "shared_budget",
 ]
@@ -126,13 +125,6 @@ def pace(owner: Any, stream: str, limit: float | None) -> None:
         shared_budget(owner, _named(stream)).take(math.inf if limit is None else limit)
     if of_all := getattr(owner, "rate_limit", None):
         shared_budget(owner).take(of_all)
-
-
-def is_limited(stream: Any) -> bool:
-    """Return whether a stream's requests are counted: by its rate, its tap's, or a manifest."""
-    owner = getattr(stream, "_tap", None)
-    limits = (getattr(stream, "rate_limit", None), getattr(owner, "rate_limit", None))
-    return any(limits) or getattr(owner, "budget", None) is not None
 
 
 def heed(owner: object, stream: str, response: Any) -> None:

@@ -178,10 +178,7 @@ class _Reading:
         tap, target = self._tap, self._target
         self._count(opened)
         tap.load_state(dict(self._state if self._state is not None else self._last(opened)))
-        spreader = self._spreader(opened)
-        opened.at_end(spreader.close)
-        outlet = _Outlet(opened.loader, target.mapped(), None if target.maps else spreader)
-        tap.speak_by(outlet)
+        tap.speak_by(outlet := _Outlet(opened.loader, target.mapped(), self._spreader(opened)))
         target.interrupted_by(lambda: tap.run.stop(_leave))
         try:
             with outlet.beating():
@@ -223,12 +220,22 @@ class _Reading:
         self._tap.logger.info("It goes on from the last state that the tables hold.")
         return found
 
-    def _spreader(self, opened: _Opened) -> SparkSpreader:
+    def _spreader(self, opened: _Opened) -> SparkSpreader | None:
+        """Return who hands contexts to Spark's workers; None: this process reads all of them."""
         from target_spark.extract.crew import SparkSpreader
         from target_spark.reach import Reach
 
+        if self._target.maps:
+            why = "stream_maps and flattening of the target are done here"
+        elif self._target.config.get("remote"):
+            why = "the workers of a Spark Connect server are not this application's"
+        else:
+            why = None
+        if why is not None:
+            self._tap.logger.info("The tap is read by this process: %s.", why)
+            return None
         width = self._tap.config.get("max_parallel_partitions")
-        return SparkSpreader(
+        made = SparkSpreader(
             self._source,
             opened.engine,
             Reach(opened.folder, self._options.staging, opened.run),
@@ -236,6 +243,8 @@ class _Reading:
             here=self._here,
             width=width if isinstance(width, int) and width > 0 else None,
         )
+        opened.at_end(made.close)
+        return made
 
 
 class _Outlet:

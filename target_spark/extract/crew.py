@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tap_core.events import Describe, Event, Spooled, StreamId
 from tap_core.exceptions import PartsFailedError
-from tap_core.http.budget import is_limited
 from tap_core.sync.parts import Spread
 from tap_core.sync.plan import descriptions_of
 from target_spark.errors import TargetSparkError
@@ -94,8 +93,6 @@ class SparkSpreader:
         self._streams[stream.name] = stream
         if self._here & {"*", stream.name}:
             return "it was asked for with --here"
-        if self._source.permits is None and is_limited(stream):
-            return "executors behind Spark Connect cannot count its requests together"
         return None
 
     def sync(self, parts: Sequence[Part], *, in_order: bool) -> Spread:

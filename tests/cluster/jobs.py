@@ -1,8 +1,7 @@
 """One pipeline in a folder: run on a cluster, or on one machine, and what its tables hold then.
 
 Rules of the room: both ways are the commands that people use, as processes of their own. Tables
-are read without target-spark: from the log of Delta Lake, the manifest of Parquet, and by a
-Spark of its own where the format is Iceberg.
+are read without target-spark (`tests.cluster.tables`).
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
-
-import pyarrow.parquet as pq
 
 from target_spark import settings
 from target_spark.recovery import last_marker_of, witnesses
 from tests.cluster.faulty_taps import Faults
+from tests.cluster.tables import rows_of
 
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
@@ -35,7 +32,6 @@ __all__ = ["Done", "Job", "Running", "differences", "ordered", "until"]
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 1800
 TARGET: Final = "from target_spark.target import TargetSpark; TargetSpark.cli()"
-ICEBERG: Final = "from tests.cluster.jobs import print_iceberg; print_iceberg()"
 FAULTY: Final = "tests.cluster.faulty_taps:FaultyTap"
 SMALL: Final = {"spark.executor.cores": "2", "spark.driver.memory": "640m"}
 
@@ -175,13 +171,7 @@ class Job:
 
     def rows(self, stream: str) -> Counter[str]:
         """Return how often each row stands in a table, the loader's own columns apart."""
-        folder = self.tables / stream
-        kind = str(self.target["format"])
-        if kind == "iceberg":
-            found = _iceberg_rows(folder, self._env())
-        else:
-            files = _delta_files(folder) if kind == "delta" else _parquet_files(folder)
-            found = (row for file in files for row in pq.ParquetFile(file).read().to_pylist())
+        found = rows_of(self.tables, str(self.target["format"]), stream)[stream]
         return Counter(_plain(row) for row in found)
 
     def state(self) -> dict[str, Any]:
@@ -314,58 +304,6 @@ def _below(pid: int) -> list[int]:
     return sorted(found - {pid})
 
 
-# ------------------------------------------------------------------------- tables, as files
 def _plain(row: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in row.items() if not name.startswith("_sdc_")}
     return json.dumps(kept, sort_keys=True, default=str)
-
-
-def _delta_files(folder: Path) -> list[Path]:
-    """Return the files that a table of Delta Lake is made of now."""
-    files: set[str] = set()
-    for log in sorted((folder / "_delta_log").glob("*.json")):
-        for action in map(json.loads, log.read_text().splitlines()):
-            if "remove" in action:
-                files.discard(action["remove"]["path"])
-            if "add" in action:
-                assert not action["add"].get("deletionVector"), "rows that are not there"
-                files.add(action["add"]["path"])
-    return [folder / unquote(name) for name in sorted(files)]
-
-
-def _parquet_files(folder: Path) -> list[Path]:
-    """Return the parts that count."""
-    if not (folder / "_manifest.json").exists():
-        return []
-    return [folder / name for name in json.loads((folder / "_manifest.json").read_text())["parts"]]
-
-
-def _iceberg_rows(folder: Path, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-c", ICEBERG, str(folder)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=dict(environ),
-        timeout=PATIENCE,
-    )
-    return map(json.loads, done.stdout.splitlines())
-
-
-def print_iceberg() -> None:
-    """Print the rows of the table in the folder that is named, as lines of JSON."""
-    from target_spark.session import Session
-    from target_spark.tables import Table
-    from target_spark.writers import writer_for
-
-    folder = Path(sys.argv[1])
-    told = {"path": str(folder.parent), "format": "iceberg", "master": "local[1]"}
-    session = Session.start(settings.spark_settings({**told, "small_runs": True}))
-    try:
-        writer, table = writer_for("iceberg"), Table(str(folder), folder.name)
-        if writer.table_types(session.spark(), table) is None:
-            return
-        for row in writer.rows(session.spark(), table).collect():
-            print(json.dumps(row.asDict(recursive=True), default=str))
-    finally:
-        session.stop()

@@ -87,7 +87,7 @@ def test_tables_and_states_are_those_of_a_spark_of_ones_own(
     assert out[-1] == state(2)["value"]
     people = [(1, "one again", None), (2, "two", None), (3, "None", 30)]
     if table_format == "parquet":
-        people.insert(0, (1, "one", None))
+        people.insert(1, (1, "one", None))
     found = client.rows("people", ["id", "coalesce(name, 'None')", "age"])
     assert found == people
     assert client.rows("events", ["cast(at as string)", "cast(sum as string)"]) == [
@@ -117,7 +117,7 @@ def test_an_overwrite_and_a_history(tmp_path: Path, server: ConnectServer) -> No
         )
         assert code == 0, client.errors()
         assert client.rows("people", ["name"]) == [(name,)]
-    assert client.rows("cars", ["name", "cast(_is_current as int)"]) == [("new", 1), ("old", 0)]
+    assert client.rows("cars", ["name", "cast(_sdc_is_current as int)"]) == [("new", 1), ("old", 0)]
 
 
 @needs_connect

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core.http.budget import count_with, counters_of, heed, is_limited, pace, shared_budget
+from tap_core.http.budget import count_with, counters_of, heed, pace, shared_budget
 from tap_core.http.counters import LocalCounters, Place, Terms
 from tests.http.server import Reply, page
 
@@ -140,20 +140,3 @@ def test_a_stream_that_was_told_to_come_back_waits_once(source):
     assert len(list(stream.get_records(None))) == 1
     assert stream.waits[0] == 1
     assert time.monotonic() - began < 60
-
-
-@pytest.mark.parametrize(
-    ("members", "limited"),
-    [({}, False), ({"rate_limit": 3}, True), ({"tap": {"rate_limit": 3}}, True)],
-)
-def test_a_stream_is_limited_by_its_own_rate_or_its_tap_s(source, members, limited):
-    """So that whoever cannot count for all processes leaves it to one."""
-    assert is_limited(source.stream(**members)) is limited
-
-
-def test_a_stream_of_a_manifest_with_a_budget_is_limited():
-    """Its policies count for all streams of the tap."""
-    from tests.extract.limited_taps import Declared
-
-    tap = Declared(config={"url": "http://127.0.0.1:9"})
-    assert is_limited(tap.streams["users"])
