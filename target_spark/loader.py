@@ -53,7 +53,7 @@ from target_spark.report import Report
 from target_spark.spool import Batch, Spool, SpoolFolder
 from target_spark.states import Covered, StateForm
 from target_spark.streams import Stream, check_apart, digest, form_of, schema_of
-from target_spark.undeclared import left_out
+from target_spark.undeclared import remark_on
 from target_spark.versions import Versions
 from target_spark.work import Commits
 
@@ -210,7 +210,7 @@ class Loader:
     def _look_at(self, stream: Stream, body: bytes) -> None:
         """Tell what the first record has that its schema does not."""
         stream.looked_at = True
-        if (told := left_out(body, stream.layout)) is not None:
+        if (told := remark_on(body, stream.layout)) is not None:
             self._dispatch.note(stream.id, told)
 
     def _files(self, event: Files) -> None:

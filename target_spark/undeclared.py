@@ -13,7 +13,7 @@ import msgspec
 
 from target_spark.columns import Array, Column, ColumnType, Feed, Layout, Struct
 
-__all__ = ["left_out"]
+__all__ = ["left_out", "remark_on"]
 
 _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
@@ -26,9 +26,9 @@ _OURS: Final = ("_sdc_", "_airbyte_")
 """How the names begin that sources and targets give each other."""
 
 
-def left_out(body: bytes, layout: Layout) -> str | None:
+def remark_on(body: bytes, layout: Layout) -> str | None:
     """Say what stands in a record but in none of the columns; None: nothing does."""
-    names = _names(body, layout)
+    names = left_out(body, layout)
     if not names:
         return None
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -38,7 +38,8 @@ def left_out(body: bytes, layout: Layout) -> str | None:
     )
 
 
-def _names(body: bytes, layout: Layout) -> list[str]:
+def left_out(body: bytes, layout: Layout) -> list[str]:
+    """Return the paths of what stands in a record but in none of the columns."""
     if layout.keeps_whole or len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:
