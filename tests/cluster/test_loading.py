@@ -15,6 +15,7 @@ pytestmark = pytest.mark.spark
 FORMATS = ("delta", "iceberg", "parquet")
 
 
+@pytest.mark.thorough
 def test_keyed_rows_are_upserted_by_executors(standalone: Standalone, tmp_path: Path) -> None:
     """Two commits of one run: the first makes the table, the second meets its rows."""
     load = Load(tmp_path, standalone, settings={"flush_rows": 200})

@@ -119,6 +119,10 @@ def identify(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+LONG = {"cluster.md"}
+"""Pages whose blocks start Spark more than once; tests of clusters run the same commands."""
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identify)
 def test_every_block_says_what_it_is(document: Path) -> None:
     for block in blocks_of(document.read_text("utf-8")):
@@ -130,7 +134,11 @@ def test_every_block_says_what_it_is(document: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "document",
-    [path for path in DOCUMENTS if blocks_of(path.read_text("utf-8"))],
+    [
+        pytest.param(path, marks=[pytest.mark.thorough] if path.name in LONG else [])
+        for path in DOCUMENTS
+        if blocks_of(path.read_text("utf-8"))
+    ],
     ids=identify,
 )
 def test_every_block_runs(document: Path, tmp_path: Path) -> None:
