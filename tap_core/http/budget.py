@@ -74,9 +74,11 @@ class _Budgets:
 
     def of(self, name: str) -> RequestBudget:
         """Return the budget of that name."""
-        counters = self.counters
-        made = RequestBudget(ask=lambda terms: counters.ask(name, terms))
-        return self._named.setdefault(name, made)
+        made = self._named.get(name)
+        if made is None:
+            counters = self.counters
+            made = self._named[name] = RequestBudget(ask=lambda terms: counters.ask(name, terms))
+        return made
 
 
 _shared: WeakKeyDictionary[object, _Budgets] = WeakKeyDictionary()

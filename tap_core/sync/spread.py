@@ -23,12 +23,11 @@ from tap_core.sync.workers import Crew, Job
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from tap_core.incremental.windows import Interval
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.run import Run
     from tap_core.types import Context
 
-__all__ = ["Team", "crew_of", "part_of"]
+__all__ = ["Team", "crew_of"]
 
 _NAMED = 5
 """How many contexts an error names."""
@@ -75,8 +74,7 @@ class Team:
     def submit(self, job: Job) -> None:
         """Take a context; it is sent when there are enough."""
         self._begin(job.stream)
-        part = part_of(job.stream, job.context, len(self._jobs), job.interval, self._below)
-        self._jobs.append((job, part))
+        self._jobs.append((job, _part_of(job, len(self._jobs), self._below)))
         if len(self._jobs) >= self._spreader.most:
             self._send()
 
@@ -134,14 +132,9 @@ class Team:
         job.done()
 
 
-def part_of(
-    stream: SyncStream,
-    context: Context | None,
-    number: int = 0,
-    interval: Interval | None = None,
-    below: _Below | None = None,
-) -> Part:
+def _part_of(job: Job, number: int, below: _Below) -> Part:
     """Return a context as a part, with what the state says of it and of what is below it."""
+    stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context
     if context and stream.parent_stream_type:  # as its sync will do with what the parent gave
@@ -149,13 +142,13 @@ def part_of(
     own = stream.state_manager.get_context_state(known)
     bookmarks = {stream.name: _alone(own)}
     for child in stream.descendent_streams:
-        bookmarks[child.name] = (below or _Below()).of(child, known)
+        bookmarks[child.name] = below.of(child, known)
     return Part(
         number,
         stream.name,
         None if context is None else dict(context),
         is_child=bool(stream.parent_stream_type),
-        interval=interval,
+        interval=job.interval,
         versions={
             each.name: each._stream_version for each in family if each._stream_version is not None
         },

@@ -237,6 +237,7 @@ class _Reading:
         width = self._tap.config.get("max_parallel_partitions")
         made = SparkSpreader(
             self._source,
+            self._tap.streams,
             opened.engine,
             Reach(opened.folder, self._options.staging, opened.run),
             opened.loader.reserve,

@@ -62,13 +62,15 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 class SparkSpreader:
     """Syncs parts in one job of Spark's at a time.
 
-    ``reserve`` keeps ordinals for rows; ``here`` are the streams that a user wants to be read by
-    the driver (``*``: all), ``width`` how many parts may be read at once, as far as a user says.
+    ``streams`` are the tap's, by name; ``reserve`` keeps ordinals for rows; ``here`` are the
+    streams that a user wants to be read by the driver (``*``: all), ``width`` how many parts may
+    be read at once, as far as a user says.
     """
 
     def __init__(
         self,
         source: Source,
+        streams: Mapping[str, SyncStream],
         engine: Engine,
         reach: Reach,
         reserve: Callable[[int], int],
@@ -77,6 +79,7 @@ class SparkSpreader:
         width: int | None = None,
     ) -> None:
         self._source = source
+        self._streams = streams
         self._engine = engine
         self._reach = reach
         self._reserve = reserve
@@ -84,13 +87,11 @@ class SparkSpreader:
         self._width = width
         self.most: int = MOST
         """Parts of one job: what is read of them is committed before the next are begun."""
-        self._streams: dict[str, SyncStream] = {}
         self._origins: dict[str, str] = {}
         self._addresses: list[str] = []
 
     def refuses(self, stream: SyncStream) -> str | None:
         """Say why it does not take a stream; None: it does."""
-        self._streams[stream.name] = stream
         if self._here & {"*", stream.name}:
             return "it was asked for with --here"
         return None
@@ -101,8 +102,6 @@ class SparkSpreader:
         Raises:
             PartsFailedError: the job itself failed, so that nothing of it counts.
         """
-        if not self._engine.started:
-            self._engine.begin()
         started = time.monotonic()
         described = self._described(parts)
         first = self._reserve(len(parts) * SPAN)

@@ -83,9 +83,10 @@ def step(spark: SparkSession, folder: str, roots: Sequence[int], asked: str) -> 
     """Read so many parts in so many tasks of a job; say what it used."""
     parts, tasks, records = map(int, asked.split(":"))
     source = Source(asked, "spread_tap:SpreadTap", {"parts": parts, "records": records})
-    spreader = SparkSpreader(source, Engine(spark), Reach(folder), lambda _: 0, width=tasks)
-    outlet = Outlet(spreader)
     tap = source.new()
+    own = Reach(folder)
+    spreader = SparkSpreader(source, tap.streams, Engine(spark), own, lambda _: 0, width=tasks)
+    outlet = Outlet(spreader)
     tap.speak_by(outlet)
     started = time.monotonic()
     with Roles(lambda: roots) as roles:
