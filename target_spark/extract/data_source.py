@@ -102,8 +102,9 @@ class TapReader(DataSourceReader):
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
         """Yield the rows of some contexts as batches; in a worker."""
         from target_spark.extract.reading import batches_of
+        from target_spark.workers import reusable
 
-        return batches_of(self._request, partition.group)
+        return reusable(batches_of(self._request, partition.group))
 
 
 @dataclass
