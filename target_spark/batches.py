@@ -429,7 +429,7 @@ class BatchWriter:
         counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
         rows = counted.selectExpr(*quarantine.values_of(number, self._run.id))
         with staged(spark, self._reach, rows) as aside:
-            _check_count(work, work.count - count, rows_seen(observed, aside))
+            _check_count(work, work.count - count, rows_seen(spark, observed, lambda: aside))
             self._writer.append(spark, table, aside, self._marker(table, None))
         self._tables[table.key].commits += 1
         state.set_aside = True

@@ -33,7 +33,7 @@ from target_spark.errors import TargetSparkError
 from target_spark.files import JSONL, BatchFile, file_key, unreadable
 from target_spark.frames.reading import WHOLE_FILES
 from target_spark.names import literal, quote
-from target_spark.observed import seen as seen_or_counted
+from target_spark.observed import seen as surely_seen
 from target_spark.retries import Fault, fault_of, first_line
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
     line = f"""concat('{{"n":', {place}, ',"t":null,"v":', {version}, ',"r":', {body}, '}}')"""
     judged.selectExpr(line).write.text(path)
     again = judged.selectExpr("count_if(`record` != `value`) AS `mended`")
-    mended: int = seen_or_counted(seen, again)["mended"]
+    mended: int = surely_seen(spark, seen, lambda: again)["mended"]
     return mended
 
 

@@ -30,7 +30,7 @@ from target_spark.frames.reading import read_lines, record_in_text, record_type
 from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
-from target_spark.observed import seen as seen_or_counted
+from target_spark.observed import seen as surely_seen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -142,18 +142,16 @@ class Frame:
     def counts(self, expected: int | None = None) -> Counts:
         """Return what the last good frame's action has seen; call it after that action.
 
-        What a lost executor had shuffled is made again by another, and then has been seen
-        twice: where not as many rows as ``expected`` were seen, they are counted anew.
+        ``expected`` is how many rows there should be, where that is known.
         """
         if self._observation is None or self._counted is None:
             raise RuntimeError("counts are known after an action on good rows")
-        seen = seen_or_counted(self._observation, self._counted)
-        if expected not in {None, seen["rows"]}:
-            seen = self._counted.collect()[0].asDict()
+        counted = self._counted
+        seen = surely_seen(self._spark, self._observation, lambda: counted, expected)
         names = enumerate(zoneless_of(self._layout))
         zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
-        counted = {name: count for name, count in zoneless.items() if count}
-        return Counts(seen["rows"], counted, seen.get("nulled", 0))
+        found = {name: count for name, count in zoneless.items() if count}
+        return Counts(seen["rows"], found, seen.get("nulled", 0))
 
     def bad(self) -> DataFrame:
         """Return the lines that do not fit.

@@ -91,7 +91,9 @@ def bear(df: DataFrame, birth: Birth, metadata: str, app_id: str, number: int) -
         log.mkdir(exist_ok=True)  # from here on a folder of ours, whatever happens
         moved += (file.rename(birth.folder / file.name) for file in staged.glob("*.parquet"))
         files = [_added(file) for file in moved]
-        count = rows_seen(observed, df)
+        read = df.sparkSession.read.schema(df.schema)
+        places = [spark_address(str(file)) for file in moved]
+        count = rows_seen(df.sparkSession, observed, lambda: read.parquet(*places))
         if len(files) == 1:  # else nobody knows how many are in which
             files[0]["stats"] = json.dumps({"numRecords": count})
         schema = _schema(df, birth.comments)

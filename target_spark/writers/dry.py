@@ -162,4 +162,4 @@ def _looked_at(df: DataFrame) -> int:
     observed = Observation()
     rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
     rows.write.format("noop").mode("overwrite").save()
-    return rows_seen(observed, df)
+    return rows_seen(df.sparkSession, observed, lambda: df)

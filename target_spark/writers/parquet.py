@@ -310,7 +310,10 @@ class ParquetWriter:
         schema = {**base.schema, **types}
         self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
         nbytes = sum((folder / name).stat().st_size for name in names)
-        return Effect(inserted=rows_seen(counted, df), files=len(names), nbytes=nbytes)
+        parts = [f"file://{folder / name}" for name in names]
+        spark = df.sparkSession
+        inserted = rows_seen(spark, counted, lambda: spark.read.schema(df.schema).parquet(*parts))
+        return Effect(inserted=inserted, files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
         before = self._opened.pop(table.key, Manifest())  # a failure may be one of the answer only
