@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +78,8 @@ _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes: Java's own with that option, and Spark's."""
 
+_LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
+_TRIES = 2
 _HERE = ("local", "spark://127.", "spark://localhost:")
 """Masters whose executors are all on this machine."""
 
@@ -123,6 +125,14 @@ class SparkSettings:
     app_name: str = "target-spark"
     scratch: str = ""
     shared: Mapping[str, str] = field(default_factory=dict)
+
+    def patient(self) -> SparkSettings:
+        """Return settings by which a task that fails is tried again on one machine, too.
+
+        A cluster does so anyway; a local master has its number of tries in its name.
+        """
+        local = _LOCAL.fullmatch(self.master)
+        return replace(self, master=f"local[{local[1] or 1},{_TRIES}]") if local else self
 
 
 def load_libraries(*, connect: bool = False) -> None:

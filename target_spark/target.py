@@ -162,9 +162,12 @@ class TargetSpark(PluginBase):
         return self.work(conversation, partial(self._fold_all, source, conversation))
 
     def work(
-        self, conversation: Conversation, feed: Callable[[Opened], None]
+        self, conversation: Conversation, feed: Callable[[Opened], None], *, patient: bool = False
     ) -> list[BaseException]:
-        """Load what ``feed`` folds; return what went wrong, which the report says too."""
+        """Load what ``feed`` folds; return what went wrong, which the report says too.
+
+        With ``patient`` Spark tries tasks again on one machine, too: where they read a source.
+        """
         report = Report()
         faults: list[BaseException] = []
         with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
@@ -173,7 +176,7 @@ class TargetSpark(PluginBase):
                 with (
                     shown(report, self.logger),
                     conversation.outlet() as outlet,
-                    self._opened(conversation, outlet, report) as opened,
+                    self._opened(conversation, outlet, report, patient=patient) as opened,
                 ):
                     faults += self._load(opened, feed)
             except Exception as error:  # noqa: BLE001  every failure ends in the report
@@ -189,7 +192,7 @@ class TargetSpark(PluginBase):
 
     @contextlib.contextmanager
     def _opened(
-        self, conversation: Conversation, outlet: Emits, report: Report
+        self, conversation: Conversation, outlet: Emits, report: Report, *, patient: bool
     ) -> Iterator[Opened]:
         """Give a loader, and close what it used in the order in which it can be closed."""
         job, home = settings.job_of(self.config), settings.place_of(self.config)
@@ -205,7 +208,7 @@ class TargetSpark(PluginBase):
             )
             place = None if options.dry_run else home
             asked = settings.spark_settings(self.config, str(folder.path.absolute()))
-            engine = SparkEngine(asked, place, run)
+            engine = SparkEngine(asked.patient() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_tell_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._is_stopping)

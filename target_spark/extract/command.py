@@ -91,7 +91,9 @@ class Target(Protocol):
     def interrupted_by(self, leave: Callable[[], None] | None) -> None:
         """Call ``leave`` at the first signal."""
 
-    def work(self, conversation: Conversation, feed: Callable[[Any], None]) -> list[BaseException]:
+    def work(
+        self, conversation: Conversation, feed: Callable[[Any], None], *, patient: bool = False
+    ) -> list[BaseException]:
         """Load what ``feed`` folds; return what went wrong."""
 
 
@@ -140,7 +142,7 @@ class RunCommand:
         source = Source(uuid.uuid4().hex, given.tap, dict(tap.config), catalog)
         options = settings.load_options(target.config)
         reading = _Reading(target, tap, source, options, given.here, state)
-        faults = target.work(Conversation(Decoder(), options), reading)
+        faults = target.work(Conversation(Decoder(), options), reading, patient=True)
         return 1 if faults else 0
 
     @property

@@ -61,3 +61,27 @@ def test_a_tap_is_needed() -> None:
     with pytest.raises(SystemExit) as ended:
         TargetSpark.get_command(["run"]).main(["run"])
     assert ended.value.code == 2
+
+
+@pytest.mark.spark
+def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_path: Path) -> None:
+    """The others are committed; it is named, and the next run brings what it left out."""
+    import pyarrow.parquet
+
+    (visits := tmp_path / "visits").mkdir()
+    tables = tmp_path / "tables"
+    target = written(tmp_path, "target.json", path=str(tables), format="parquet")
+
+    def once(**more: Any) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+        tap = written(tmp_path, "tap.json", visits=str(visits), rows=3, **more)
+        done = run("--tap", TAP, "--tap-config", tap, "--config", target)
+        found = pyarrow.parquet.read_table(tables / "orders", columns=["region"])
+        return done, set(found["region"].to_pylist())
+
+    done, regions = once(fails="south", how="kill")
+    assert done.returncode == 1, done.stderr
+    assert "SIGKILL" in done.stderr
+    assert regions == {"north", "east", "west"}
+    done, regions = once()
+    assert done.returncode == 0, done.stderr
+    assert regions == {"north", "south", "east", "west"}

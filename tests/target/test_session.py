@@ -344,3 +344,19 @@ def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatc
     assert _scratch(SparkSettings(scratch="/s", master="spark://host:7077")) == {}
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/mine")
     assert _scratch(SparkSettings(scratch="/s")) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("local", "local[1,2]"),
+        ("local[*]", "local[*,2]"),
+        ("local[8]", "local[8,2]"),
+        ("local[8,5]", "local[8,5]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+        ("spark://localhost:7077", "spark://localhost:7077"),
+    ],
+)
+def test_tasks_are_tried_again_on_one_machine_where_that_is_asked_for(given: str, made: str):
+    """A number of tries that a user gave stays, and clusters have one of their own."""
+    assert SparkSettings(master=given).patient().master == made
