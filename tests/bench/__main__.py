@@ -76,7 +76,7 @@ BENCHMARKS = {
     "cluster-cpu": Benchmark(cluster.cpu, 1_600_000, 1),
     "cluster-whole": Benchmark(cluster.whole, 1_600_000, 1),
     "cluster-many": Benchmark(cluster.many, 10_000, 1),
-    "cluster-simulation": Benchmark(cluster.simulated, 640_000, 1),
+    "cluster-simulation": Benchmark(cluster.simulated, 1_280_000, 1),
 }
 
 SCALED = frozenset({"target-long", "target-delta", "target-wide"})

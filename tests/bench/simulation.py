@@ -186,17 +186,21 @@ class _Cluster:
             last = max(last, at)
             if waiting:
                 share = waiting.pop()
-                at = self.line.take(at, share * costs.result / LINE)  # of the task before
-                at = self._begun(slot, at, 0 if slot // self.job.slots in reached else parts)
+                sent = 0 if slot // self.job.slots in reached else parts
+                at = self._begun(slot, at, share * costs.result + sent * costs.sent)
                 reached.add(slot // self.job.slots)
                 heapq.heappush(events, (at, slot, share))
         after = tasks * costs.driver_task / 2 + parts * costs.driver_part / 2 + costs.job / 2
         return self.driver.take(last, after)
 
-    def _begun(self, slot: int, at: float, parts: int) -> float:
-        """Return when a slot's task begins with its first part; ``parts`` are sent before."""
+    def _begun(self, slot: int, at: float, nbytes: int) -> float:
+        """Return when a slot's task begins with its first part.
+
+        ``nbytes`` go over the line before: the results of the slot's task before it, and the
+        parts where its executor has none yet.
+        """
+        at = self.line.take(at, nbytes / LINE)
         at = self.driver.take(at, self.costs.driver_task / 2) + self.costs.task
-        at = self.line.take(at, parts * self.costs.sent / LINE)
         if slot in self.fresh:
             self.fresh.discard(slot)
             at += self.costs.slot

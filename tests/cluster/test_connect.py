@@ -22,6 +22,7 @@ from target_spark.retries import Fault, fault_of, first_line
 from tests.cluster.connect import ConnectServer
 from tests.cluster.connect_client import Client, lines_of, needs_connect
 
+TAP = "tests.cluster.connect_taps:DaysTap"
 PEOPLE = {"id": {"type": "integer"}, "name": {"type": ["null", "string"]}}
 TIMES = {
     "at": {"type": ["null", "string"], "format": "date-time"},
@@ -134,6 +135,26 @@ def test_what_the_words_beside_say(tmp_path: Path, server: ConnectServer) -> Non
     out, _ = doctor.communicate(timeout=1800)
     assert doctor.returncode == 0, out.decode() + client.errors()
     assert "java" not in out.decode() + client.errors()
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_a_tap_is_run_into_a_server_and_goes_on_from_its_tables(
+    tmp_path: Path, server: ConnectServer
+) -> None:
+    """The client reads alone, which it says; what it loaded is where the next run begins."""
+    tap = tmp_path / "tap.json"
+    words = ("run", "--tap", TAP, "--tap-config", str(tap))
+    client = Client(tmp_path, server.url)
+    for last in (2, 3):
+        tap.write_text(json.dumps({"last": last}))
+        code, out = client.run([], *words)
+        assert code == 0, client.errors()
+        assert out[-1]["bookmarks"]["days"]["replication_key_value"] == f"2024-01-0{last}"
+    assert client.rows("days", ["day"]) == [(f"2024-01-0{day}",) for day in (1, 2, 2, 3)]
+    assert "The tap is read by this process: the workers of a Spark Connect" in client.errors()
 
 
 # ------------------------------------------------------------------------------ refused

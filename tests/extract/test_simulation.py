@@ -73,3 +73,9 @@ def test_the_costs_that_stand_there_are_simulated_the_same_each_time() -> None:
     one, many = (simulated(job, COSTS, count).wall for count in (1, 10))
     assert (one, many) == tuple(simulated(job, COSTS, count).wall for count in (1, 10))
     assert many < one < 10 * many
+
+
+def test_executors_begin_their_tasks_side_by_side() -> None:
+    """Two tasks of a part for each of forty slots: two seconds of a task's own, two of reading."""
+    found = simulated(EVEN, replace(FREE, task=1.0, result=1, sent=1), 10)
+    assert found.wall == pytest.approx(4.0, abs=0.01)
