@@ -138,8 +138,9 @@ class _Voice(PluginBase):
         self.document.refresh()
         try:
             self.run.checkpoint(owed=True)
-        except Exception:
-            self.logger.exception("The last state could not be written.")
+        except Exception as error:  # noqa: BLE001  the cause is told with its place
+            told = type(error).__name__
+            self.logger.error("The last state could not be written: %s: %s", told, error)  # noqa: TRY400
         finally:
             del state["currently_syncing"]
 

@@ -101,7 +101,7 @@ def strike(how: str, where: str) -> None:
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     assert how == "slow", how
-    time.sleep(5)
+    time.sleep(30)
 
 
 _ROWS = th.PropertiesList(

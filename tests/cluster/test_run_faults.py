@@ -354,7 +354,7 @@ def test_the_second_application_of_a_job_is_refused(job: Job) -> None:
 
 
 def test_tasks_that_run_twice_double_nothing(job: Job) -> None:
-    """Speculation starts a second attempt of what is slow; one of the two counts."""
+    """Speculation starts a second attempt of what is much slower; one of the two counts."""
     job.config.update(rows=30)
     job.faults.say("orders", 5, "slow", after=2, times=1)
     speculation = {
