@@ -25,6 +25,7 @@ from target_spark.loader import Loader
 from target_spark.places import spark_address
 from target_spark.session import Session
 from tests.target.test_loader import (
+    FORMATS,
     ID,
     ID_AND_NAME,
     Warehouse,
@@ -51,8 +52,15 @@ def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Wareho
     return Warehouse(spark_session, spark, tmp_path / "tables")
 
 
-@pytest.fixture(params=["delta", "parquet"])
+@pytest.fixture(params=FORMATS)
 def warehouse(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def keyed(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
@@ -107,13 +115,13 @@ def test_files_of_each_kind_land_and_the_state_behind_them_leaves(
 
 
 def test_the_newest_of_a_key_wins_across_files_and_messages(
-    delta: Warehouse, tmp_path: Path
+    keyed: Warehouse, tmp_path: Path
 ) -> None:
     first = lines(tmp_path / "z.jsonl", *({"id": n, "name": "first"} for n in range(6)))
     second = lines(tmp_path / "b.jsonl", *({"id": n, "name": "second"} for n in range(1, 6)))
     third = lines(tmp_path / "c.json.gz", *({"id": n, "name": "third"} for n in range(3, 6)))
     for mode in ("upsert", "overwrite"):
-        delta.load(
+        keyed.load(
             schema("a", ID_AND_NAME, "id"),
             record("a", id=0, name="old"),
             batch("a", first, second),
@@ -127,9 +135,9 @@ def test_the_newest_of_a_key_wins_across_files_and_messages(
             add_record_metadata=True,
         )
         names = ["first", "second", "between", "third", "after", "last"]
-        assert delta.rows("a", "id", "name") == list(enumerate(names))
+        assert keyed.rows("a", "id", "name") == list(enumerate(names))
         # What came later has the higher number.
-        found = {row.name: row["_sdc_sequence"] for row in delta.read("a").collect()}
+        found = {row.name: row["_sdc_sequence"] for row in keyed.read("a").collect()}
         assert sorted(found, key=lambda name: found[name]) == names
 
 
@@ -186,20 +194,20 @@ def test_ordinals_behind_many_files_are_moved_by_those_before_them(
 
 
 def test_files_of_an_overwrite_wait_until_the_stream_is_complete(
-    delta: Warehouse, tmp_path: Path
+    keyed: Warehouse, tmp_path: Path
 ) -> None:
-    delta.load(schema("a", ID), record("a", id=1), state(0))
+    keyed.load(schema("a", ID), record("a", id=1), state(0))
     named = lines(tmp_path / "a.jsonl", {"id": 2})
-    loader, spool = delta.open(write_mode="overwrite")
+    loader, spool = keyed.open(write_mode="overwrite")
     feed(loader, schema("a", ID), batch("a", named), state(1))
     loader.beat()
-    assert delta.rows("a") == [(1,)]
-    assert delta.states == []
+    assert keyed.rows("a") == [(1,)]
+    assert keyed.states == []
     loader.finish(whole=True)
     loader.close()
     spool.close()
-    assert delta.rows("a") == [(2,)]
-    assert delta.states == [1]
+    assert keyed.rows("a") == [(2,)]
+    assert keyed.states == [1]
 
 
 def test_versions_of_files_are_those_of_their_messages(delta: Warehouse, tmp_path: Path) -> None:
@@ -215,12 +223,12 @@ def test_versions_of_files_are_those_of_their_messages(delta: Warehouse, tmp_pat
     assert delta.rows("a", "id", "_sdc_table_version") == [(1, 5), (2, 6), (3, 5)]
 
 
-def test_delete_records_in_files_delete(delta: Warehouse, tmp_path: Path) -> None:
-    keyed = schema("a", ID_AND_NAME, "id")
-    delta.load(keyed, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1))
+def test_delete_records_in_files_delete(keyed: Warehouse, tmp_path: Path) -> None:
+    asked = schema("a", ID_AND_NAME, "id")
+    keyed.load(asked, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1))
     gone = {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
-    delta.load(keyed, batch("a", lines(tmp_path / "a.jsonl", gone)), state(2))
-    found = {row.id: (row.name, row["_sdc_deleted_at"]) for row in delta.read("a").collect()}
+    keyed.load(asked, batch("a", lines(tmp_path / "a.jsonl", gone)), state(2))
+    found = {row.id: (row.name, row["_sdc_deleted_at"]) for row in keyed.read("a").collect()}
     assert found[1][0] == "one"
     assert found[1][1] is not None
     assert found[2] == ("two", None)

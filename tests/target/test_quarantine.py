@@ -19,7 +19,15 @@ from target_spark.options import Run
 from target_spark.replay import Replayed, ReplayWriter, reload
 from target_spark.spool import SpoolFolder
 from target_spark.target import TargetSpark
-from tests.target.test_loader import SharedEngine, Warehouse, record, schema, state, versioned
+from tests.target.test_loader import (
+    FORMATS,
+    SharedEngine,
+    Warehouse,
+    record,
+    schema,
+    state,
+    versioned,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,11 +39,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 ID = {"type": "integer"}
 NUMBERS = {"id": ID, "n": {"type": ["null", "integer"]}}
 TEXTS = {"id": ID, "n": {"type": ["null", "integer", "string"]}}
-FORMATS = ["delta", "parquet"]
 
 
 @pytest.fixture(params=FORMATS)
 def house(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def keyed(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
 ) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
@@ -126,7 +140,7 @@ def die_when_careful(writer: Any, work: Any, *more: Any) -> Any:
 def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
     house: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = ("id",) if house.format == "delta" else ()
+    keys = () if house.format == "parquet" else ("id",)
     messages = [record("a", id=1, n="one"), record("a", id="x", n=0), record("a", id=2, n=2)]
     house.load(schema("a", NUMBERS, *keys), *messages)
     with monkeypatch.context() as broken:
@@ -157,24 +171,38 @@ def test_a_replay_that_dies_before_the_commit_loses_nothing(
     assert aside(parquet) == ['{"id": "x", "n": 0}']
 
 
-def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(delta: Warehouse) -> None:
-    delta.load(
+def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: Warehouse) -> None:
+    keyed.load(
         schema("a", NUMBERS, "id"),
         record("a", id=1, n="old"),
         record("a", id=2, n="older"),
         record("a", id=2, n="two"),
     )
-    delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
-    found = again(delta, described(TEXTS, "id"))
+    keyed.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
+    found = again(keyed, described(TEXTS, "id"))
     assert found == Replayed("a", "a", found=3, loaded=2, unfit=0, kept=1)
-    assert texts(delta) == [(1, "new"), (2, "two")]
-    assert aside(delta) == ['{"id": 1, "n": "old"}']
+    assert texts(keyed) == [(1, "new"), (2, "two")]
+    assert aside(keyed) == ['{"id": 1, "n": "old"}']
     assert "--overwrite" in found.told()
-    assert again(delta, described(TEXTS, "id")).kept == 1
-    assert again(delta, described(TEXTS, "id"), overwrite=True).loaded == 1
-    assert texts(delta) == [(1, "old"), (2, "two")]
-    assert aside(delta) == []
-    assert again(delta, described(TEXTS, "id")).found == 0
+    assert again(keyed, described(TEXTS, "id")).kept == 1
+    assert again(keyed, described(TEXTS, "id"), overwrite=True).loaded == 1
+    assert texts(keyed) == [(1, "old"), (2, "two")]
+    assert aside(keyed) == []
+    assert again(keyed, described(TEXTS, "id")).found == 0
+
+
+def test_a_history_takes_back_what_was_set_aside(delta: Warehouse) -> None:
+    """A record of a new key is its first version; one whose key has gone on stays aside."""
+    modes = {"write_mode": "scd2"}
+    delta.load(
+        schema("a", NUMBERS, "id"), record("a", id=1, n="old"), record("a", id=2, n="two"), **modes
+    )
+    delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"), **modes)
+    found = again(delta, described(TEXTS, "id"), **modes)
+    assert found == Replayed("a", "a", found=2, loaded=1, unfit=0, kept=1)
+    current = delta.read("a").where("_sdc_is_current").selectExpr("id", "n__string")
+    assert sorted(tuple(row) for row in current.collect()) == [(1, "new"), (2, "two")]
+    assert aside(delta) == ['{"id": 1, "n": "old"}']
 
 
 def test_the_version_of_a_row_and_when_it_was_extracted_survive(parquet: Warehouse) -> None:
