@@ -21,6 +21,7 @@ from target_spark.session import SparkSettings
 from target_spark.tables import Care, Partition, Transform
 
 __all__ = [
+    "ELSEWHERE",
     "SCHEMA",
     "faults",
     "job_of",
@@ -88,6 +89,18 @@ _OF_STREAMS: Final[JsonSchema] = {
     ),
 }
 """What can be said of all streams, and of each."""
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "load_method": "write_mode says how rows go into a table: append, upsert, overwrite or scd2",
+    "batch_size_rows": "flush_rows says after how many rows a commit is due",
+    "batch_wait_limit_seconds": "flush_seconds says after how long a commit is due",
+    "default_target_schema": "database says where a catalog has the tables",
+    "validate_records": "each value must be one of its column, and rows that do not fit are set"
+    " aside; max_quarantined says how many may be",
+    "process_activate_version_messages": "ACTIVATE_VERSION is always obeyed, where the format can"
+    " remove rows",
+}
+"""Settings that targets on singer_sdk 0.54 have, and what serves here instead."""
 
 _UNLESS_GIVEN: Final = LoadOptions("")
 """Where the defaults stand, so that they stand once."""

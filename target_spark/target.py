@@ -112,6 +112,9 @@ class TargetSpark(PluginBase):
                 validate_config=validate_config,
             )
             self.setup_mapper()
+            for name, instead in settings.ELSEWHERE.items():
+                if name in self.config:
+                    self.logger.warning("Setting '%s' is one of other targets: %s.", name, instead)
         except ConfigValidationError as error:  # a run that cannot begin has a report, too
             refused = Report()
             refused.ended(hider(config or {})(str(error)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ __all__ = ["PEER", "Client", "lines_of", "needs_connect"]
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = peer_python("spark_connect")
+READER: Final = Path(__file__).with_name("connect_rows.py")
 TARGET: Final = "from target_spark.target import TargetSpark; TargetSpark.cli()"
 
 needs_connect = pytest.mark.skipif(PEER is None, reason=missing_reason("spark_connect"))
@@ -68,7 +68,7 @@ class Client:
         """Return a table's rows, in order, as JSON knows their values."""
         asked = {**self.config, "table": table, "columns": list(columns)}
         done = subprocess.run(
-            [str(PEER), __file__, json.dumps(asked)],
+            [str(PEER), str(READER), json.dumps(asked)],
             capture_output=True,
             text=True,
             env=_environment(),
@@ -86,28 +86,3 @@ def lines_of(messages: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _environment() -> dict[str, str]:
     return {"PATH": "/nowhere", "HOME": os.environ["HOME"], "PYTHONPATH": str(ROOT)}
-
-
-def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
-    """Read a table as its writer does; run in the peer's environment."""
-    from target_spark.remote import RemoteSession
-    from target_spark.session import SparkSettings
-    from target_spark.tables import Table
-    from target_spark.writers import writer_for
-
-    session = RemoteSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))
-    table = Table(f"{asked['path']}/{asked['table']}", asked["table"])
-    try:
-        rows = writer_for(asked["format"]).rows(session.spark(), table)
-        found = rows.selectExpr(*asked["columns"]).collect()
-        return [[_plain(value) for value in row] for row in found]
-    finally:
-        session.stop()
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, int | float) else str(value)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_read(json.loads(sys.argv[1]))))

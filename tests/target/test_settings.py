@@ -12,6 +12,7 @@ from target_spark import settings
 from target_spark.columns import Decimal
 from target_spark.errors import UnsupportedError
 from target_spark.options import LoadOptions, StreamOptions, WriteMode
+from target_spark.target import TargetSpark
 
 A = StreamId("a")
 
@@ -98,3 +99,15 @@ def test_a_stream_that_cannot_be_upserted_by_name_is_refused() -> None:
     options = LoadOptions("/t", streams={"a": StreamOptions(WriteMode.UPSERT)})
     with pytest.raises(UnsupportedError, match="no key properties"):
         options.mode(A, keyed=False)
+
+
+def test_settings_of_other_targets_are_named_with_what_serves_here(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are no error, since orchestrators hand them to every target; a known one is quiet."""
+    wanted = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
+    given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
+    TargetSpark(config=given)
+    told = dict(zip(wanted, caplog.messages, strict=True))
+    assert all(name in said and wanted[name] in said for name, said in told.items())
+    assert set(settings.ELSEWHERE).isdisjoint(settings.SCHEMA["properties"])

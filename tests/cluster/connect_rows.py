@@ -1,0 +1,33 @@
+"""Prints the rows of a table that a Spark Connect server has: run in a client's environment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
+    """Read a table as its writer does."""
+    from target_spark.remote import RemoteSession
+    from target_spark.session import SparkSettings
+    from target_spark.tables import Table
+    from target_spark.writers import writer_for
+
+    session = RemoteSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))
+    table = Table(f"{asked['path']}/{asked['table']}", asked["table"])
+    try:
+        rows = writer_for(asked["format"]).rows(session.spark(), table)
+        found = rows.selectExpr(*asked["columns"]).collect()
+        return [[_plain(value) for value in row] for row in found]
+    finally:
+        session.stop()
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_read(json.loads(sys.argv[1]))))
