@@ -22,6 +22,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "singer_sdk": ("singer-sdk[msgspec]==0.54.9", "pyarrow>=20,<26"),
     # A source framework of another protocol, for the benchmarks.
     "airbyte_cdk": ("airbyte-cdk==7.39.1",),
+    # Its last series with the classes that cursors of connectors extend.
+    "airbyte_cdk_6": ("airbyte-cdk==6.60.12",),
     # Connectors of others that are a manifest and nothing else; what they depend on is not needed.
     "airbyte_sources": (
         "--no-deps",

@@ -39,17 +39,22 @@ _TYPE: Final = "type"
 
 
 def build(
-    manifest: Manifest, node: Any, expected: Any, config: Mapping[str, Any] | None = None
+    manifest: Manifest,
+    node: Any,
+    expected: Any,
+    config: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make what a part of a manifest declares.
 
     ``expected`` is a component class, or any type hint that a field of one may have. Nothing
     gives None. Without a configuration templates that need it wait for their scope.
+    ``parameters`` are those in force where a part stands that is no component.
 
     Raises:
         ManifestError: the part says something that cannot be done; file, line and keys are named.
     """
-    return Builder(manifest, config or {}).made(node, expected)
+    return Builder(manifest, config or {}).made(node, expected, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,20 @@ class _Spot:
     path: str
     line: int
     parameters: Mapping[str, Any]
+    has_state: bool = False
+    """Whether templates may name the state of the stream."""
 
     def below(self, key: Any, line: int) -> _Spot:
         """Return the spot of a key or item."""
         step = f"[{key}]" if isinstance(key, int) else f".{key}"
-        return _Spot(f"{self.path}{step}".lstrip("."), line or self.line, self.parameters)
+        path = f"{self.path}{step}".lstrip(".")
+        return replace(self, path=path, line=line or self.line)
+
+    def of(self, cls: Any, node: Node) -> _Spot:
+        """Return the spot of a component's options."""
+        shows = getattr(cls, "shows_state", None)
+        shown = self.has_state if shows is None else bool(shows(node))
+        return replace(self, has_state=shown)
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ class Builder:
         if self.config is not None:
             self._scope["config"] = self.config
 
-    def made(self, node: Any, expected: Any) -> Any:
+    def made(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         """Make what a node declares, as `build` does; None for what has a fault.
 
         Raises:
@@ -92,7 +106,7 @@ class Builder:
         spot = (
             _Spot(node.path, node.line, node.parameters)
             if isinstance(node, Node)
-            else _Spot("", 0, {})
+            else _Spot("", 0, parameters or {})
         )
         found = self._convert(shape_of(expected), node, spot)
         return None if found is _UNKNOWN else found
@@ -205,13 +219,20 @@ class Builder:
         self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
     ) -> Any:
         """Compile a template for its place; Jinja is loaded when there is one."""
-        from tap_core.manifest.interpolate import Bound, template
+        from tap_core.manifest.interpolate import STATE, Bound, template
 
         given = {**self._scope, "parameters": spot.parameters}
         try:
-            return Bound(template(text), given, kind, types, empty, self._place(spot))
+            made = Bound(template(text), given, kind, types, empty, self._place(spot))
         except ManifestError as error:
             return self._wrong(spot, error.message)
+        if STATE in made.template.names and not spot.has_state:
+            return self._wrong(
+                spot,
+                f"the template {text!r} uses `{STATE}`, which is no longer there: use"
+                " `stream_interval`.",
+            )
+        return made
 
     def _settled(self, shape: Shape, node: Any, spot: _Spot) -> Any:
         """Return a plain value, once its template is settled."""
@@ -255,10 +276,13 @@ class Builder:
     # Components
 
     def _component(self, shape: Shape, node: Node, spot: _Spot) -> Any:
-        spot = _Spot(spot.path, node.line or spot.line, node.parameters or spot.parameters)
+        spot = replace(
+            spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
+        )
         cls = self._class(shape, node, spot)
         if cls is _UNKNOWN:
             return cls
+        spot = spot.of(cls, node)
         plan = plan_of(cls)
         if "class_name" in plan.shapes and "fields" in plan.shapes:
             return self._custom(cls, plan, node, spot)

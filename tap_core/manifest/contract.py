@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import requests
 
     from tap_core.http.request import Auth, HTTPRequest
+    from tap_core.manifest.face.values import StreamSlice
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Paginator",
     "Parameter",
     "PartitionRouter",
+    "Reading",
     "RecordFilter",
     "Schemas",
     "Scope",
@@ -249,6 +251,30 @@ class PartitionRouter(Protocol):
 
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Add what tells a slice apart to a request, where an option says so."""
+
+
+class Reading(Protocol):
+    """A cursor that is none of dates, at work on one context."""
+
+    @property
+    def is_past(self) -> bool:
+        """Whether no page is to follow: a feed has come to what was sent before."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What was kept when the slice in hand began: ``stream_state`` of templates."""
+
+    def slices(self) -> Iterable[StreamSlice]:
+        """Yield the slices, each when the one before is closed."""
+
+    def put(self, request: HTTPRequest, scope: Scope, one: StreamSlice) -> None:
+        """Add what tells a slice apart to a request."""
+
+    def takes(self, record: Record, one: StreamSlice) -> bool:
+        """Look at a record of a slice; return whether it is sent."""
+
+    def close(self, one: StreamSlice) -> Mapping[str, Any] | None:
+        """Note that a slice was sent; return what is to be kept, None for the highest value."""
 
 
 class StateMigration(Protocol):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from tap_core import metrics
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.build import build
+from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Declared", "ManifestHost", "Sliced"]
 
 
-_MADE: Final = ("declared", "incremental_sync", "_selection", "_signer", "_handler", "_decoder")
+_MADE: Final = (
+    *("declared", "incremental_sync", "own_cursor"),
+    *("_selection", "_signer", "_handler", "_decoder"),
+)
 """What a stream makes of its declaration when it is first needed."""
 
 
@@ -127,8 +131,11 @@ class Declared(RESTStream[Turn]):
 
     def _part(self, key: str, kind: Any) -> Any:
         """Make one part of the stream and no other."""
-        node = self._node.get("full_refresh_stream", self._node).get(key)
-        return None if node is None else build(self._host.manifest, node, kind, self.config)
+        whole = self._node.get("full_refresh_stream", self._node)
+        node = whole.get(key)
+        if node is None:
+            return None
+        return build(self._host.manifest, node, kind, self.config, _parameters(whole))
 
     @property
     def _incremental_node(self) -> Mapping[str, Any]:
@@ -139,8 +146,9 @@ class Declared(RESTStream[Turn]):
     def _cursor_field(self) -> str | None:
         """Return the name of the cursor, whatever settings the rest of it may need."""
         node = self._incremental_node.get("incremental_sync")
-        field = node.get("cursor_field") if isinstance(node, Mapping) else None
-        found: str | None = field and build(self._host.manifest, field, str, self.config)
+        if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
+            return None
+        found: str = build(self._host.manifest, field, str, self.config, _parameters(node))
         return found
 
     @cached_property
@@ -167,23 +175,31 @@ class Declared(RESTStream[Turn]):
 
     @cached_property
     def incremental_sync(self) -> DatetimeBasedCursor | None:  # type: ignore[override]
-        """The cursor, with what was asked of it from outside."""
+        """The cursor of dates, with what was asked of it from outside."""
         if not self._incremental_node.get("incremental_sync"):
             return None
-        found = cast("DatetimeBasedCursor | None", self.declared.incremental_sync)
-        if found is not None and self._host.changes:
+        found = self.declared.incremental_sync
+        if not isinstance(found, DatetimeBasedCursor):
+            return None
+        if self._host.changes:
             changes: dict[str, Any] = dict(self._host.changes)
             return replace(found, **changes)
         return found
 
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
+        field, state = partition_field(self._incremental_node), self._migrated(kept)
+        return translated(state, cursor_field=self.replication_key, partition_field=field)
+
+    def _migrated(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a state of an older version of the connector as one of this version."""
         state = kept
         for migration in self._part("state_migrations", list[StateMigration]) or ():
+            if isinstance(migration, CustomStateMigration):
+                migration.of(self._incremental_node)
             if migration.should_migrate(state):
                 state = migration.migrate(state)
-        field = partition_field(self._incremental_node)
-        return translated(state, cursor_field=self.replication_key, partition_field=field)
+        return state
 
 
 class Sliced(Declared):
@@ -251,10 +267,10 @@ class Sliced(Declared):
     @property
     def parent_names(self) -> list[str]:
         """Names of the streams that are read for this one's slices, and for theirs."""
-        node = self._incremental_node
+        manifest, node = self._host.manifest, self._incremental_node
         return [
-            build(self._host.manifest, parent.get("name"), str, self.config) or ""
-            for parent in parents_of(node)
+            build(manifest, one.get("name"), str, self.config, _parameters(one)) or ""
+            for one in parents_of(node)
         ]
 
     def parent(self, declared: Mapping[str, Any]) -> StreamFace:
@@ -294,6 +310,12 @@ class Sliced(Declared):
             self.stream_state["parent_state"] = parents
             self._tap.document.touch(self.name)
             self._tap.run.checkpoint(owed=True)
+
+
+def _parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the parameters that are in force in a part of the document."""
+    found: Mapping[str, Any] = getattr(node, "parameters", None) or {}
+    return found
 
 
 def _keys(given: Any) -> list[str]:

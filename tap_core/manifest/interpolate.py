@@ -24,7 +24,7 @@ from tap_core.manifest.fractions import as_float, with_floats
 from tap_core.manifest.literals import read_plain
 from tap_core.manifest.macros import CHANGING, FILTERS, MACROS
 
-__all__ = ["NAMES", "Bound", "Template", "template"]
+__all__ = ["NAMES", "STATE", "Bound", "Template", "template"]
 
 _USUAL: Final = (
     *("config", "parameters", "record", "response", "headers", "next_page_token"),
@@ -41,6 +41,9 @@ NAMES: Final = frozenset(
     }
 )
 """What a template may name, each where there is such a thing."""
+
+STATE: Final = "stream_state"
+"""What only templates of a stream may name whose cursor is a class of the connector's own."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -149,12 +152,7 @@ class Template:
         return type(error).__name__ if "config" in self.names else _said(error)
 
     def _check_names(self) -> None:
-        if "stream_state" in self.text:
-            raise ManifestError(
-                f"the template {self.text!r} uses `stream_state`, which is no longer there: use"
-                " `stream_interval`."
-            )
-        unknown = sorted(self.names - NAMES)
+        unknown = sorted(self.names - NAMES - {STATE})
         if unknown:
             raise ManifestError(
                 f"the template {self.text!r} names {', '.join(map(repr, unknown))}, which no"

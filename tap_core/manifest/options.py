@@ -27,7 +27,7 @@ NOT_SUPPORTED: Final = frozenset(
         # Components
         *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),
         *("ConfigComponentsResolver", "HttpComponentsResolver", "ParametrizedComponentsResolver"),
-        *("IncrementingCountCursor", "PropertiesFromEndpoint", "QueryProperties"),
+        *("PropertiesFromEndpoint", "QueryProperties"),
         "RateLimitedMultipleTokenAuthenticator",
     }
 )

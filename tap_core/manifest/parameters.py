@@ -57,6 +57,13 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
         "start_time_option": "RequestOption",
         "end_time_option": "RequestOption",
     },
+    "CustomIncrementalSync": {
+        "start_datetime": "MinMaxDatetime",
+        "end_datetime": "MinMaxDatetime",
+        "start_time_option": "RequestOption",
+        "end_time_option": "RequestOption",
+        "parent_stream_configs": "ParentStreamConfig",
+    },
     "ListPartitionRouter": {"request_option": "RequestOption"},
     "SubstreamPartitionRouter": {"parent_stream_configs": "ParentStreamConfig"},
     "CustomPartitionRouter": {"parent_stream_configs": "ParentStreamConfig"},
@@ -70,6 +77,7 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
 _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
     "CompositeErrorHandler": {"backoff_strategies": "CustomBackoffStrategy"},
     "DeclarativeStream": {
+        "incremental_sync": "CustomIncrementalSync",
         "retriever": "CustomRetriever",
         "transformations": "CustomTransformation",
     },

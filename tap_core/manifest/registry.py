@@ -30,6 +30,7 @@ MODULES: Final[Mapping[str, str]] = {
         ],
         f"{_HERE}.source",
     ),
+    **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
     # Requests
     **dict.fromkeys(
@@ -171,7 +172,6 @@ MODULES: Final[Mapping[str, str]] = {
             "CustomBackoffStrategy",
             "CustomDecoder",
             "CustomErrorHandler",
-            "CustomIncrementalSync",
             "CustomPaginationStrategy",
             "CustomPartitionRouter",
             "CustomRecordExtractor",

@@ -13,7 +13,7 @@ from tap_core.manifest.load import Manifest
 from tap_core.manifest.tree import Node, plain
 from tap_core.types import JsonSchema
 
-__all__ = ["config_jsonschema", "documentation_url"]
+__all__ = ["config_jsonschema", "consent", "documentation_url"]
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
@@ -42,6 +42,17 @@ def documentation_url(manifest: Manifest) -> str | None:
         return None
     found = spec.get("documentation_url") or spec.get("documentationUrl")
     return str(found) if found else None
+
+
+def consent(manifest: Manifest) -> dict[str, Any] | None:
+    """Return how a platform gets credentials in the user's browser, None where it is not said.
+
+    (Airbyte's declarative component schema, Spec and AuthFlow: ``advanced_auth``.)
+    """
+    spec = manifest.part("spec")
+    declared = spec.get("advanced_auth") if isinstance(spec, Node) else None
+    found: dict[str, Any] | None = plain(declared) if isinstance(declared, Node) else None
+    return found
 
 
 def _mark(schema: Any) -> None:

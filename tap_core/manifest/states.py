@@ -7,22 +7,31 @@ unknown form costs a read from the beginning, never a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = [
+    "CURSOR_STATE",
     "LegacyToPerPartitionStateMigration",
     "context_of",
+    "entry_of",
+    "kept_of",
+    "own_translated",
     "parents_of",
     "partition_field",
+    "said_to_others",
     "translated",
 ]
+
+CURSOR_STATE: Final = "cursor_state"
+"""Where the state of a cursor of others stands, if it is more than one value."""
 
 _OURS: Final = frozenset(
     {
         *("replication_key", "replication_key_value", "partitions", "progress_markers"),
         *("starting_replication_value", "replication_key_signpost", "context"),
+        CURSOR_STATE,
     }
 )
 _NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete")
@@ -56,20 +65,67 @@ def translated(
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
     if isinstance(state.get("states"), Sequence):
-        return _of_partitions(state, cursor_field)
+        return _of_partitions(state, cursor_field, _bookmark)
     if (value := _value_of(state, cursor_field)) is not None:
         return _position(cursor_field, value)
     if partition_field is not None and _is_by_key(state, cursor_field):
         entries = [
             {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
         ]
-        return _of_partitions({"states": entries}, cursor_field)
+        return _of_partitions({"states": entries}, cursor_field, _bookmark)
     return dict(state)
+
+
+def own_translated(
+    state: Mapping[str, Any], cursor_field: str, *, by_slices: bool
+) -> dict[str, Any]:
+    """Return the state of a stream whose cursor keeps its own, in the form of this SDK.
+
+    ``by_slices`` is whether routers give it slices, each of which has a cursor.
+    """
+    if _OURS.intersection(state) or not state:
+        return dict(state)
+    if any(key in state for key in _NOTHING):
+        return {}
+    if by_slices and isinstance(state.get("states"), Sequence):
+        return _of_partitions(state, cursor_field, entry_of)
+    return entry_of(state, cursor_field)
+
+
+def entry_of(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return what a state has of a slice whose cursor wants this kept."""
+    value = own.get(cursor_field)
+    is_one = not isinstance(value, (Mapping, list))
+    known = _position(cursor_field, value) if is_one else {}
+    if is_one and not own.keys() - {cursor_field}:
+        return known
+    return {**known, CURSOR_STATE: dict(own)}
+
+
+def kept_of(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return what a cursor of others wanted kept, in its own form."""
+    if isinstance(own := entry.get(CURSOR_STATE), Mapping):
+        return dict(own)
+    value = entry.get("replication_key_value")
+    known = value is not None and entry.get("replication_key") == cursor_field
+    return {cursor_field: value} if known else {}
+
+
+def said_to_others(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
+    """Return the state of a stream as a cursor of others expects that of a parent."""
+    if not state:
+        return {}
+    states = [
+        {"partition": one["context"], "cursor": kept_of(one, cursor_field)}
+        for one in state.get("partitions") or ()
+    ]
+    return {"states": states} if states else kept_of(state, cursor_field)
 
 
 def parents_of(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the declared streams that are parents of a declared one, and theirs."""
-    for router in _routers(stream):
+    own = stream.get("incremental_sync")
+    for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
         for one in router.get("parent_stream_configs") or ():
             parent = one.get("stream") or {}
             yield parent
@@ -102,15 +158,19 @@ def context_of(partition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_partitions(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+def _of_partitions(
+    state: Mapping[str, Any],
+    cursor_field: str,
+    read: Callable[[Any, str], Mapping[str, Any]],
+) -> dict[str, Any]:
     """Translate the states of slices; one for all of them counts where it is said to."""
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
-        result |= _position(cursor_field, _value_of(state["state"], cursor_field))
+        result |= read(state["state"], cursor_field)
     partitions = [
         {
             "context": context_of(entry["partition"]),
-            **_position(cursor_field, _value_of(entry.get("cursor"), cursor_field)),
+            **read(entry.get("cursor") or {}, cursor_field),
         }
         for entry in state["states"]
         if isinstance(entry, Mapping) and isinstance(entry.get("partition"), Mapping)
@@ -120,6 +180,10 @@ def _of_partitions(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any
     if parents := state.get("parent_state"):
         result["parent_state"] = parents
     return result
+
+
+def _bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:
+    return _position(cursor_field, _value_of(cursor, cursor_field))
 
 
 def _position(cursor_field: str, value: Any) -> dict[str, Any]:

@@ -28,12 +28,12 @@ from tap_core.http.retry import random_jitter
 from tap_core.http.words import sent_secrets
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
-from tap_core.manifest.components.partitions import CHILD_RESPONSE, Slice
+from tap_core.manifest.components.partitions import CHILD_RESPONSE
 from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
-from tap_core.manifest.declared import Sliced
+from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.pages import Pages, Turn
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class _BeginAgain(Exception):  # noqa: N818  (no failure)
         """What to raise where that does not help."""
 
 
-class _Sending(Sliced):
+class _Sending(Cursored):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
@@ -231,10 +231,12 @@ class ManifestStream(_Sending):
     def _seen(self, context: Context | None) -> Scope:
         """Return what templates see of a slice and the window in hand."""
         cursor, window = self.incremental_sync, self.stream_interval
-        fields = cursor.fields(window) if cursor is not None and window is not None else {}
-        partition = Slice(context or {}, extra_fields=getattr(context, "extra_fields", None))
+        partition, fields = self._partition_of(context)
+        if cursor is not None and window is not None:
+            fields = cursor.fields(window)
         whole = partition.joined(fields)
         return {
+            **self._state_seen,
             "config": self.config,
             **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
             "partition": partition,
@@ -301,8 +303,15 @@ class ManifestStream(_Sending):
             return finished(request)
         for router in retriever.routers:
             router.put(request, scope)
-        super()._put_window(request)
+        self._put_slice(request, scope)
         return finished(request)
+
+    def _put_slice(self, request: HTTPRequest, scope: Scope) -> None:
+        """Say in a request which window or slice of a cursor is asked for."""
+        if self._in_hand is None:
+            super()._put_window(request)
+        else:
+            self._in_hand.reading.put(request, scope, self._in_hand.one)
 
     def _put_window(self, asked: HTTPRequest) -> None:
         """Do nothing: the window was put in its place among the components."""
@@ -315,7 +324,8 @@ class ManifestStream(_Sending):
         for made_of_mine in ("_selection", "_signer", "_handler", "_decoder"):
             vars(made).pop(made_of_mine, None)
         declared = DeclarativeStream(retriever=retriever, name=self.name)
-        vars(made).update(declared=declared, incremental_sync=None, schema={})
+        vars(made).update(declared=declared, incremental_sync=None, own_cursor=None, schema={})
+        made._in_hand = None  # noqa: SLF001  (a copy)
         return made.request_records(None)
 
     @cached_property

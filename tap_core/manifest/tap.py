@@ -20,7 +20,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.build import build
 from tap_core.manifest.components.source import CheckStream, ConcurrencyLevel
 from tap_core.manifest.load import read_manifest
-from tap_core.manifest.spec import config_jsonschema, documentation_url
+from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
 from tap_core.manifest.stream import ManifestStream
 from tap_core.sync.trial import pull_one
 from tap_core.tap_base import Tap
@@ -43,6 +43,9 @@ class ManifestTap(Tap):
 
     manifest: ClassVar[Manifest]
     """The manifest, read and resolved."""
+
+    consent: ClassVar[Mapping[str, Any] | None] = None
+    """How a platform gets credentials in the user's browser, where the manifest says so."""
 
     changes: ClassVar[Mapping[str, str]]
     """What is asked of every cursor from outside: ``cutoff``, ``boundary``."""
@@ -179,6 +182,7 @@ def tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[Mani
         "name": _name(path),
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
+        "consent": consent(manifest),
         "manifest": manifest,
         "changes": dict(changes or {}),
     }

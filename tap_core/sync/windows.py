@@ -9,6 +9,7 @@ context that shares its bookmark with others is final with the last of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
@@ -35,11 +36,17 @@ def begin_window(stream: SyncStream, context: Context | None, *, end: str, last:
 
 
 def close_window(
-    stream: SyncStream, context: Context | None, *, until: str | None, is_last: bool
+    stream: SyncStream,
+    context: Context | None,
+    *,
+    until: str | None,
+    is_last: bool,
+    keep: Callable[[], object] | None = None,
 ) -> None:
     """Make final what a window brought, and send the state, which behind the last one others do.
 
-    ``until`` is what is known to be complete, where that is to be kept.
+    ``until`` is what is known to be complete, where that is to be kept. ``keep`` writes more
+    into the state, now that everything before it is written.
     """
     if not _keeps_state(stream):
         return
@@ -49,11 +56,9 @@ def close_window(
         family.drain()
     run.settle_bookmarks()
     run.settle_held()
-    manager = stream.state_manager
-    if not _is_shared(stream, context):
-        manager.close_window(context, replication_key=key, until=until)
-    elif until is not None:
-        manager.increment_state({key: until}, context=context, replication_key=key)
+    _promote(stream, context, key, until)
+    if keep is not None:
+        keep()
     run.reload_bookmarks()
     if family is not None:
         family.reload()
@@ -63,6 +68,14 @@ def close_window(
         run.checkpoint(owed=False)
     else:
         stream._write_state_message()
+
+
+def _promote(stream: SyncStream, context: Context | None, key: str, until: str | None) -> None:
+    manager = stream.state_manager
+    if not _is_shared(stream, context):
+        manager.close_window(context, replication_key=key, until=until)
+    elif until is not None:
+        manager.increment_state({key: until}, context=context, replication_key=key)
 
 
 def _keeps_state(stream: SyncStream) -> bool:

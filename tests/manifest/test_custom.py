@@ -488,6 +488,71 @@ def test_a_retriever_reads_slices_within_slices(tmp_path: Path):
     ]
 
 
+def test_a_migration_of_states_may_ask_what_the_manifest_says_of_its_stream(tmp_path: Path):
+    components = f"""
+    from typing import Any, Mapping
+    from {CDK}.declarative_stream import DeclarativeStream
+    from {CDK}.interpolation.interpolated_string import InterpolatedString
+    from {CDK}.migrations.legacy_to_per_partition_state_migration import (
+        LegacyToPerPartitionStateMigration,
+    )
+    from {CDK}.types import Config
+
+    class Numbered(LegacyToPerPartitionStateMigration):
+        declarative_stream: DeclarativeStream
+        config: Config
+
+        def __init__(self, declarative_stream: DeclarativeStream, config: Config):
+            super().__init__(
+                declarative_stream.retriever.partition_router,
+                declarative_stream.incremental_sync,
+                config,
+                declarative_stream.parameters,
+            )
+            assert declarative_stream.retriever.paginator is None
+            assert dict(declarative_stream.incremental_sync)["type"] == "DatetimeBasedCursor"
+
+        def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
+            found = super().migrate(stream_state)["states"]
+            return {{
+                "states": [
+                    {{
+                        "partition": {{name: int(key) for name, key in one["partition"].items()}},
+                        "cursor": one["cursor"],
+                    }}
+                    for one in found
+                ]
+            }}
+    """
+    more = f"""
+    $parameters: {{slice: parent, at: at}}
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: "{{{{ parameters.at }}}}"
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+    state_migrations:
+      - {{type: CustomStateMigration, class_name: {PLACE}.Numbered}}
+    """
+    router = """
+    partition_router:
+      type: SubstreamPartitionRouter
+      parent_stream_configs:
+        - {stream: "#/streams/0", parent_key: id, partition_field: "{{ parameters.slice }}"}
+    """
+    children = stream(
+        "children", "/{{ stream_slice.parent }}", retriever=dedent(router), more=dedent(more)
+    )
+    state = {"bookmarks": {"children": {"1": {"at": "2024-02-03"}}}}
+    with serving() as server:
+        server.answers_by(
+            lambda one: page({"id": 1}, {"id": 2}) if one.path == "/items" else page()
+        )
+        read(tmp_path, server, components, stream("items", "/items"), children, state=state)
+    assert {"/1?since=2024-02-03", "/2?since=2024-01-01"} <= set(asked(server))
+
+
 # Files, modules, names
 
 
@@ -581,7 +646,8 @@ class Old(PageIncrement):
     def next_page_token(self, response, last_records): ...
 """
 
-CURSOR = """incremental_sync: {{type: CustomIncrementalSync, class_name: {0}Any}}
+CURSOR = """incremental_sync:
+      {{type: CustomIncrementalSync, class_name: {0}Any, cursor_field: at}}
     schema_loader:"""
 OLD = """paginator:
         type: DefaultPaginator
@@ -608,7 +674,7 @@ OLD = """paginator:
             "type: CustomRecordExtractor, class_name: {0}Any",
             "no method extract_records",
         ),
-        ("schema_loader:", CURSOR, "use a DatetimeBasedCursor"),
+        ("schema_loader:", CURSOR, "no method stream_slices"),
         (
             "record_selector:",
             OLD,

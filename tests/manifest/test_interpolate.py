@@ -116,7 +116,6 @@ def test_a_condition_that_compares_what_cannot_be_compared_holds_and_is_warned_o
         ("{{ config['a' }}", "does not parse"),
         ("{{ confg.a }}", "names 'confg', which no template can see. There are config,"),
         ("{{ range(3) }}", "names 'range'"),
-        ("{{ stream_state.a }}", "`stream_state`, which is no longer there: use `stream_interval`"),
         ("{{ 1 | nothing }}", "No filter named 'nothing'"),
     ],
 )

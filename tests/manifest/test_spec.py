@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tap_core.http.words import secrets_of
+from tap_core.manifest.command import main
 from tap_core.manifest.load import read_manifest
-from tap_core.manifest.spec import config_jsonschema, documentation_url
+from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
 from tap_core.protocols.airbyte.spec import specification
 from tap_core.secrets import hider
 
@@ -74,3 +79,57 @@ def test_a_manifest_without_settings_takes_any():
 def test_the_address_of_the_documentation_is_found_under_both_names():
     assert documentation_url(read_manifest(_TEXT)) == "https://x/docs"
     assert documentation_url(read_manifest("spec: {documentationUrl: y}\n")) == "y"
+
+
+_CONSENT = """\
+streams: []
+definitions:
+  token: {type: string, path_in_connector_config: [credentials, token]}
+spec:
+  type: Spec
+  connection_specification: {type: object, properties: {credentials: {type: object}}}
+  advanced_auth:
+    auth_flow_type: oauth2.0
+    predicate_key: [credentials, kind]
+    predicate_value: browser
+    oauth_config_specification:
+      oauth_connector_input_specification:
+        consent_url: "https://x/authorize?{{ client_id_key }}={{ client_id_value }}"
+      complete_oauth_output_specification:
+        type: object
+        properties: {token: "#/definitions/token"}
+"""
+
+
+def _spec_of(path: Path, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    with pytest.raises(SystemExit) as ended:
+        main(["spec", "--manifest", str(path)])
+    assert ended.value.code == 0
+    told: dict[str, Any] = json.loads(capfd.readouterr().out)["spec"]
+    return told
+
+
+def test_how_a_platform_gets_credentials_is_passed_on_as_it_stands(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    """Templates are the platform's own; references are resolved."""
+    (path := tmp_path / "x.yaml").write_text(_CONSENT, encoding="utf-8")
+    told = _spec_of(path, capfd)["advanced_auth"]
+    assert told == consent(read_manifest(_CONSENT))
+    flow = told.pop("oauth_config_specification")
+    assert told == {
+        "auth_flow_type": "oauth2.0",
+        "predicate_key": ["credentials", "kind"],
+        "predicate_value": "browser",
+    }
+    said = flow["oauth_connector_input_specification"]["consent_url"]
+    assert said == "https://x/authorize?{{ client_id_key }}={{ client_id_value }}"
+    token = flow["complete_oauth_output_specification"]["properties"]["token"]
+    assert token == {"type": "string", "path_in_connector_config": ["credentials", "token"]}
+
+
+def test_nothing_is_passed_on_where_nothing_is_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    (path := tmp_path / "x.yaml").write_text("streams: []\n", encoding="utf-8")
+    assert "advanced_auth" not in _spec_of(path, capfd)

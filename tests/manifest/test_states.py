@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.states import translated
+from tap_core.manifest.states import entry_of, kept_of, own_translated, said_to_others, translated
 
 NONE: dict[str, Any] = {}
 
@@ -85,3 +85,52 @@ def test_a_state_by_the_keys_of_a_parent_becomes_one_by_slices():
 
 def test_a_stream_without_a_cursor_has_nothing_to_go_on_from():
     assert translated({"at": "05"}, cursor_field=None, partition_field=None) == {}
+
+
+# Cursors that keep a state of their own
+
+MORE = {"at": 3, "prior_state": {"at": 1}}
+NESTED = {"at": {"7": 3}}
+
+
+@pytest.mark.parametrize(
+    ("own", "ours"),
+    [
+        (NONE, NONE),
+        ({"at": 3}, at(3)),
+        ({"at": None}, NONE),
+        (MORE, {**at(3), "cursor_state": MORE}),
+        (NESTED, {"cursor_state": NESTED}),
+        ({"7": {"at": 3}}, {"cursor_state": {"7": {"at": 3}}}),
+    ],
+)
+def test_what_a_cursor_wants_kept_comes_back_as_it_was(own: dict[str, Any], ours: dict[str, Any]):
+    assert entry_of(own, "at") == ours
+    assert own_translated(own, "at", by_slices=True) == ours
+    assert own_translated(ours, "at", by_slices=True) == ours
+    assert kept_of(ours, "at") == {name: one for name, one in own.items() if one is not None}
+    assert said_to_others(ours, "at") == kept_of(ours, "at")
+
+
+def test_states_of_slices_are_those_of_their_cursors():
+    stored = {
+        "states": [{"partition": {"a": 1, "parent_slice": {}}, "cursor": MORE}],
+        "state": {"at": 9},
+        "use_global_cursor": False,
+    }
+    ours = own_translated(stored, "at", by_slices=True)
+    assert ours == {"partitions": [{"context": {"a": 1}, **at(3), "cursor_state": MORE}]}
+    said = said_to_others(ours, "at")
+    assert said == {"states": [{"partition": {"a": 1}, "cursor": MORE}]}
+    assert own_translated(said, "at", by_slices=True) == ours
+    assert own_translated({**stored, "use_global_cursor": True}, "at", by_slices=True) == {
+        **ours,
+        **at(9),
+    }
+    assert own_translated(stored, "at", by_slices=False) == {"cursor_state": stored}
+
+
+def test_a_state_without_a_position_is_none_of_a_cursor():
+    assert own_translated({"__ab_no_cursor_state_message": True}, "at", by_slices=False) == {}
+    assert said_to_others(None, "at") == {}
+    assert kept_of({"replication_key": "other", "replication_key_value": 1}, "at") == {}

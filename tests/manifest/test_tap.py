@@ -123,6 +123,26 @@ class TestWindows:
         assert asked(server)[6:] == [f"/{kind}?since=2024-01-25&until=2024-01-25" for kind in "ab"]
 
 
+def test_slices_have_states_of_their_own_where_a_parameter_names_the_cursor(tmp_path: Path):
+    router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+    more = CURSOR.replace("cursor_field: at", "cursor_field: \"{{ parameters['key'] }}\"", 1)
+    declared = stream(
+        "items",
+        "/{{ stream_partition.kind }}",
+        retriever=router,
+        more=f"{more}$parameters: {{key: at}}",
+    )
+    with serving() as server:
+        server.answers_by(
+            lambda one: page({"at": "2024-01-04" if one.path == "/a" else "2024-01-22"})
+        )
+        ran = run(manifest(tmp_path, declared), server)
+    kept = ran.state["bookmarks"]["items"]["partitions"]
+    assert [(one["context"]["kind"], one["replication_key_value"]) for one in kept] == [
+        *(("a", "2024-01-04"), ("b", "2024-01-22")),
+    ]
+
+
 def test_a_sync_that_is_killed_inside_a_window_goes_on_after_the_last_closed_one(tmp_path: Path):
     path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
     config = tmp_path / "c.json"

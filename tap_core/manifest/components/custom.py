@@ -34,6 +34,7 @@ from tap_core.manifest.contract import (
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
 from tap_core.manifest.face.kinds import is_dict, is_mapping
+from tap_core.manifest.face.migrations import Said
 from tap_core.manifest.face.requests import HttpRequester as FaceRequester
 from tap_core.manifest.face.seen import seen, slice_of
 from tap_core.manifest.face.slices import Owner
@@ -47,7 +48,6 @@ __all__ = [
     "CustomBackoffStrategy",
     "CustomDecoder",
     "CustomErrorHandler",
-    "CustomIncrementalSync",
     "CustomPaginationStrategy",
     "CustomPartitionRouter",
     "CustomRecordExtractor",
@@ -57,6 +57,7 @@ __all__ = [
     "CustomSchemaNormalization",
     "CustomStateMigration",
     "CustomTransformation",
+    "add_said",
     "context_of",
 ]
 
@@ -144,7 +145,7 @@ def _told(error: Exception) -> str:
 def _asked(scope: Scope) -> dict[str, Any]:
     """Return what methods that say a request are given."""
     return {
-        "stream_state": _NO_STATE,
+        "stream_state": scope.get("stream_state", _NO_STATE),
         "stream_slice": slice_of(scope),
         "next_page_token": scope.get("next_page_token"),
     }
@@ -254,6 +255,17 @@ class CustomStateMigration(Custom):
     """Brings a state to its present form, by ``should_migrate`` and ``migrate``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("should_migrate", "migrate")
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        return {}
+
+    def of(self, stream: Mapping[str, Any]) -> None:
+        """Take what the manifest says of the stream, which a class may ask for."""
+        self._known["declarative_stream"] = Said(stream)
+
+    def _more(self) -> Mapping[str, Any]:
+        return self._known
 
     def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
         """Return whether a state is of an older form."""
@@ -476,20 +488,36 @@ class CustomPartitionRouter(Custom):
         """Add what the router says of a slice."""
         about = _asked(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
-        params, headers, form, document = (self._added(name, about) for name in _ADDS)
-        if params:
-            request.params = {**request.params, **params}
-        if headers:
-            request.headers = {**request.headers, **_texts(headers)}
-        if form or document:
-            known: Any = request.data
-            request.data = {**(known if is_dict(known) else {}), **form, **document}
-            request.as_json = bool(document)
+        add_said(self.instance, request, about)
 
-    def _added(self, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
-        found = getattr(self.instance, method, None)
-        added = found(**about) if callable(found) else None
-        return dict(added) if is_mapping(added) else {}
+
+def add_said(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
+    """Add to a request what an object says of a slice, method by method."""
+    params, headers, form, document = (_added(asked, name, about) for name in _ADDS)
+    if params:
+        request.params = {**request.params, **params}
+    if headers:
+        request.headers = {**request.headers, **_texts(headers)}
+    if form or document:
+        known: Any = request.data
+        request.data = _joined(known if is_dict(known) else {}, {**form, **document})
+        request.as_json = bool(document)
+
+
+def _added(asked: Any, method: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    found = getattr(asked, method, None)
+    added = found(**about) if callable(found) else None
+    given: Mapping[str, Any] = added if is_mapping(added) else {}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _joined(known: dict[Any, Any], added: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a document with more members; an object that both have is joined the same way."""
+    made = dict(known)
+    for name, value in added.items():
+        old = made.get(name)
+        made[name] = _joined(old, value) if is_dict(old) and is_dict(value) else value
+    return made
 
 
 def _texts(headers: Any) -> dict[str, str]:
@@ -518,18 +546,3 @@ def context_of(given: Any) -> Context:
 
 def _known(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != PARENT_SLICE or value}
-
-
-# What is refused
-
-
-@dataclass(frozen=True, kw_only=True)
-class CustomIncrementalSync(Custom):
-    """Refused: bookmarks and windows are the engine's."""
-
-    def __post_init__(self) -> None:
-        """Say so."""
-        raise ManifestError(
-            f"The cursor {self.class_name} is a class of its own, which is not supported (nor has"
-            " airbyte-cdk 7 the classes that such cursors extend): use a DatetimeBasedCursor."
-        )

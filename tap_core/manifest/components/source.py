@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.budget import HTTPAPIBudget
-from tap_core.manifest.components.custom import CustomIncrementalSync
+from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.contract import Schemas, StateMigration, Transformation
 
@@ -33,7 +33,9 @@ class DeclarativeStream:
     retriever: SimpleRetriever | CustomRetriever
     name: str = ""
     primary_key: Any = None
-    incremental_sync: DatetimeBasedCursor | CustomIncrementalSync | None = None
+    incremental_sync: (
+        DatetimeBasedCursor | IncrementingCountCursor | CustomIncrementalSync | None
+    ) = None
     schema_loader: Schemas | list[Schemas] | None = None
     transformations: list[Transformation] = field(default_factory=list)
     state_migrations: list[StateMigration] = field(default_factory=list)
@@ -41,6 +43,15 @@ class DeclarativeStream:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
     """Within the fields of a class of others it stays a part of the document."""
+
+    @staticmethod
+    def shows_state(node: Mapping[str, Any]) -> bool:
+        """Return whether its templates may name ``stream_state``: what its cursor keeps.
+
+        Only a cursor of the connector's own has a state of which others know the form.
+        """
+        own = node.get("incremental_sync")
+        return isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face import dpaths
+from tap_core.manifest.face import dpaths, durations
 from tap_core.manifest.face.absent import absent, absent_base
 from tap_core.manifest.face.schemas import JsonFileSchemaLoader
 from tap_core.manifest.face.table import named
@@ -31,7 +31,8 @@ from tap_core.manifest.face.table import named
 __all__ = ["class_named"]
 
 _CDK: Final = "airbyte_cdk"
-_DPATH: Final = "dpath"
+_STANDING_IN: Final[Mapping[str, ModuleType]] = {"dpath": dpaths, "isodate": durations}
+"""Packages that airbyte-cdk brings, and what answers for them where they are not installed."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
 _IMPORT: Final = builtins.__import__
@@ -160,8 +161,8 @@ class _Imports:
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._face(name, wanted or ())
-        if level == 0 and root == _DPATH and find_spec(_DPATH) is None:
-            return _dpath(name, wanted or ())
+        if level == 0 and root in _STANDING_IN and find_spec(root) is None:
+            return _stand_in(name, wanted or ())
         if level == 0 and root in self._roots and self._is_own(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
@@ -191,12 +192,14 @@ class _Imports:
         return made
 
 
-def _dpath(name: str, wanted: Sequence[str]) -> ModuleType:
-    """Return what stands for the package dpath, or for its module ``util``."""
+def _stand_in(name: str, wanted: Sequence[str]) -> ModuleType:
+    """Return what stands for such a package, or for a module of it."""
+    root = name.partition(".")[0]
+    found = _STANDING_IN[root]
     made = ModuleType(name)
-    made.__dict__.update({one: getattr(dpaths, one) for one in dpaths.__all__})
-    if name != _DPATH and wanted:
+    made.__dict__.update({one: getattr(found, one) for one in found.__all__})
+    if name != root and wanted:
         return made
-    package = ModuleType(_DPATH)
+    package = ModuleType(root)
     package.__dict__.update(made.__dict__, util=made)
     return package

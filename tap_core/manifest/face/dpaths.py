@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from tap_core.manifest.face.kinds import is_dict, is_list
+from tap_core.manifest.face.kinds import is_list, is_mapping
 
 __all__ = ["delete", "get", "new", "search", "set", "values"]
 
@@ -25,7 +25,7 @@ def _steps(glob: Any, separator: str) -> list[str]:
 
 
 def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
-    if is_dict(holder):
+    if is_mapping(holder):
         yield from list(holder.items())
     elif is_list(holder):
         yield from enumerate(list(holder))

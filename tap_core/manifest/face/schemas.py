@@ -18,7 +18,6 @@ __all__ = [
     "InlineSchemaLoader",
     "JsonFileSchemaLoader",
     "SchemaLoader",
-    "StateMigration",
     "default_file_path",
 ]
 
@@ -78,15 +77,3 @@ class JsonFileSchemaLoader(SchemaLoader):
         """Return the schema of the file."""
         loader = ours.JsonFileSchemaLoader(self._path, self.FOLDER, "JsonFileSchemaLoader")
         return loader.json_schema(_Named(self._name))  # type: ignore[arg-type]  # asked for its name
-
-
-class StateMigration:
-    """Brings a state of an older version to the present form."""
-
-    def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:
-        """Return whether a state is of that version."""
-        raise NotImplementedError
-
-    def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state in its present form."""
-        raise NotImplementedError

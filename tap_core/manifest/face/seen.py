@@ -12,10 +12,11 @@ from typing import Any, Final, cast
 import requests
 from requests.auth import AuthBase
 
-from tap_core.incremental import options
+from tap_core.incremental import cursor, options
 from tap_core.manifest.components import errors as our_errors
 from tap_core.manifest.components import partitions, transformations
 from tap_core.manifest.contract import Scope
+from tap_core.manifest.face.cursors import MinMaxDatetime
 from tap_core.manifest.face.errors import BackoffStrategy, HttpResponseFilter, resolution
 from tap_core.manifest.face.kinds import is_list, is_mapping
 from tap_core.manifest.face.records import AddedFieldDefinition
@@ -60,6 +61,16 @@ def _option(option: options.RequestOption) -> RequestOption:
         field_name=option.field_name,
         field_path=option.field_path,
         parameters={},
+    )
+
+
+def _bounded(given: cursor.MinMaxDatetime) -> MinMaxDatetime:
+    return MinMaxDatetime(
+        datetime=given.datetime,
+        parameters={},
+        datetime_format=given.datetime_format,
+        min_datetime=given.min_datetime,
+        max_datetime=given.max_datetime,
     )
 
 
@@ -135,6 +146,10 @@ _SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Owner, Any], Any
     (
         lambda one: isinstance(one, options.RequestOption),
         lambda one, owner, config: _option(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, cursor.MinMaxDatetime),
+        lambda one, owner, config: _bounded(one),  # noqa: ARG005
     ),
     (
         lambda one: isinstance(one, our_errors.HttpResponseFilter),

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, cast
 
-from tap_core.manifest.components.partitions import PARENT_SLICE
+from tap_core.manifest.components.partitions import PARENT_SLICE, Resumes
 from tap_core.manifest.contract import StreamFace
 from tap_core.manifest.face.requests import RequestOption
 from tap_core.manifest.face.templates import InterpolatedString, evaluated
 from tap_core.manifest.face.values import Record, RequestOptionType, StreamSlice
 from tap_core.manifest.paths import ABSENT, split, walker
+from tap_core.manifest.states import said_to_others
 
 __all__ = [
     "ListPartitionRouter",
@@ -72,10 +73,35 @@ class Stream:
     def __init__(self, owner: Owner, declared: Any) -> None:
         self._owner = owner
         self._declared = declared
+        self._resumed: StreamFace | None = None
 
     @property
     def _stream(self) -> StreamFace:
-        return self._owner.parent(self._declared)
+        return self._resumed or self._owner.parent(self._declared)
+
+    @property
+    def cursor_field(self) -> str | list[str]:
+        """The name of its cursor, an empty list without one."""
+        return getattr(self._stream, "replication_key", None) or []
+
+    @property
+    def supports_incremental(self) -> bool:
+        """Whether it has a cursor."""
+        return bool(self.cursor_field)
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """How far it has been read since a state was set; nothing before."""
+        if self._resumed is None:
+            return {}
+        key = str(self.cursor_field)
+        return said_to_others(cast(Resumes, self._resumed).position, key)
+
+    @state.setter
+    def state(self, value: Mapping[str, Any]) -> None:
+        """Read what is new since a state from now on."""
+        parent = self._owner.parent(self._declared)
+        self._resumed = cast(Resumes, parent).resumed(value) if value else None
 
     @property
     def name(self) -> str:

@@ -70,9 +70,13 @@ NAMES: Final[Mapping[str, str]] = {
         ],
         "slices",
     ),
+    **dict.fromkeys(["LegacyToPerPartitionStateMigration", "StateMigration"], "migrations"),
+    **dict.fromkeys(
+        ["Cursor", "DatetimeBasedCursor", "DeclarativeCursor", "MinMaxDatetime"], "cursors"
+    ),
     **dict.fromkeys(
         [
-            *("InlineSchemaLoader", "JsonFileSchemaLoader", "SchemaLoader", "StateMigration"),
+            *("InlineSchemaLoader", "JsonFileSchemaLoader", "SchemaLoader"),
             "_default_file_path",
         ],
         "schemas",

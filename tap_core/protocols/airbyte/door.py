@@ -179,7 +179,8 @@ def _spec(job: _Job) -> None:
 
     kind = job.tap_class
     schema = kind._full_schema()  # noqa: SLF001  the same
-    job.say("SPEC", "spec", specification(schema, documentation=kind.get_documentation_url()))
+    page, consent = kind.get_documentation_url(), getattr(kind, "consent", None)
+    job.say("SPEC", "spec", specification(schema, documentation=page, consent=consent))
 
 
 def _check(job: _Job) -> None:

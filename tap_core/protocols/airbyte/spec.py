@@ -30,11 +30,13 @@ def specification(
     schema: Mapping[str, Any],
     *,
     documentation: str | None = None,
+    consent: Mapping[str, Any] | None = None,
     destination_sync_modes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the ConnectorSpecification of an actor with these settings.
 
-    ``documentation`` is the address of a page about it. A destination names the modes in
+    ``documentation`` is the address of a page about it, ``consent`` how a platform gets
+    credentials in the user's browser (``advanced_auth``). A destination names the modes in
     which it can write.
     """
     result: dict[str, Any] = {
@@ -43,6 +45,8 @@ def specification(
     }
     if documentation:
         result["documentationUrl"] = documentation
+    if consent:
+        result["advanced_auth"] = dict(consent)
     if destination_sync_modes is not None:
         result["supportsIncremental"] = True  # outdated, and asked for by old platforms
         result["supported_destination_sync_modes"] = list(destination_sync_modes)

@@ -16,13 +16,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.http.server import Asked, Reply, Server, serving
-from tests.manifest.beside import apis
+from tests.manifest.beside import apis, numbers
 from tests.peers import peer_python
 
-__all__ = ["CASES", "CDK", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
+__all__ = ["CASES", "CDK", "CDK_6", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
 
 FOLDER = Path(__file__).parent
 CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which has it, too
+CDK_6 = peer_python("airbyte_cdk_6")
 
 
 class Case:
@@ -34,11 +35,18 @@ class Case:
         api: Callable[[str], Callable[[Asked], Reply]],
         config: Mapping[str, Any],
         state: Mapping[str, Mapping[str, Any]] | None = None,
+        components: str | None = None,
     ) -> None:
         self.manifest = FOLDER / manifest
         self.api = api
         self.config = config
         self.state = state or {}
+        self.components = components and FOLDER / components
+
+    @property
+    def peer(self) -> Path | None:
+        """Who is compared with: cursors of connectors' own ended with the sixth series."""
+        return CDK_6 if self.components else CDK
 
 
 _START = "1704067200"
@@ -46,6 +54,7 @@ _START = "1704067200"
 
 _SHOP = {"token": "t", "shop": "Corner", "start": "2024-01-01", "places": ["here", "there"]}
 _AT = {"user": "someone", "word": "open-sesame", "kind": "login"}
+_CURSORS = "clinic.py.txt"
 
 CASES = {
     "shop": Case("shop.yaml", apis.shop, _SHOP),
@@ -73,6 +82,28 @@ CASES = {
         {**_AT, "kind": "key"},
         {"news": {"day": "2024-01-20"}, "alarms": {"day": "2024-02-01"}},
     ),
+    "clinic": Case("clinic.yaml", numbers.clinic, {"start": "2024-01-01"}, components=_CURSORS),
+    "clinic-resumed": Case(
+        "clinic.yaml",
+        numbers.clinic,
+        {"start": "2024-01-01"},
+        {
+            "sorted": {"at": "2024-01-20"},
+            "nested": {"at": "2024-01-05"},
+            "lengths": {"states": [{"partition": {"kind": "eye"}, "cursor": {"at": "2024-02-01"}}]},
+            "whole": {"at": "1704400000"},
+            "numbered": {"id": 6},
+            "grouped": {"id": 20, "closed": [1, 2]},
+        },
+        components=_CURSORS,
+    ),
+    "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
+    "counter-resumed": Case(
+        "counter.yaml",
+        numbers.counter,
+        {"first": 5},
+        {"events": {"id": 11}, "changes": {"number": 8}},
+    ),
 }
 
 
@@ -83,9 +114,10 @@ def by_us(case: Case) -> dict[str, Any]:
 
 def by_airbyte_cdk(case: Case) -> dict[str, Any]:
     """Return what airbyte-cdk makes of a case."""
-    assert CDK is not None
-    program = CDK.with_name("source-declarative-manifest")
-    return _ran(case, [str(program), "read", "--manifest-path"])
+    assert case.peer is not None
+    program = case.peer.with_name("source-declarative-manifest")
+    flag = "--components-path" if case.components else ""
+    return _ran(case, [str(program), "read", "--manifest-path"], flag)
 
 
 def expected(name: str) -> dict[str, Any]:
@@ -94,7 +126,7 @@ def expected(name: str) -> dict[str, Any]:
     return found
 
 
-def _ran(case: Case, command: list[str]) -> dict[str, Any]:
+def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str, Any]:
     with serving() as server, TemporaryDirectory() as folder:
         server.answers_by(case.api(server.url))
         files = {
@@ -102,7 +134,9 @@ def _ran(case: Case, command: list[str]) -> dict[str, Any]:
             "catalog": {"streams": [_configured(one) for one in _streams(case)]},
             "state": [_stored(name, state) for name, state in case.state.items()],
         }
-        arguments = [*command, str(case.manifest)]
+        arguments = [*command, str(_copied(case, Path(folder)))]
+        if components_flag:
+            arguments += [components_flag, str(Path(folder, "components.py"))]
         for name, content in files.items():
             if content:
                 path = Path(folder, f"{name}.json")
@@ -119,6 +153,15 @@ def _ran(case: Case, command: list[str]) -> dict[str, Any]:
         if ran.returncode:
             raise AssertionError(ran.stdout[-3000:] + ran.stderr[-3000:])
         return _told(server, ran.stdout)
+
+
+def _copied(case: Case, folder: Path) -> Path:
+    """Return the manifest, in a folder where its components lie beside it if it has some."""
+    if case.components is None:
+        return case.manifest
+    for name, file in (("manifest.yaml", case.manifest), ("components.py", case.components)):
+        (folder / name).write_bytes(file.read_bytes())
+    return folder / "manifest.yaml"
 
 
 def _streams(case: Case) -> list[tuple[str, bool]]:
@@ -197,9 +240,13 @@ def _positions(state: Mapping[str, Any]) -> dict[str, str]:
             for one in state["partitions"]
             if "replication_key_value" in one
         }
+    if "cursor_state" in state:
+        return {name: str(value) for name, value in state["cursor_state"].items()}
     if "replication_key_value" in state:
         return {"": str(state["replication_key_value"])}
     known = {name: one for name, one in state.items() if not name.startswith("__ab_")}
+    if len(known) > 1:
+        return {name: str(value) for name, value in known.items()}
     return {"": _only(known)} if known else {}
 
 
