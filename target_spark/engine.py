@@ -143,6 +143,11 @@ class SparkEngine:
             self._lease.release()
             self._lease = None
 
+    def give_up_waiting(self) -> None:
+        """End a JVM that a cluster has not given executors yet."""
+        if isinstance(self._session, Session):
+            self._session.give_up_waiting()
+
     def kill(self) -> None:
         """End the JVM at once, whatever it is doing."""
         if self._session is not None:

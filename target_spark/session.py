@@ -83,6 +83,10 @@ _TRIES = 2
 _HERE = ("local", "spark://127.", "spark://localhost:")
 """Masters whose executors are all on this machine."""
 
+_STILL_WAITING = (
+    "The run was told to stop before the cluster had given it executors. Nothing was begun, and no"
+    " state was let out; look in the cluster's pages for who has its cores and its memory."
+)
 _DEATH_SECONDS = 10.0
 """How long a JVM whose connection broke may take to be gone."""
 
@@ -269,7 +273,7 @@ class Session:
         self._failure: TargetSparkError | None = None
         self._application: str | None = None
         self._quiet: logging.Filter | None = None
-        self._closing = False
+        self._closing = self._is_waiting = False
         self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
 
     @classmethod
@@ -365,6 +369,12 @@ class Session:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
 
+    def give_up_waiting(self) -> None:
+        """End the JVM if it still waits for a cluster's executors: nothing was begun."""
+        if self._is_waiting:
+            self._failure = SparkUnavailableError(_STILL_WAITING)
+            self.kill()
+
     def _is_ended(self) -> bool:
         """Tell whether a cluster has ended the application, whose JVM lives on without it."""
         spark = self._spark
@@ -393,7 +403,7 @@ class Session:
             self._application = self._spark.sparkContext.applicationId
             self._check_shared(self._spark)
         except TargetSparkError as error:
-            self._failure = SparkDiedError(_ENDED) if self._is_ended() else error
+            self._failure = self._failure or (SparkDiedError(_ENDED) if self._is_ended() else error)
         except Exception as error:  # noqa: BLE001  (it is raised where Spark is asked for)
             self._failure = SparkUnavailableError(
                 f"Spark did not start: {_cause_of(error, self._settings.master)}"
@@ -422,6 +432,7 @@ class Session:
         """Let the executors of a cluster try the folders that they must see."""
         if not self._settings.shared:
             return
+        self._is_waiting = True
         context: Any = spark.sparkContext
         check_shared(
             spark.newSession(),
@@ -429,6 +440,7 @@ class Session:
             lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
             min(_MOST_PROBES, max(_LEAST_PROBES, 2 * context.defaultParallelism)),
         )
+        self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path) -> None:
         from pyspark import SparkConf, java_gateway

@@ -294,6 +294,8 @@ class TargetSpark(PluginBase):
                 self._engine.kill()
             os._exit(128 + signum)
         self._signals.append(signum)
+        if self._engine is not None:
+            self._engine.give_up_waiting()
         if self._wake_up is not None:
             self._wake_up.ring()
         if self._leave is not None:

@@ -185,6 +185,21 @@ def test_two_applications_of_one_job_are_kept_apart(standalone: Standalone, tmp_
     check(load, 2, "log")
 
 
+def test_a_run_that_waits_for_a_cluster_ends_when_it_is_told_to(
+    standalone: Standalone, tmp_path: Path
+) -> None:
+    """No worker has so much memory, so nothing can be in flight; what came is not acknowledged."""
+    load = Load(tmp_path, standalone, settings={"spark": {"spark.executor.memory": "64g"}})
+    with load.running() as run:
+        run.send(SCHEMAS, rows(1, "log"), state(1))
+        run.until(lambda: "has not accepted any resources" in run.said())
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end() == 1, run.said()
+    assert "before the cluster had given it executors" in run.report()["outcome"]
+    assert run.states() == []
+    assert load.left() == []
+
+
 ENDED = """
 import sys
 from target_spark.session import Session, SparkSettings
