@@ -80,7 +80,8 @@ class Standalone:
 
     ``memory`` is what a worker says it can give to executors. ``environ`` is added to the
     workers' environment; the words in ``through`` stand before a worker's command, to
-    start it in another way. ``folder`` is made, and left for whoever made its parent.
+    start it in another way; ``hosts`` are where they listen, in turn: Spark believes that they
+    are so many machines. ``folder`` is made, and left for whoever made its parent.
     """
 
     folder: Path
@@ -90,6 +91,7 @@ class Standalone:
     environ: Mapping[str, str] = field(default_factory=dict)
     through: Sequence[str] = ()
     python: str = sys.executable
+    hosts: Sequence[str] = ("127.0.0.1",)
     all: list[Worker] = field(default_factory=list, init=False)
     master: str = field(default="", init=False)
     _ui: str = field(default="", init=False)
@@ -201,7 +203,8 @@ class Standalone:
         return worker
 
     def _start_worker(self, worker: Worker) -> None:
-        words = [_WORKER, self.master, "--host", "127.0.0.1", "--webui-port", "0"]
+        host = self.hosts[self.all.index(worker) % len(self.hosts)]
+        words = [_WORKER, self.master, "--host", host, "--webui-port", "0"]
         words += ["--cores", str(self.cores), "--memory", self.memory]
         words += ["--work-dir", str(worker.folder / "work")]
         environ = {"SPARK_LOCAL_DIRS": str(worker.folder / "local"), **self.environ}
