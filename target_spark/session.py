@@ -432,15 +432,17 @@ class Session:
         """Let the executors of a cluster try the folders that they must see."""
         if not self._settings.shared:
             return
-        self._is_waiting = True
         context: Any = spark.sparkContext
-        check_shared(
-            spark.newSession(),
-            self._settings.shared,
-            lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
-            min(_MOST_PROBES, max(_LEAST_PROBES, 2 * context.defaultParallelism)),
-        )
-        self._is_waiting = False
+        self._is_waiting = True
+        try:
+            check_shared(
+                spark.newSession(),
+                self._settings.shared,
+                lambda: int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1,  # noqa: SLF001
+                min(_MOST_PROBES, max(_LEAST_PROBES, 2 * context.defaultParallelism)),
+            )
+        finally:
+            self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path) -> None:
         from pyspark import SparkConf, java_gateway
