@@ -42,8 +42,9 @@ SPAN: Final = 1 << 32
 _IN_MEMORY: Final = 8 << 20
 """Bytes of a part that are kept without a file."""
 
-_BLOCK: Final = 1 << 20
-"""Bytes of lines that leave together, about."""
+_BLOCK: Final = 1 << 18
+"""Bytes of lines that leave together, about: Java's collector treats an object apart that is larger
+than half of one of its regions, which in a small heap are of a mebibyte."""
 
 
 @dataclass(frozen=True, slots=True)
