@@ -8,7 +8,7 @@ be right where executors can be lost, is counted anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from target_spark.folders import is_remote
@@ -16,7 +16,7 @@ from target_spark.folders import is_remote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["rows_seen", "seen"]
+__all__ = ["read_back", "rows_seen", "seen"]
 
 
 def seen(
@@ -40,6 +40,11 @@ def rows_seen(
     """Return the ``rows`` of an observation; what was ``written`` has as many."""
     rows: int = seen(spark, observation, lambda: written().selectExpr("count(1) AS rows"))["rows"]
     return rows
+
+
+def read_back(df: DataFrame, addresses: Iterable[str]) -> DataFrame:
+    """Return what stands in the Parquet files that a frame was written to."""
+    return df.sparkSession.read.schema(df.schema).parquet(*addresses)
 
 
 def _loses_nobody(spark: SparkSession) -> bool:

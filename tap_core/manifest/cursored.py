@@ -11,7 +11,7 @@ import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.documents import dump_json
@@ -19,6 +19,7 @@ from tap_core.exceptions import SyncError
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.partitions import Slice
+from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Reading, StreamFace
 from tap_core.manifest.declared import Sliced
 from tap_core.manifest.interpolate import STATE
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Cursored"]
 
-_CUSTOM: Final = "CustomIncrementalSync"
 _Own: TypeAlias = CustomIncrementalSync | IncrementingCountCursor
 
 
@@ -58,8 +58,7 @@ class Cursored(Sliced):
     @property
     def _is_custom(self) -> bool:
         """Whether its cursor is a class beside the manifest, which keeps a state of its own."""
-        found = self._incremental_node.get("incremental_sync")
-        return isinstance(found, Mapping) and found.get("type") == _CUSTOM
+        return DeclarativeStream.shows_state(self._incremental_node)
 
     @cached_property
     def own_cursor(self) -> _Own | None:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Layout
-from target_spark.observed import rows_seen
+from target_spark.observed import read_back, rows_seen
 from target_spark.places import local_folder, spark_address
 from target_spark.tables import Design, Table
 from target_spark.writers.delta_design import arrangement
@@ -91,9 +91,8 @@ def bear(df: DataFrame, birth: Birth, metadata: str, app_id: str, number: int) -
         log.mkdir(exist_ok=True)  # from here on a folder of ours, whatever happens
         moved += (file.rename(birth.folder / file.name) for file in staged.glob("*.parquet"))
         files = [_added(file) for file in moved]
-        read = df.sparkSession.read.schema(df.schema)
-        places = [spark_address(str(file)) for file in moved]
-        count = rows_seen(df.sparkSession, observed, lambda: read.parquet(*places))
+        places = (spark_address(str(file)) for file in moved)
+        count = rows_seen(df.sparkSession, observed, lambda: read_back(df, places))
         if len(files) == 1:  # else nobody knows how many are in which
             files[0]["stats"] = json.dumps({"numRecords": count})
         schema = _schema(df, birth.comments)

@@ -31,7 +31,7 @@ from target_spark.errors import TableError, UnsupportedError
 from target_spark.folders import remove_folder
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.observed import rows_seen
+from target_spark.observed import read_back, rows_seen
 from target_spark.places import local_folder, spark_address
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import Keys, Retirement, after, ddl_of, removed_meanwhile
@@ -310,9 +310,8 @@ class ParquetWriter:
         schema = {**base.schema, **types}
         self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
         nbytes = sum((folder / name).stat().st_size for name in names)
-        parts = [f"file://{folder / name}" for name in names]
-        spark = df.sparkSession
-        inserted = rows_seen(spark, counted, lambda: spark.read.schema(df.schema).parquet(*parts))
+        parts = (f"file://{folder / name}" for name in names)
+        inserted = rows_seen(df.sparkSession, counted, lambda: read_back(df, parts))
         return Effect(inserted=inserted, files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
