@@ -113,7 +113,7 @@ class TargetSpark(PluginBase):
             )
             self.setup_mapper()
             for name, instead in settings.ELSEWHERE.items():
-                if name in self.config:
+                if self.config.get(name) is not None:
                     self.logger.warning("Setting '%s' is one of other targets: %s.", name, instead)
         except ConfigValidationError as error:  # a run that cannot begin has a report, too
             refused = Report()
