@@ -1,9 +1,11 @@
 """Parts of a tap's sync in Spark's workers, seen from the driver.
 
-Rules of the room: parts that come together are one job of Spark's, whose rows and results go
-into one folder by Spark's own protocol of commits: what a lost worker has written counts for
-nothing, and what is tried again counts once. Nothing is folded before the job has ended well.
-The job runs in a thread, so that a signal can end it.
+Rules of the room: parts that come together are one job of Spark's, whose results go into one folder
+by Spark's own protocol of commits: what a lost worker has written counts for nothing, and what is
+tried again counts once. In a folder that the driver has as well, workers write their rows
+themselves, and only the files that the results name are shown to readers; to any other address
+rows go with the results. Nothing is folded before the job has ended well. The job runs in a thread,
+so that a signal can end it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tap_core.events import Describe, Event, Spooled, StreamId
@@ -22,7 +25,9 @@ from tap_core.exceptions import PartsFailedError
 from tap_core.sync.parts import Spread
 from tap_core.sync.plan import descriptions_of
 from target_spark.errors import TargetSparkError
+from target_spark.extract.lines import shown
 from target_spark.extract.task import RESULTS, SPAN, Told, Work
+from target_spark.places import local_folder
 from target_spark.retries import first_line, patiently
 from target_spark.staging import putting_down
 from target_spark.workers import mapped
@@ -184,10 +189,21 @@ class SparkSpreader:
         tasks = min(len(work.parts), self._width or slots * _TASKS_PER_SLOT)
         spark.conf.set(_WRITERS, len(work.streams) + 1)  # else all blocks are sorted by stream
         numbers = spark.range(0, len(work.parts), 1, tasks)
+        folder = local_folder(address)
+        work = replace(work, folder=None if folder is None else str(folder))
         blocks = mapped(numbers, work, _ROWS, "tap_rows")
         _write(blocks.selectExpr("stream", "CAST(value AS STRING) AS value"), address)
         lines = spark.read.schema("value STRING").text(f"{address}/stream={RESULTS}")
-        return [Told.read(row.value) for row in lines.collect()]
+        told = [Told.read(row.value) for row in lines.collect()]
+        if folder is not None:
+            shown(str(folder), _files(told, work.streams))
+        return told
+
+
+def _files(told: Sequence[Told], streams: Iterable[str]) -> set[tuple[int, str]]:
+    """Return the files of tasks that have rows: the numbers of their streams, and their names."""
+    numbers = {name: number for number, name in enumerate(streams)}
+    return {(numbers[name], each.file) for each in told for name in each.result.counts}
 
 
 def _write(blocks: DataFrame, address: str) -> None:

@@ -1,26 +1,25 @@
 """One part of a tap's sync in one of Spark's workers, from its context to lines of the spool.
 
-Rules of the room: this runs in a worker. A part is read whole before any of its rows leave, into
-a file of this process that nobody else can open; so it can be tried again, and what of it fails
-for good leaves nothing behind. What is told of a failure has no secret of the settings. The rows
-that leave are blocks of whole lines, as they stand in a spool.
+Rules of the room: this runs in a worker. A part is read whole before any of its rows count; so it
+can be tried again, and what of it fails for good leaves nothing behind. What is told of a failure
+has no secret of the settings. The rows become lines as they stand in a spool, where `lines` has
+them.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.events import Describe, Rows
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.sync.parts import Result
 from target_spark.extract.apart import apart
+from target_spark.extract.lines import Lines
 from target_spark.extract.source import forget, hidden, made
 from target_spark.extract.tries import FailedError, tried
 from target_spark.spool import lines_of, may_delete
@@ -39,23 +38,18 @@ RESULTS: Final = -1
 SPAN: Final = 1 << 32
 """Ordinals that each part has of its own: no part has so many rows."""
 
-_IN_MEMORY: Final = 8 << 20
-"""Bytes of a part that are kept without a file."""
-
-_BLOCK: Final = 1 << 18
-"""Bytes of lines that leave together, about: Java's collector treats an object apart that is larger
-than half of one of its regions, which in a small heap are of a mebibyte."""
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a worker tells of a part: its `Result`, and what became of its rows.
 
-    ``nbytes`` are of the lines of each stream, ``deletes`` the streams that may have delete
-    records, ``described`` the descriptions that differ from those that were handed over.
+    ``file`` is what the files of its task are called, ``nbytes`` are of the lines of each stream,
+    ``deletes`` the streams that may have delete records, ``described`` the descriptions that
+    differ from those that were handed over.
     """
 
     result: Result
+    file: str
     nbytes: Mapping[str, int]
     deletes: Sequence[str]
     described: Sequence[Mapping[str, Any]]
@@ -76,61 +70,59 @@ class Work:
     """What all parts of one job share, and the parts; called with the batches of their numbers.
 
     ``streams`` are the names under which rows go out, in the order of their numbers, each with
-    its description; ``first`` is the first of the ordinals that were kept for all rows.
+    its description; ``first`` is the first of the ordinals that were kept for all rows. Rows stay
+    in ``folder``, if there is one that whoever commits has as well.
     """
 
     source: Source
     parts: Sequence[Part]
     streams: Mapping[str, Describe]
     first: int
+    folder: str | None = None
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield blocks of lines, with the number of their stream; results as `RESULTS`."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self._lines(self.parts[number])
+        """Yield what is told of each part as `RESULTS`, after its lines, if these must leave."""
+        with closing(Lines(self.folder)) as lines:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    told = self._read(self.parts[number], lines)
+                    for stream, block in lines.leaving():
+                        yield _batch(stream, block)
+                    yield _batch(RESULTS, told.line() + b"\n")
 
-    def _lines(self, part: Part) -> Iterator[Any]:
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
-            sink, told = self._read(part, file)
-            file.seek(0)
-            for stream, nbytes in sink.blocks():
-                yield _batch(stream, file.read(nbytes))
-        yield _batch(RESULTS, told.line() + b"\n")
-
-    def _read(self, part: Part, file: IO[bytes]) -> tuple[_Sink, Told]:
-        """Read a part, as often as it may be tried; return what the last try brought."""
+    def _read(self, part: Part, lines: Lines) -> Told:
+        """Read a part, as often as it may be tried; keep the lines of the last try."""
 
         def told(error: BaseException) -> str:
             return hidden(self.source)(f"{type(error).__name__}: {error}")
 
         try:
             return tried(
-                lambda: self._once(part, file), self.tries, f"{part.stream} {part.context}", told
+                lambda: self._once(part, lines), self.tries, f"{part.stream} {part.context}", told
             )
         except FailedError as error:
-            failed = Result(part.number, error=str(error))
-            return _Sink(file, self.streams, 0), Told(failed, {}, (), ())
+            lines.drop()
+            return Told(Result(part.number, error=str(error)), lines.name, {}, (), ())
 
-    def _once(self, part: Part, file: IO[bytes]) -> tuple[_Sink, Told]:
-        file.seek(0)
-        file.truncate()
-        sink = _Sink(file, self.streams, self.first + part.number * SPAN)
-        result = Result(part.number, self._synced(part, sink, file), dict(sink.counts))
+    def _once(self, part: Part, lines: Lines) -> Told:
+        lines.drop()
+        sink = _Sink(lines, self.streams, self.first + part.number * SPAN)
+        result = Result(part.number, self._synced(part, sink, lines), dict(sink.counts))
+        lines.keep()
         described = [asdict(each) for each in sink.described]
-        return sink, Told(result, dict(sink.nbytes), sorted(sink.deletes), described)
+        return Told(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
-    def _synced(self, part: Part, sink: _Sink, file: Any) -> Mapping[str, Any]:
+    def _synced(self, part: Part, sink: _Sink, lines: Lines) -> Mapping[str, Any]:
         """Sync a part here; where a process died of this task, in one of its own each."""
         if not _is_tried_again():
             return synced(self.source, part, sink)
-        file.rollover()  # what a child writes to memory stays there
+        lines.share(len(self.streams))
 
         def read() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
             forget()  # connections of the parent are the parent's
             bookmarks = synced(self.source, part, sink)
-            file.flush()
+            lines.flush()
             return bookmarks, sink.taken()
 
         bookmarks, taken = apart(read)
@@ -178,25 +170,23 @@ class _Voice:
             self.listener(event)
 
 
-_OF_A_SINK: Final = ("counts", "nbytes", "deletes", "described", "_index")
+_OF_A_SINK: Final = ("counts", "nbytes", "deletes", "described")
 
 
 class _Sink:
-    """Takes the events of one part: rows become lines of a file."""
+    """Takes the events of one part: its rows become lines."""
 
-    def __init__(self, file: IO[bytes], streams: Mapping[str, Describe], first: int) -> None:
+    encode = staticmethod(encode_body)
+
+    def __init__(self, lines: Lines, streams: Mapping[str, Describe], first: int) -> None:
         self.counts: Counter[str] = Counter()
         self.nbytes: Counter[str] = Counter()
         self.deletes: set[str] = set()
         self.described: list[Describe] = []
-        self._file = file
+        self._lines = lines
         self._known = streams
         self._numbers = {name: number for number, name in enumerate(streams)}
         self._next = first
-        self._index: list[tuple[int, int]] = []
-
-    def encode(self, record: Any) -> bytes:
-        return encode_body(record)
 
     def emit(self, event: Event) -> None:
         if isinstance(event, Rows):
@@ -206,35 +196,23 @@ class _Sink:
 
     def _take(self, rows: Rows) -> None:
         name = str(rows.stream)
-        lines = b"".join(lines_of(rows, self._next))
+        number = self._numbers[name]
+        for lines in lines_of(rows, self._next):
+            self._lines.write(number, lines)
+            self.nbytes[name] += len(lines)
+            if name not in self.deletes and may_delete(lines):
+                self.deletes.add(name)
         self._next += len(rows.rows)
-        self._file.write(lines)
-        self._index.append((self._numbers[name], len(lines)))
         self.counts[name] += len(rows.rows)
-        self.nbytes[name] += len(lines)
-        if name not in self.deletes and may_delete(lines):
-            self.deletes.add(name)
 
     def taken(self) -> dict[str, Any]:
         """Return what it knows of what it took."""
         return {name: getattr(self, name) for name in _OF_A_SINK}
 
     def take_over(self, taken: Mapping[str, Any]) -> None:
-        """Know what another one knew, which wrote to the same file."""
+        """Know what another one knew, which wrote to the same files."""
         for name, value in taken.items():
             setattr(self, name, value)
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield the streams and sizes of the blocks that stand one after the other in the file."""
-        for stream, chunks in groupby(self._index, itemgetter(0)):
-            size = 0
-            for _, nbytes in chunks:
-                size += nbytes
-                if size >= _BLOCK:
-                    yield stream, size
-                    size = 0
-            if size:
-                yield stream, size
 
 
 def _batch(stream: int, lines: bytes) -> Any:

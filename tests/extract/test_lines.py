@@ -1,0 +1,147 @@
+"""The lines of one task: what is kept stays, what is dropped is gone, in a folder and apart."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from target_spark.extract.apart import apart
+from target_spark.extract.lines import Lines, NotWrittenError, shown
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 2), st.integers(0, 90_000)), st.sampled_from(["keep", "drop"])
+    ),
+    max_size=30,
+)
+"""Lines of a length for one of three streams, and what becomes of those before."""
+
+
+class Readers:
+    """Puts lines down in ``folder``, or apart, and reads what others would find."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.lines = Lines(None if folder is None else str(folder))
+        self.found: dict[int, bytes] = defaultdict(bytes)
+
+    def leave(self) -> None:
+        """Do what a task does when a part is done."""
+        for stream, block in self.lines.leaving():
+            assert block.endswith(b"\n")
+            self.found[stream] += block
+
+    def end(self) -> dict[int, bytes]:
+        """End the task, as one whose lines of all streams count."""
+        self.leave()
+        self.lines.close()
+        if self.folder is not None:
+            there = [int(each.name.removeprefix("stream=")) for each in self.folder.glob("*")]
+            shown(str(self.folder), [(stream, self.lines.name) for stream in there])
+            for stream in there:
+                (file,) = self.folder.glob(f"stream={stream}/[!.]*")
+                self.found[stream] = file.read_bytes()
+        return {stream: data for stream, data in self.found.items() if data}
+
+
+@pytest.fixture(params=["in a folder", "apart"])
+def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
+    made = Readers(tmp_path / "rows" if request.param == "in a folder" else None)
+    with closing(made.lines):
+        yield made
+
+
+@given(steps=STEPS, is_apart=st.booleans())
+def test_what_is_kept_is_all_that_is_found(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int] | str], is_apart: bool
+) -> None:
+    """Whatever comes in between: many parts, many streams, short lines and long ones."""
+    readers = Readers(None if is_apart else tmp_path_factory.mktemp("lines") / "rows")
+    kept: dict[int, bytes] = defaultdict(bytes)
+    new: dict[int, bytes] = defaultdict(bytes)
+    for number, step in enumerate([*steps, "drop"]):
+        if isinstance(step, tuple):
+            line = b"%d %s\n" % (number, b"x" * step[1])
+            readers.lines.write(step[0], line)
+            new[step[0]] += line
+            continue
+        if step == "keep":
+            for stream, lines in new.items():
+                kept[stream] += lines
+            readers.lines.keep()
+            readers.leave()
+        else:
+            readers.lines.drop()
+        new.clear()
+    assert readers.end() == {stream: lines for stream, lines in kept.items() if lines}
+
+
+def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
+    """Also to one that its parent had not opened; what is left of one that died is dropped."""
+
+    def written(word: bytes, then: Callable[[], None] = bool) -> None:
+        readers.lines.drop()
+        readers.lines.share(2)
+
+        def write() -> None:
+            for stream in range(2):
+                readers.lines.write(stream, b"%s of %d\n" % (word, stream))
+            readers.lines.flush()
+            then()
+
+        apart(write)
+
+    readers.lines.write(0, b"first\n")
+    readers.lines.keep()
+    readers.leave()
+    with pytest.raises(Exception, match="SIGKILL"):
+        written(b"dead", lambda: os.kill(os.getpid(), signal.SIGKILL))
+    written(b"child")
+    readers.lines.keep()
+    readers.lines.write(1, b"last\n")
+    readers.lines.keep()
+    assert readers.end() == {0: b"first\nchild of 0\n", 1: b"child of 1\nlast\n"}
+
+
+def test_nobody_sees_files_before_they_are_shown(tmp_path: Path) -> None:
+    """Nor those of another task that did the same; and nobody else may read them."""
+    lost, done = (Lines(str(tmp_path)) for _ in range(2))
+    for each in (lost, done):
+        each.write(3, b"row\n")
+        each.keep()
+        each.close()
+    assert [path.name[0] for path in tmp_path.glob("stream=3/*")] == [".", "."]
+    shown(str(tmp_path), [(3, done.name)])
+    (seen,) = tmp_path.glob("stream=3/[!.]*")
+    assert seen.read_bytes() == b"row\n"
+    assert seen.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_room_it_is_no_failure_of_a_part(readers: Readers) -> None:
+    """What handles the failures of parts lets it pass; the system's words stand in it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+        with pytest.raises(NotWrittenError, match="File too large"):
+            readers.lines.write(0, b"x" * (1 << 17))
+        assert not issubclass(NotWrittenError, Exception)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_folder_that_is_away_is_named(tmp_path: Path) -> None:
+    """What takes its place cannot be written to."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotWrittenError, match="file"):
+        Lines(str(tmp_path / "file")).write(0, b"row\n")
