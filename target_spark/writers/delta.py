@@ -33,7 +33,7 @@ from target_spark.writers.base import (
     newest_by_key,
     removed_meanwhile,
 )
-from target_spark.writers.delta_birth import Birth, bear, birth_of, follow, settles_new_tables
+from target_spark.writers.delta_birth import LAST, Birth, added, birth_of, settles_writes
 from target_spark.writers.delta_care import tidy
 from target_spark.writers.delta_log import Commit, commits, delta_ref, newest_marker
 from target_spark.writers.delta_place import (
@@ -61,9 +61,6 @@ __all__ = ["KEPT", "DeltaWriter"]
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
 """A MERGE reads its batch twice, and keeps it on disk in between."""
-
-_FEW = 100_000
-"""Rows that may make their table by themselves."""
 
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _APP_ID = "spark.databricks.delta.write.txnAppId"
@@ -111,14 +108,11 @@ class DeltaWriter:
         *,
         rows: int | None = None,
     ) -> None:
-        """Make an empty table, or leave it to a few rows: two commits cost twice one.
-
-        Delta alone writes what readers of large files skip by, the bounds of their columns.
-        """
+        """Make an empty table, or leave it to the rows that come: two commits cost twice one."""
         birth = None
         if self._settled is None:  # asked once: it is hundreds of answers
-            self._settled = settles_new_tables(spark)
-        if rows is not None and rows <= _FEW and not self._settled:
+            self._settled = settles_writes(spark)
+        if rows is not None and not self._settled:
             birth = birth_of(table, layout, design, PROPERTIES)
         if birth is not None:
             self._births[table.key] = birth
@@ -145,6 +139,7 @@ class DeltaWriter:
 
     def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
         """Make alterations, each a commit; the newest marker is repeated in it."""
+        self._births.pop(table.key, None)
         for words in alterations:
             before = self._before(spark, table)
             with with_settings(spark, {} if before is None else {_METADATA: before.to_json()}):
@@ -161,7 +156,7 @@ class DeltaWriter:
     def commit_empty(self, spark: SparkSession, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
         with self._committing(spark, table, commit) as marker:
-            if marker is not None and not self._followed(table, marker, commit):
+            if marker is not None and not self._added(table, None, marker):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
                 _write(table, nothing, marker, commit, "append")
 
@@ -220,6 +215,7 @@ class DeltaWriter:
 
     def care(self, spark: SparkSession, table: Table, care: Care) -> None:
         """Tidy the table; the newest marker is repeated in every commit that this makes."""
+        self._births.pop(table.key, None)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
         tidy(spark, delta_ref(table), care, metadata)
@@ -264,6 +260,7 @@ class DeltaWriter:
         batch: DataFrame | None = None,
     ) -> Effect:
         """Let a statement make the commit; it finds the batch under the name `BATCH`."""
+        self._births.pop(table.key, None)
         with self._committing(spark, table, commit) as marker:
             if batch is not None:
                 batch.createOrReplaceTempView(BATCH)
@@ -279,28 +276,23 @@ class DeltaWriter:
         self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker, mode: str
     ) -> Effect:
         with self._committing(spark, table, commit) as marker:
-            if marker is not None and not self._born(table, df, marker, commit):
+            if marker is not None and not self._added(table, df, marker, mode):
                 _write(table, df, marker, commit, mode)
         return self._effects[table.key]
 
-    def _born(self, table: Table, df: DataFrame, marker: Marker, commit: Marker) -> bool:
-        """Let rows that were waited for make their table; False if it is there already."""
+    def _added(
+        self, table: Table, df: DataFrame | None, marker: Marker, mode: str = "append"
+    ) -> bool:
+        """Make the commit without Delta, rows or none; False where that is Delta's to do."""
+        known = self._versions.get(table.key)
+        version = 0 if known is None else known + 1
         birth = self._births.get(table.key)
-        if birth is None or table.key in self._versions:
-            return False
-        app_id = txn_app_id(commit.job, table.name, commit.run)
-        if bear(df, birth, marker.to_json(), app_id, commit.batch):
+        can = df is not None if known is None else mode == "append" and version <= LAST
+        name = txn_app_id(marker.job, table.name, marker.run), marker.batch
+        if birth and can and added(df, birth, version, marker.to_json(), *name):
             return True
-        del self._births[table.key]
+        self._births.pop(table.key, None)
         return False
-
-    def _followed(self, table: Table, marker: Marker, commit: Marker) -> bool:
-        """Commit a marker right after the first rows; False if the table has more than those."""
-        birth = self._births.get(table.key)
-        if birth is None or self._versions.get(table.key) != 0:
-            return False
-        app_id = txn_app_id(commit.job, table.name, commit.run)
-        return follow(birth, marker.to_json(), app_id, commit.batch)
 
     @contextmanager
     def _committing(

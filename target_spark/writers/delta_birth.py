@@ -1,12 +1,14 @@
-"""A few first rows of a new Delta table on this machine, and the table itself, in one commit.
+"""A new Delta table on this machine: its rows and itself in one commit, and its next commits.
 
 Rules of the room: Spark writes the rows as it writes any Parquet; the commit that makes them
-a table is written here, by the Delta protocol's first version: one file of JSON that appears
-whole under its name or, where another writer was faster, not at all. That costs half of what
-Delta takes for it, and a fifth of a table that is made before its rows come; hundreds of
-small streams are nothing but first commits, and one state after them. Only what the first
-version knows is done here: no partitions, no clusters, no types that came later, no settings
-of the user for new tables. Everything else, and every later commit, is Delta's own.
+a table, or a part of it, is written here, by the Delta protocol's first version: one file of
+JSON that appears whole under its name or, where another writer was faster, not at all. That
+spares Delta's planning, and its code, which Java would load and compile: half of what hundreds
+of small streams cost, a third of a load of millions of rows. Only what the first version knows
+is done here: no partitions, no clusters, no types that came later, no settings of the user for
+Delta. And only as long as all commits of the table are of one run and were made here: what
+changes columns or rows, another writer, and the tenth commit, with which Delta makes its first
+checkpoint, are Delta's own, and so is every commit after them.
 """
 
 from __future__ import annotations
@@ -23,23 +25,29 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote as percent
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
 from target_spark.columns import Layout
-from target_spark.observed import read_back, rows_seen
 from target_spark.places import local_folder, spark_address
 from target_spark.tables import Design, Table
+from target_spark.writers.delta_bounds import stats_of
 from target_spark.writers.delta_design import arrangement
 from target_spark.writers.notes import properties_of
+from target_spark.writers.statements import with_settings
 
-__all__ = ["Birth", "bear", "birth_of", "follow", "settles_new_tables"]
+__all__ = ["LAST", "Birth", "added", "birth_of", "settles_writes"]
 
 _LATER_TYPES: Final = re.compile(r"\b(timestamp_ntz|variant|interval|void)\b")
-_OF_USER: Final = "spark.databricks.delta.properties.defaults."
+_OF_DELTA: Final = "spark.databricks.delta."
+_OURS: Final = {"spark.databricks.delta.snapshotPartitions"}
 _LOG: Final = "_delta_log"
 _STAGED: Final = "_first-"
 _ENGINE: Final = "target-spark"
+_WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Of Spark's other way to write points in time Parquet knows no bounds."""
+
+LAST: Final = 9
+"""The version of the last commit that is made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,9 @@ class Birth:
     comments: Mapping[str, str]
 
 
-def settles_new_tables(spark: SparkSession) -> bool:
-    """Tell whether the user's settings of Spark say anything of new tables."""
-    return any(key.startswith(_OF_USER) for key in spark.conf.getAll)
+def settles_writes(spark: SparkSession) -> bool:
+    """Tell whether the user's settings of Spark say how Delta makes and writes tables."""
+    return any(key.startswith(_OF_DELTA) and key not in _OURS for key in spark.conf.getAll)
 
 
 def birth_of(
@@ -71,58 +79,65 @@ def birth_of(
     )
 
 
-def bear(df: DataFrame, birth: Birth, metadata: str, app_id: str, number: int) -> bool:
-    """Write the rows and make them a table; False, and nothing written, if there is one now.
+def added(
+    df: DataFrame | None, birth: Birth, version: int, metadata: str, app_id: str, number: int
+) -> bool:
+    """Write rows, if there are any, and commit them as a version; False if that is there by now.
 
-    ``metadata`` is the commit's own, ``app_id`` and ``number`` its transaction.
+    Then nothing of them is left. Version 0 makes the table. ``metadata`` is the commit's own,
+    ``app_id`` and ``number`` its transaction.
     """
-    birth.folder.mkdir(parents=True, exist_ok=True)
-    for left in birth.folder.glob(f"{_STAGED}*"):  # by a run that died; no VACUUM looks there
-        shutil.rmtree(left, ignore_errors=True)
-    staged = birth.folder / f"{_STAGED}{uuid.uuid4().hex}"
     log = birth.folder / _LOG
-    observed = Observation()
-    rows = df.observe(observed, F.count(F.lit(1)).alias("rows"))
+    transaction = {"txn": {"appId": app_id, "version": number, "lastUpdated": _now()}}
     moved: list[Path] = []
     try:
-        rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(
-            spark_address(str(staged))
-        )
-        log.mkdir(exist_ok=True)  # from here on a folder of ours, whatever happens
-        moved += (file.rename(birth.folder / file.name) for file in staged.glob("*.parquet"))
-        files = [_added(file) for file in moved]
-        places = (spark_address(str(file)) for file in moved)
-        count = rows_seen(df.sparkSession, observed, lambda: read_back(df, places))
-        if len(files) == 1:  # else nobody knows how many are in which
-            files[0]["stats"] = json.dumps({"numRecords": count})
-        schema = _schema(df, birth.comments)
-        actions = _actions(birth, files, schema, count, metadata)
-        _commit(log, 0, [*actions, _transaction(app_id, number)])
+        files = [] if df is None else _written(df, birth, moved)
+        made = _made(df, birth) if df is not None and version == 0 else ()
+        _commit(log, version, [_info(metadata, files), *made, *files, transaction])
     except FileExistsError:
         _remove(moved)
         return False
     except BaseException:
         _remove(moved)
         raise
+    return True
+
+
+def _written(df: DataFrame, birth: Birth, moved: list[Path]) -> list[dict[str, Any]]:
+    """Put rows into the folder as files; return how a commit adds them. ``moved`` tells of each."""
+    birth.folder.mkdir(parents=True, exist_ok=True)
+    for left in birth.folder.glob(f"{_STAGED}*"):  # by a run that died; no VACUUM looks there
+        shutil.rmtree(left, ignore_errors=True)
+    staged = birth.folder / f"{_STAGED}{uuid.uuid4().hex}"
+    try:
+        rows = df.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        with with_settings(df.sparkSession, _WITH_BOUNDS):
+            rows.parquet(spark_address(str(staged)))
+        (birth.folder / _LOG).mkdir(exist_ok=True)  # from here on a folder of ours
+        moved += (file.rename(birth.folder / file.name) for file in staged.glob("*.parquet"))
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    return True
+    return list(map(_add, moved))
 
 
-def follow(birth: Birth, metadata: str, app_id: str, number: int) -> bool:
-    """Commit metadata without rows right after the first rows; False if another commit did."""
-    try:
-        _commit(birth.folder / _LOG, 1, [_info(metadata, [], 0), _transaction(app_id, number)])
-    except FileExistsError:
-        return False
-    return True
+def _add(file: Path) -> dict[str, Any]:
+    found = file.stat()
+    what = {
+        "path": percent(file.name),
+        "partitionValues": {},
+        "size": found.st_size,
+        "modificationTime": int(found.st_mtime * 1000),
+        "dataChange": True,
+        "stats": stats_of(file),
+    }
+    return {"add": what}
 
 
-def _info(metadata: str, files: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
+def _info(metadata: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     metrics = {
         "numFiles": len(files),
-        "numOutputRows": rows,
-        "numOutputBytes": sum(file["size"] for file in files),
+        "numOutputRows": sum(json.loads(file["add"]["stats"])["numRecords"] for file in files),
+        "numOutputBytes": sum(file["add"]["size"] for file in files),
     }
     return {
         "commitInfo": {
@@ -139,36 +154,18 @@ def _info(metadata: str, files: Sequence[Mapping[str, Any]], rows: int) -> dict[
     }
 
 
-def _actions(
-    birth: Birth, files: Sequence[dict[str, Any]], schema: str, rows: int, metadata: str
-) -> Iterator[dict[str, Any]]:
-    yield _info(metadata, files, rows)
+def _made(df: DataFrame, birth: Birth) -> Iterator[dict[str, Any]]:
+    """Yield what makes a table."""
     yield {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     yield {
         "metaData": {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema,
+            "schemaString": _schema(df, birth.comments),
             "partitionColumns": [],
             "configuration": dict(birth.properties),
             "createdTime": _now(),
         }
-    }
-    yield from ({"add": file} for file in files)
-
-
-def _transaction(app_id: str, number: int) -> dict[str, Any]:
-    return {"txn": {"appId": app_id, "version": number, "lastUpdated": _now()}}
-
-
-def _added(file: Path) -> dict[str, Any]:
-    found = file.stat()
-    return {
-        "path": percent(file.name),
-        "partitionValues": {},
-        "size": found.st_size,
-        "modificationTime": int(found.st_mtime * 1000),
-        "dataChange": True,
     }
 
 

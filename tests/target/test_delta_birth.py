@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.columns import Column, Integer, Layout, Text
+from target_spark.columns import Change, Column, Integer, Layout, Text
 from target_spark.columns.types import LocalTimestamp
 from target_spark.places import spark_address
-from target_spark.tables import Design, Partition, Table
+from target_spark.tables import Care, Design, Partition, Table
 from target_spark.writers.delta import DeltaWriter
 from target_spark.writers.delta_log import commits
 from tests.target.test_delta import KEYS, LAYOUT, batch, content, marker, rows
@@ -62,15 +62,73 @@ def test_rows_batch_and_table_are_one_commit(spark: SparkSession, table: Table) 
     assert content(spark, table) == [(1, "a", 1)]
 
 
-def test_many_first_rows_are_deltas_to_write_with_their_bounds(
-    spark: SparkSession, table: Table
+def by_us(folder: Path) -> list[bool]:
+    """Return of each commit whether it was made without Delta."""
+    infos = (logged(folder, version)[0] for version in range(len(versions(folder))))
+    return [info["commitInfo"]["engineInfo"] == "target-spark" for info in infos]
+
+
+def test_later_batches_are_commits_like_the_first(spark: SparkSession, table: Table) -> None:
+    """Up to the one with which Delta makes its checkpoint; then all are Delta's."""
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows=5_000_000)
+    for number in range(1, 14):
+        data = rows(spark, (number, "a", 1)) if number % 5 else None
+        if data is None:
+            writer.commit_empty(spark, table, marker(number, f'{{"x": {number}}}'))
+        else:
+            effect = writer.append(spark, table, data, marker(number))
+            assert (effect.inserted, effect.files) == (1, 1)
+    assert by_us(folder) == [True] * 10 + [False] * 3
+    assert list((folder / "_delta_log").glob(f"{10:020}.checkpoint*"))
+    assert [row[0] for row in content(spark, table)] == [n for n in range(1, 14) if n % 5]
+    last = writer.last_marker(spark, table)
+    assert last is not None
+    assert (last.batch, last.state) == (13, '{"x": 10}')
+
+
+def test_another_writers_commit_between_batches_ends_it(spark: SparkSession, table: Table) -> None:
+    """Its rows and ours are there once, and nothing is left of the try that came too late."""
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    for number in (1, 2):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+    theirs = rows(spark, (7, "b", 2)).write.format("delta").mode("append")
+    theirs.save(spark_address(table.path))
+    for number in (3, 4):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+    assert by_us(folder) == [True, True, False, False, False]
+    assert [row[0] for row in content(spark, table)] == [1, 2, 3, 4, 7]
+    added = [
+        action["add"]["path"]
+        for version in range(5)
+        for action in logged(folder, version)
+        if "add" in action
+    ]
+    assert sorted(added) == sorted(path.name for path in folder.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("step", ["alter", "upsert", "replace", "care"])
+def test_what_changes_a_table_is_deltas_and_all_after_it(
+    spark: SparkSession, table: Table, step: str
 ) -> None:
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=100_001)
-    writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1))
-    assert len(versions(folder)) == 2
-    added = [json.loads(action["add"]["stats"]) for action in logged(folder, 1) if "add" in action]
-    assert max(stats["maxValues"]["id"] for stats in added) == 2
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    for number in (1, 2):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+    if step == "alter":
+        writer.alter(spark, table, [Change("add", ("more",), "STRING")])
+    elif step == "upsert":
+        writer.upsert(spark, table, batch(spark, (2, "b", 9)), KEYS, marker(3))
+    elif step == "replace":
+        writer.replace(spark, table, rows(spark, (9, "b", 9)), marker(3))
+    else:
+        writer.care(spark, table, Care(compact=True))
+    writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
+    assert by_us(folder) == [True, True, False, False]
+    assert writer.last_marker(spark, table) == marker(4)
+    found = {row.id for row in writer.rows(spark, table).collect()}
+    assert found == ({4, 9} if step == "replace" else {1, 2, 4})
 
 
 def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
@@ -148,10 +206,11 @@ def test_what_the_first_protocol_does_not_know_is_made_by_delta(
     assert versions(Path(table.path)) == [f"{0:020}.json"]
 
 
-def test_a_users_settings_for_new_tables_are_deltas_to_keep(
-    spark: SparkSession, table: Table
+@pytest.mark.parametrize("key", ["properties.defaults.appendOnly", "optimizeWrite.enabled"])
+def test_a_users_settings_for_delta_are_deltas_to_keep(
+    spark: SparkSession, table: Table, key: str
 ) -> None:
-    key = "spark.databricks.delta.properties.defaults.appendOnly"
+    key = f"spark.databricks.delta.{key}"
     spark.conf.set(key, "true")
     try:
         DeltaWriter().create(spark, table, LAYOUT, Design(), rows=1)

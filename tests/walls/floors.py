@@ -298,6 +298,7 @@ HEAVY: dict[str, Home] = {
             "tap_core.protocols.fivetran.tester",
             "target_spark.fivetran",
             "target_spark.extract",
+            "target_spark.writers.delta_bounds",
         ),
         lazily=False,
         why="an extra: Parquet and Fivetran's batch files; who imports these rooms does it late",

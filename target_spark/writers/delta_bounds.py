@@ -1,0 +1,103 @@
+"""What readers of a Delta table skip files by: how many rows, and the bounds of their columns.
+
+Rules of the room: the numbers are those that Parquet's writer has put at the end of a file; no
+row is read again. A bound may be wider than the values, never narrower: long texts are cut, and
+points in time stand in whole milliseconds. Numbers with a floating point have none, since Parquet
+leaves out NaN, which Spark holds for the largest; nor have booleans, bytes, and what stands
+inside other columns. Source: the Delta protocol, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["stats_of"]
+
+_COLUMNS: Final = 32
+"""Of so many, counted with those inside others, Delta keeps bounds."""
+
+_LONGEST: Final = 32
+"""Characters of a text that stand in a bound."""
+
+_LAST: Final = "\U0010ffff"
+"""No other character is greater."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def stats_of(file: Path) -> str:
+    """Return, as JSON, how many rows a Parquet file has, and the bounds of its columns."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(file)
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for number in range(min(_COLUMNS, footer.num_columns)):
+        column = footer.schema.column(number)
+        if column.path != column.name or column.max_repetition_level:
+            continue
+        chunks = [
+            footer.row_group(group).column(number).statistics
+            for group in range(footer.num_row_groups)
+        ]
+        if not all(each is not None and each.has_null_count for each in chunks):
+            continue
+        nulls[column.name] = sum(each.null_count for each in chunks)
+        ends = _ends(chunks)
+        if ends is not None:
+            least[column.name], most[column.name] = ends
+    found = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
+    return _encode({**found, "nullCount": nulls}).decode()
+
+
+def _ends(chunks: list[Any]) -> tuple[Any, Any] | None:
+    """Return the bounds of a column as they stand in JSON; None where they are not known."""
+    filled = [each for each in chunks if each.has_min_max or each.num_values]
+    if not filled or not all(each.has_min_max for each in filled):
+        return None
+    try:
+        least, most = min(each.min for each in filled), max(each.max for each in filled)
+        return _least(least), _most(most)
+    except (OverflowError, UnicodeDecodeError, _UnboundedError):
+        return None
+
+
+class _UnboundedError(ValueError):
+    """Values of this kind, or this one, have no bound."""
+
+
+def _least(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    return _instant(value) if isinstance(value, datetime) else _plain(value)
+
+
+def _most(value: Any) -> Any:
+    if isinstance(value, str):
+        if len(value) <= _LONGEST:
+            return value
+        if value[_LONGEST] == _LAST:
+            raise _UnboundedError
+        return value[:_LONGEST] + _LAST
+    if isinstance(value, datetime):
+        return _instant(value + _MILLISECOND if value.microsecond % 1000 else value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | date):
+        raise _UnboundedError
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _instant(value: datetime) -> str:
+    if value.tzinfo is None:
+        raise _UnboundedError
+    return value.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
