@@ -13,6 +13,7 @@ checkpoint, are Delta's own, and so is every commit after them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -72,6 +73,8 @@ def birth_of(
     words, more = arrangement(layout, design)
     if folder is None or words or any(map(_LATER_TYPES.search, layout.types.values())):
         return None
+    if not _takes_two_names(folder):
+        return None
     return Birth(
         folder,
         {**more, **properties, **properties_of(layout), **dict(design.properties)},
@@ -93,13 +96,29 @@ def added(
     try:
         files = [] if df is None else _written(df, birth, moved)
         made = _made(df, birth) if df is not None and version == 0 else ()
-        _commit(log, version, [_info(metadata, files), *made, *files, transaction])
-    except FileExistsError:
-        _remove(moved)
-        return False
+        is_done = _commit(log, version, [_info(metadata, files), *made, *files, transaction])
     except BaseException:
         _remove(moved)
         raise
+    if not is_done:
+        _remove(moved)
+    return is_done
+
+
+def _takes_two_names(folder: Path) -> bool:
+    """Tell whether a file can have two: by that a commit knows whether it is the first."""
+    place = next(each for each in (folder, *folder.parents) if each.is_dir())
+    probe = place / f".{uuid.uuid4().hex}.tmp"
+    other = probe.with_suffix(".too")
+    try:
+        probe.touch()
+        os.link(probe, other)
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+            other.unlink(missing_ok=True)
     return True
 
 
@@ -169,8 +188,8 @@ def _made(df: DataFrame, birth: Birth) -> Iterator[dict[str, Any]]:
     }
 
 
-def _commit(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
-    """Let a commit appear, on the disk for good; raises `FileExistsError` where one is there."""
+def _commit(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
+    """Let a commit appear, on the disk for good; False where there is one."""
     lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in actions)
     fresh = log / f".{uuid.uuid4().hex}.tmp"
     try:
@@ -179,8 +198,11 @@ def _commit(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> No
             file.flush()
             os.fsync(file.fileno())
         os.link(fresh, log / f"{version:020}.json")
+    except FileExistsError:
+        return False
     finally:
         fresh.unlink(missing_ok=True)
+    return True
 
 
 def _schema(df: DataFrame, comments: Mapping[str, str]) -> str:

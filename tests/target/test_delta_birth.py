@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +108,24 @@ def test_another_writers_commit_between_batches_ends_it(spark: SparkSession, tab
         if "add" in action
     ]
     assert sorted(added) == sorted(path.name for path in folder.glob("*.parquet"))
+
+
+def test_where_files_cannot_have_two_names_commits_are_deltas(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No such file system is here: its answer is made up."""
+
+    def refused(*_: Any) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    for number in (1, 2):
+        writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
+    assert not any(by_us(folder))
+    assert content(spark, table) == [(1, "a", 1), (2, "a", 1)]
+    assert len(list(folder.glob("*.parquet"))) == 2
 
 
 @pytest.mark.parametrize("step", ["alter", "upsert", "replace", "care"])
