@@ -19,6 +19,7 @@ from tap_core.encryption import check_encrypted
 from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
+from tap_core.http.filed import filed
 from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
 
 __all__ = [
@@ -70,25 +71,29 @@ def send(
     timeout: Any,
     allow_redirects: bool,
     secrets: Callable[[], Secrets],
+    into_file: bool = False,
 ) -> requests.Response:
-    """Send a request and read the whole answer.
+    """Send a request and read the whole answer, in memory or into a file.
 
     Raises:
         requests.exceptions.RequestException: as requests raises it, without secrets.
         ConfigurationError: it would leave unencrypted where that is forbidden.
     """
     check_encrypted(request.url)
+    how: dict[str, Any] = proxies.arguments(session, request)
+    if into_file:
+        how["stream"] = True
     try:
         response = session.send(
             request,
             timeout=shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT),
             allow_redirects=allow_redirects,
-            **proxies.arguments(session, request),
+            **how,
         )
+        return filed(response) if into_file else Answer.of(response)
     except requests.exceptions.RequestException as error:
         _clean(error, request, secrets())
         raise
-    return Answer.of(response)
 
 
 def _clean(

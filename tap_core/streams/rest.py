@@ -146,6 +146,8 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     """A stream of an HTTP API, whatever its bodies are made of."""
 
     _page_size: int = DEFAULT_PAGE_SIZE
+    _puts_into_files: bool = False
+    """Whether bodies of answers are kept on disk, since they may be large."""
 
     extra_retry_statuses: Sequence[int] = [HTTPStatus.TOO_MANY_REQUESTS]
     """Statuses below 500 after which a request is sent again."""
@@ -363,6 +365,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             timeout=self.timeout,
             allow_redirects=self.allow_redirects,
             secrets=self._secrets,
+            into_file=self._puts_into_files,
         )
         heed(self._tap, self.name, response)
         shown = self._LOG_REQUEST_METRIC_URLS

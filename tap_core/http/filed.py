@@ -1,0 +1,99 @@
+"""A large answer: its body lies in a temporary file, and whoever reads it takes what it needs.
+
+Rules of the room: the whole body is read off the wire before anything is made of it, so that a
+connection that breaks is a failed request, which can be sent again. The file has no name and is
+gone with the answer. Each reader has a place of its own in it.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import weakref
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import requests
+
+from tap_core.http.answer import Answer
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["FiledAnswer", "body_of", "filed"]
+
+_CHUNK: Final = 65_536
+
+
+class FiledAnswer(Answer):
+    """An answer whose body lies in a file."""
+
+    kept: _Kept
+
+    @property
+    def content(self) -> bytes:
+        """The whole body."""
+        return self.body().read()
+
+    def body(self) -> IO[bytes]:
+        """Return a reader that begins at the first byte."""
+        return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
+
+
+class _Kept:
+    """A file that is closed when nobody reads it any more."""
+
+    def __init__(self) -> None:
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed below)
+        weakref.finalize(self, self.file.close)
+
+
+class _Reader(io.RawIOBase):
+    """One reader of a file that others read, too; to close it leaves them alone."""
+
+    def __init__(self, kept: _Kept) -> None:
+        self._kept = kept
+        self._file = kept.file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
+        self._at = self._file.seek(0, io.SEEK_END) + offset if base is None else base + offset
+        return self._at
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        self._file.seek(self._at)
+        size = cast("Any", self._file).readinto(buffer) or 0
+        self._at += size
+        return int(size)
+
+
+def filed(response: requests.Response) -> requests.Response:
+    """Read the body of a streamed response into a file; of other libraries leave it as it is.
+
+    Raises:
+        requests.exceptions.RequestException: the body cannot be read to its end.
+    """
+    if type(response) is not requests.Response:
+        return response
+    answer = FiledAnswer()
+    answer.kept = _Kept()
+    with response:
+        for chunk in response.iter_content(_CHUNK):
+            answer.kept.file.write(chunk)
+    answer.kept.file.flush()
+    vars(answer).update(vars(response), raw=answer.body(), _content_consumed=False)
+    return answer
+
+
+def body_of(response: requests.Response) -> IO[bytes]:
+    """Return a reader of an answer's body."""
+    return response.body() if isinstance(response, FiledAnswer) else io.BytesIO(response.content)

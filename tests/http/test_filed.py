@@ -1,0 +1,70 @@
+"""Answers whose bodies lie in files."""
+
+from __future__ import annotations
+
+import gc
+import io
+
+import pytest
+import requests
+
+from tap_core.http.answer import Answer
+from tap_core.http.filed import FiledAnswer, body_of, filed
+from tests.http.server import Reply, serving
+
+BODY = b"0123456789" * 20_000
+
+
+def fetched(reply: Reply) -> requests.Response:
+    with serving() as server:
+        server.answers(reply)
+        return filed(requests.get(server.url, stream=True, timeout=10))
+
+
+def test_a_body_is_read_from_its_file_as_often_as_one_likes_and_never_kept():
+    answer = fetched(Reply(BODY))
+    assert isinstance(answer, FiledAnswer)
+    assert answer.status_code == 200
+    first, second = body_of(answer), body_of(answer)
+    assert first.read(3) == b"012"
+    assert second.read(5) == b"01234"
+    assert first.read(3) == b"345"
+    assert answer.content == BODY
+    assert b"".join(answer.iter_content(1000)) == BODY
+    assert answer._content is False
+
+
+def test_a_reader_moves_as_files_do():
+    reader = body_of(fetched(Reply(b"abcdef")))
+    assert reader.seek(-2, io.SEEK_END) == 4
+    assert reader.read() == b"ef"
+    reader.seek(1)
+    assert reader.seek(1, io.SEEK_CUR) == 2
+    assert reader.read(1) == b"c"
+    assert reader.tell() == 3
+    assert reader.readable()
+    assert reader.seekable()
+
+
+def test_a_reader_outlives_the_answer():
+    answer = fetched(Reply(b"abc"))
+    reader = body_of(answer)
+    del answer
+    gc.collect()
+    assert reader.read() == b"abc"
+
+
+def test_a_small_one_is_json_like_any_other():
+    assert fetched(Reply({"a": 1})).json() == {"a": 1}
+
+
+def test_an_answer_in_memory_has_a_reader_too_and_those_of_other_libraries_stay():
+    made = Answer()
+    made._content = b"abc"
+    assert body_of(made).read() == b"abc"
+    assert filed(made) is made
+
+
+def test_a_body_that_breaks_off_is_an_error():
+    with pytest.raises(requests.exceptions.RequestException):
+        fetched(Reply(BODY, keep=10))
