@@ -19,6 +19,7 @@ from tap_core import metrics
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.build import build
 from tap_core.manifest.components.custom import CustomStateMigration
+from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tap_core.manifest.cache import AnswerCache
     from tap_core.manifest.components.budget import HTTPAPIBudget
     from tap_core.manifest.contract import SignsRequests
+    from tap_core.manifest.jobs import JobCount
     from tap_core.manifest.load import Manifest
     from tap_core.types import Context, JsonSchema, Record
 
@@ -67,6 +69,10 @@ class ManifestHost(Protocol):
     @property
     def threads(self) -> int:
         """In how many threads slices and windows may be read."""
+
+    @property
+    def jobs(self) -> JobCount:
+        """How many jobs may be under way at the source."""
 
     @property
     def budget(self) -> HTTPAPIBudget | None:
@@ -117,7 +123,9 @@ class Declared(RESTStream[Turn]):
         self._node = node
         self._config = dict(tap.config)
         super().__init__(tap, name=self._part("name", str) or "stream")
-        self.max_parallel_partitions = self.max_parallel_windows = tap.threads
+        self._is_read_by_one = self._makes_jobs
+        threads = max(tap.threads, tap.jobs.most) if self._makes_jobs else tap.threads
+        self.max_parallel_partitions = self.max_parallel_windows = threads
         self.primary_keys = _keys(self._part("primary_key", Any))
         field = self.replication_key = self._cursor_field()
         if not field:  # the property would look further, and make the stream's components
@@ -142,6 +150,13 @@ class Declared(RESTStream[Turn]):
         """The part of the document by which it goes on from a state."""
         found: Mapping[str, Any] = self._node.get("incremental_stream", self._node)
         return found
+
+    @property
+    def _makes_jobs(self) -> bool:
+        """Whether its records are what jobs at the source have made."""
+        retriever = self._incremental_node.get("retriever")
+        kind = retriever.get("type") if isinstance(retriever, Mapping) else None
+        return kind == AsyncRetriever.__name__
 
     def _cursor_field(self) -> str | None:
         """Return the name of the cursor, whatever settings the rest of it may need."""

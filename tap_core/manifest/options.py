@@ -25,7 +25,7 @@ NOT_SUPPORTED: Final = frozenset(
         *("page_size_reduction", "pagination_reset", "request_window_splitting"),
         "truncated_list_retriever",
         # Components
-        *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),
+        *("CheckDynamicStream", "DynamicDeclarativeStream"),
         *("ConfigComponentsResolver", "HttpComponentsResolver", "ParametrizedComponentsResolver"),
         *("PropertiesFromEndpoint", "QueryProperties"),
         "RateLimitedMultipleTokenAuthenticator",

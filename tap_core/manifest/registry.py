@@ -32,6 +32,7 @@ MODULES: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
+    **dict.fromkeys(["AsyncRetriever", "AsyncJobStatusMap"], f"{_HERE}.jobs"),
     # Requests
     **dict.fromkeys(
         [
@@ -103,13 +104,13 @@ MODULES: Final[Mapping[str, str]] = {
             "RecordSelector",
             "DpathExtractor",
             "CombinedExtractor",
-            "ResponseToFileExtractor",
             "RecordExpander",
             "ParentFieldPath",
             "RecordFilter",
         ],
         f"{_HERE}.records",
     ),
+    "ResponseToFileExtractor": f"{_HERE}.files",
     **dict.fromkeys(
         [
             "JsonDecoder",

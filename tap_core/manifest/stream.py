@@ -19,21 +19,24 @@ import requests
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
 from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.documents import dump_json
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
-from tap_core.http.answer import Answer
+from tap_core.http.answer import Answer, look_for_a_cut
 from tap_core.http.budget import counters_of
-from tap_core.http.exchange import renewed
+from tap_core.http.exchange import NAMED_ERRORS, name_error, renewed
 from tap_core.http.request import HTTPRequest, PageContext, prepared
-from tap_core.http.retry import random_jitter
+from tap_core.http.retry import Tries, random_jitter
 from tap_core.http.words import sent_secrets
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
+from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.partitions import CHILD_RESPONSE
 from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.cursored import Cursored
+from tap_core.manifest.jobs import JobReader
 from tap_core.manifest.pages import Pages, Turn
 
 if TYPE_CHECKING:
@@ -58,6 +61,8 @@ class _Sending(Cursored):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
+    _told: Scope | None = None
+    """For a copy that asks for a part of a job: what its templates see."""
 
     def get_http_request_counter(self) -> metrics.Counter:
         """Return the counter of all requests of this stream."""
@@ -138,6 +143,8 @@ class _Sending(Cursored):
     @property
     def _is_kept(self) -> bool:
         """Whether answers are kept, for children or since the manifest says so."""
+        if self._told is not None:
+            return False  # how far a job is changes
         return self.retriever.requester.use_cache or self.name in self._host.parent_names
 
     def fetch(self, request: HTTPRequest, scope: Scope) -> requests.Response:
@@ -209,7 +216,14 @@ class _Sending(Cursored):
             error = yield random_jitter(2.0 ** (tries - 1)) if told is None else told
 
     def _check_body(self, response: requests.Response) -> None:
-        """Read JSON here, where a body that was cut off is asked for again."""
+        """Read JSON here, where a body that was cut off is asked for again.
+
+        Where an extractor reads the answer itself, nobody has said that it is JSON.
+        """
+        if hasattr(self.retriever.record_selector.extractor, "whole"):
+            if not self._puts_into_files:
+                look_for_a_cut(response)
+            return
         is_json = isinstance(self._decoder, JsonDecoder) and response.content
         if is_json and isinstance(response, Answer):
             response.read(self._secrets)
@@ -230,6 +244,8 @@ class ManifestStream(_Sending):
 
     def _seen(self, context: Context | None) -> Scope:
         """Return what templates see of a slice and the window in hand."""
+        if self._told is not None:
+            return self._told
         cursor, window = self.incremental_sync, self.stream_interval
         partition, fields = self._partition_of(context)
         if cursor is not None and window is not None:
@@ -254,6 +270,9 @@ class ManifestStream(_Sending):
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(self._seen(context), self.schema, self._pages_of)
             return
+        if isinstance(retriever, AsyncRetriever):
+            yield from self._of_job(retriever, self._seen(context))
+            return
         for tries in itertools.count(1):
             self._scope = self._seen(context)
             try:
@@ -264,6 +283,50 @@ class ManifestStream(_Sending):
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
+
+    # A job, where that is how a slice is read
+
+    def _of_job(self, retriever: AsyncRetriever, scope: Scope) -> Iterable[Record]:
+        """Return the records of a slice that a job at the source makes."""
+        place = f"Stream '{self.name}'"
+        if one := scope["stream_slice"]:
+            place += f", slice {dump_json(dict(one), default=str)}"
+        run, place = self._tap.run, self._secrets().hide(place)
+        reader = JobReader(self, retriever, scope, self._host.jobs, run, place)
+        return self._selection(reader.records(), scope, lambda: None)
+
+    def asking(
+        self, retriever: SimpleRetriever, scope: Scope, *, into_file: bool = False
+    ) -> ManifestStream:
+        """Return a copy that asks as a retriever says, and adds nothing of slices and windows.
+
+        ``scope`` is what its templates see; ``into_file`` is whether answers may be large.
+        """
+        made = self._with(retriever)
+        selection = retriever.record_selector.selection()
+        vars(made).update(_told=scope, _selection=selection, _puts_into_files=into_file, _gate=None)
+        return made
+
+    def answer(self) -> requests.Response:
+        """Send the one request of its retriever, and return the answer.
+
+        Raises:
+            SyncError, requests.exceptions.RequestException: it cannot be had.
+        """
+        self._scope = scope = self._seen(None)
+        asked = finished(self.retriever.requester.request(scope))
+        params, as_json = asked.encode_params(), asked.as_json
+        ready = self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
+        tries = Tries(self._request)
+        try:
+            response = self.request_decorator(tries)(ready, None)
+        except (*NAMED_ERRORS, _BeginAgain) as raised:
+            error = raised.error if isinstance(raised, _BeginAgain) else raised
+            hidden = self._secrets() | sent_secrets(ready)
+            name_error(error, self.name, ready, tries.count, hidden)
+            raise error from None
+        self._counted.increment()
+        return response
 
     def _pages_of(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a slice for a retriever of others: several may be in hand."""
@@ -277,7 +340,8 @@ class ManifestStream(_Sending):
         selector = self.retriever.record_selector
         walk = self.retriever.paginator.walk(scope)
         whole = getattr(selector.extractor, "whole", None)
-        pristine = not declared.transformations and selector.schema_normalization == "None"
+        changed = declared.transformations or selector.schema_normalization != "None"
+        pristine = not changed and self._told is None
         return Pages(
             walk,
             scope,
@@ -318,15 +382,19 @@ class ManifestStream(_Sending):
 
     # What becomes of records
 
-    def records_of(self, retriever: SimpleRetriever) -> Iterable[Record]:
+    def records_of(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
         """Yield the records of another retriever's only slice, such as those of a schema."""
+        return self._with(retriever).request_records(None)
+
+    def _with(self, retriever: SimpleRetriever | AsyncRetriever) -> ManifestStream:
+        """Return a copy with another retriever, without slices and a cursor."""
         made = copy.copy(self)
         for made_of_mine in ("_selection", "_signer", "_handler", "_decoder"):
             vars(made).pop(made_of_mine, None)
         declared = DeclarativeStream(retriever=retriever, name=self.name)
         vars(made).update(declared=declared, incremental_sync=None, own_cursor=None, schema={})
         made._in_hand = None  # noqa: SLF001  (a copy)
-        return made.request_records(None)
+        return made
 
     @cached_property
     def _selection(self) -> Selection:

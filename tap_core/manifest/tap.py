@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tap_core.manifest.cache import AnswerCache
     from tap_core.manifest.components.budget import HTTPAPIBudget
     from tap_core.manifest.contract import SignsRequests, StreamFace
+    from tap_core.manifest.jobs import JobCount
     from tap_core.manifest.load import Manifest
     from tap_core.streams.core import Stream
 
@@ -110,6 +111,27 @@ class ManifestTap(Tap):
             return 1
         level: ConcurrencyLevel = build(self.manifest, node, ConcurrencyLevel, self.config)
         return level.threads
+
+    @cached_property
+    def jobs(self) -> JobCount:
+        """How many jobs may be under way at the source, for all streams together."""
+        from tap_core.manifest.jobs import JobCount
+
+        return JobCount(self._most_jobs())
+
+    def _most_jobs(self) -> int:
+        node = self.manifest.part("max_concurrent_async_job_count")
+        given = build(self.manifest, node, int | str | None, self.config)
+        try:
+            most = 1 if given in {None, ""} else int(given)
+        except ValueError:
+            most = 0
+        if most < 1:
+            self.logger.warning(
+                "max_concurrent_async_job_count is %r, and no number from 1 on: one job at a time.",
+                node,
+            )
+        return max(1, most)
 
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:

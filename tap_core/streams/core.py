@@ -75,6 +75,9 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
     ABORT_AT_RECORD_COUNT: int | None = None
     """Records after which the sync is aborted; for tests of a connection."""
 
+    _is_read_by_one: bool = False
+    """Whether its contexts are counted at the source, so that one process reads all of them."""
+
     max_parallel_partitions: int = 1
     """In how many threads contexts may be synced; more than 1 says that this stream, and
     what it uses, is safe to run in threads. A user's setting of this name can lower it."""

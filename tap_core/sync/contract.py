@@ -85,6 +85,7 @@ class SyncStream(Protocol):
     parent_stream_type: ClassVar[Any]
     STATE_MSG_FREQUENCY: int
     max_parallel_partitions: int
+    _is_read_by_one: bool
     adds_context: bool
     ABORT_AT_RECORD_COUNT: int | None
     sent_before: Mapping[str, Any] | None

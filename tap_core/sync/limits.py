@@ -78,6 +78,7 @@ def why_whole(stream: SyncStream) -> str | None:
         ),
         (makes, "its rows go into files of its own (batch_config)"),
         (stream.ABORT_AT_RECORD_COUNT is not None, "it ends after a number of records"),
+        (stream._is_read_by_one, "its jobs at the source are counted by one process"),
         (_keeps_order(stream), "its contexts share a bookmark that counts on their order"),
         (
             stream.state_partition_limit is not None,

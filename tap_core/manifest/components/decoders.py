@@ -23,6 +23,7 @@ import requests
 from tap_core.documents import load_json
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.answer import document_of
+from tap_core.http.filed import body_of
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.xml import document_of_xml
 
@@ -41,6 +42,7 @@ __all__ = [
     "Parser",
     "XmlDecoder",
     "ZipfileDecoder",
+    "unpacked",
 ]
 
 _GZIP: Final = b"\x1f\x8b"
@@ -112,7 +114,7 @@ class JsonlDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parse(io.BytesIO(response.content))
+        return self.parse(body_of(response))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
@@ -128,7 +130,7 @@ class JsonItemsDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Return the elements of an answer's list."""
-        return self.parse(io.BytesIO(response.content))
+        return self.parse(body_of(response))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the elements of the list in a stream of bytes; none where there is no list."""
@@ -145,8 +147,9 @@ class IterableDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield a document for each line of an answer."""
-        for line in response.content.splitlines():
-            yield {"record": line.decode()}
+        for lines in body_of(response):
+            for line in lines.splitlines():
+                yield {"record": line.decode()}
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ class CsvDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the rows of an answer."""
-        return self.parse(io.BytesIO(response.content))
+        return self.parse(body_of(response))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the rows of a stream of bytes; a missing value is null."""
@@ -220,11 +223,11 @@ class GzipDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parse(io.BytesIO(response.content))
+        return self.parse(body_of(response))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        return self.decoder.parse(_unpacked(data))
+        return self.decoder.parse(unpacked(data))
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ class GzipParser:
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        return self.inner_parser.parse(_unpacked(data))
+        return self.inner_parser.parse(unpacked(data))
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,7 @@ class CompositeRawDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parser.parse(io.BytesIO(response.content))
+        return self.parser.parse(body_of(response))
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ class ZipfileDecoder:
         """
         inner = cast(Parser, self.decoder or self.parser)
         try:
-            archive = zipfile.ZipFile(io.BytesIO(response.content))
+            archive = zipfile.ZipFile(body_of(response))
         except zipfile.BadZipFile as error:
             raise FatalAPIError(
                 f"The answer is not a zip archive: {error}.", response=response
@@ -291,7 +294,7 @@ def _read_json(body: bytes, encoding: str) -> Any:
         raise FatalAPIError(f"A file of the answer is not JSON: {error}.") from error
 
 
-def _unpacked(data: IO[bytes]) -> IO[bytes]:
+def unpacked(data: IO[bytes]) -> IO[bytes]:
     """Return a stream of the bytes that were packed, or as they are where they were not."""
     buffered = cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, data)))
     peeked = cast(io.BufferedReader, buffered).peek(len(_GZIP))[: len(_GZIP)]

@@ -28,7 +28,6 @@ __all__ = [
     "RecordExpander",
     "RecordFilter",
     "RecordSelector",
-    "ResponseToFileExtractor",
     "Selection",
 ]
 
@@ -162,20 +161,6 @@ class CombinedExtractor:
                     yield record
             if is_found and self.mode == "first_match":
                 return
-
-
-@dataclass(frozen=True)
-class ResponseToFileExtractor:
-    """Refused: it reads the results of asynchronous jobs, which are not supported."""
-
-    preserve_na_values: bool = False
-
-    def __post_init__(self) -> None:
-        """Say so."""
-        raise ManifestError(
-            "ResponseToFileExtractor belongs to asynchronous jobs, which are not supported:"
-            " use a DpathExtractor with a CsvDecoder."
-        )
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class HttpRequester:
     url: Text | None = None
     url_base: Text | None = None
     path: Text | None = None
-    http_method: Literal["GET", "POST"] = "GET"
+    http_method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     authenticator: SignsRequests | None = None
     error_handler: ErrorHandler | None = None
     request_parameters: Parameter = None

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.budget import HTTPAPIBudget
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
+from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.contract import Schemas, StateMigration, Transformation
 
@@ -30,7 +31,7 @@ __all__ = [
 class DeclarativeStream:
     """A stream: where its records come from, and what becomes of each."""
 
-    retriever: SimpleRetriever | CustomRetriever
+    retriever: SimpleRetriever | CustomRetriever | AsyncRetriever
     name: str = ""
     primary_key: Any = None
     incremental_sync: (
@@ -116,8 +117,8 @@ class DeclarativeSource:
     spec: Spec | None = None
     concurrency_level: ConcurrencyLevel | None = None
     api_budget: HTTPAPIBudget | None = None
+    max_concurrent_async_job_count: int | str | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         {"version", "definitions", "schemas", "metadata", "description", "stream_groups"}
-        | {"max_concurrent_async_job_count"}
     )

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.http.server import Asked, Reply, Server, serving
-from tests.manifest.beside import apis, numbers
+from tests.manifest.beside import apis, jobs, numbers
 from tests.peers import peer_python
 
 __all__ = ["CASES", "CDK", "CDK_6", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
@@ -53,6 +53,7 @@ _START = "1704067200"
 """What airbyte-cdk stores for a slice without records; ours stores nothing, which is the same."""
 
 _SHOP = {"token": "t", "shop": "Corner", "start": "2024-01-01", "places": ["here", "there"]}
+_REPORTS = {"token": "t", "start": "2024-01-16"}
 _AT = {"user": "someone", "word": "open-sesame", "kind": "login"}
 _CURSORS = "clinic.py.txt"
 
@@ -96,6 +97,23 @@ CASES = {
             "grouped": {"id": 20, "closed": [1, 2]},
         },
         components=_CURSORS,
+    ),
+    "reports": Case("reports.yaml", jobs.reports, _REPORTS),
+    "reports-resumed": Case(
+        "reports.yaml",
+        jobs.reports,
+        _REPORTS,
+        {
+            "sales": {
+                "use_global_cursor": False,
+                "states": [
+                    {
+                        "partition": {"region": "south"},
+                        "cursor": {"day": "2024-01-25"},
+                    }
+                ],
+            }
+        },
     ),
     "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
     "counter-resumed": Case(

@@ -1,0 +1,81 @@
+"""Records of large CSV files, as airbyte-cdk reads those of jobs.
+
+Rules of the room: a row at a time. What stands for a missing value, and what two columns of one
+name are called, is as pandas has it, by which airbyte-cdk reads such files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, Final, cast
+
+import requests
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.http.filed import body_of
+from tap_core.manifest.components.decoders import unpacked
+from tap_core.manifest.contract import Decoder, Scope
+from tap_core.types import Record
+
+__all__ = ["ResponseToFileExtractor"]
+
+_NOTHING: Final = frozenset(
+    {
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+        *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    }
+)
+"""Texts that stand for no value."""
+
+
+@dataclass(frozen=True)
+class ResponseToFileExtractor:
+    """Makes a record of each row of CSV, which may be compressed with gzip."""
+
+    preserve_na_values: bool = False
+
+    def whole(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
+        """Return what stands for a decoder: it reads answers itself."""
+        return lambda response: iter((response,))
+
+    def extract(self, document: Any, scope: Scope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
+        """Yield the rows of an answer; it is the answer that stands for its document.
+
+        Raises:
+            FatalAPIError: a row has more values than there are columns.
+        """
+        nothing = {""} if self.preserve_na_values else _NOTHING
+        reader = csv.reader(_lines(unpacked(body_of(document))))
+        rows = filter(None, reader)
+        columns = _named(next(rows, []))
+        for values in rows:
+            if len(values) > len(columns):
+                raise FatalAPIError(
+                    f"Line {reader.line_num} of the file has {len(values)} values, and there are"
+                    f" {len(columns)} columns.",
+                    response=document,
+                )
+            found = [None if value in nothing else value for value in values]
+            missing = [None] * (len(columns) - len(found))
+            yield dict(zip(columns, [*found, *missing], strict=True))
+
+
+def _lines(data: IO[bytes]) -> Iterator[str]:
+    text: Iterable[str] = io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
+    for line in text:
+        yield line.replace("\0", "")
+
+
+def _named(header: list[str]) -> list[str]:
+    """Return a name for each column: an empty one gets a number, and so does a second one."""
+    seen: Counter[str] = Counter()
+    names: list[str] = []
+    for place, given in enumerate(header):
+        name = given or f"Unnamed: {place}"
+        names.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return names

@@ -1,0 +1,579 @@
+"""Streams whose records are what jobs at the source have made."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import FatalSyncError
+from tap_core.http.filed import FiledAnswer
+from tap_core.manifest import jobs
+from tap_core.manifest.components import decoders
+from tap_core.manifest.components.files import ResponseToFileExtractor
+from tap_core.manifest.components.jobs import AsyncJobStatusMap
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.lint import problems
+from tap_core.manifest.tap import tap_class
+from tap_core.sync.limits import why_whole
+from tests.http.server import Asked, Reply, Server, serving
+from tests.manifest.pieces import answer, made
+from tests.manifest.reports import Reports, ahead, reports
+from tests.manifest.running import manifest, run, stream
+
+PARTS = """
+partition_router: {type: ListPartitionRouter, cursor_field: part, values: [a, b, c, d, e]}
+"""
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  end_datetime: "2024-01-30"
+  step: P10D
+  cursor_granularity: P1D
+"""
+DAYS = ("2024-01-01", "2024-01-11", "2024-01-21")
+
+
+@pytest.fixture
+def waits(monkeypatch) -> list[float]:
+    """Note how long jobs are waited for, and do not wait."""
+    found: list[float] = []
+    monkeypatch.setattr(jobs, "time", ahead(found))
+    return found
+
+
+def told(server: Server) -> list[str]:
+    return [f"{one.method} {one.path}" for one in server.asked]
+
+
+def by_day(of: str) -> Reply:
+    return Reply([{"id": 1, "at": of}])
+
+
+@pytest.fixture
+def api() -> Iterator[tuple[Server, Reports]]:
+    with serving() as server:
+        made_of = Reports()
+        server.answers_by(made_of)
+        yield server, made_of
+
+
+class TestOneJob:
+    def test_it_is_asked_for_waited_for_fetched_and_removed(self, tmp_path: Path, api, waits):
+        server, _ = api
+        ran = run(manifest(tmp_path, reports()), server)
+        assert ran.records("items") == [{"id": 1}]
+        assert told(server) == [
+            "POST /jobs",
+            *["GET /jobs/0-items"] * 3,
+            "GET /files/0-items",
+            "DELETE /jobs/0-items",
+        ]
+        assert sum(waits) == pytest.approx(1.5, abs=0.2)
+        assert max(waits) <= 0.1
+
+    def test_it_is_asked_about_less_often_the_longer_it_takes(self, tmp_path: Path, api, waits):
+        server, source = api
+        source.words = [*["queued"] * 8, "done"]
+        run(manifest(tmp_path, reports()), server)
+        assert sum(waits) == pytest.approx(0.5 + 1 + 2 + 3 + 4 * 5, abs=0.5)
+
+    @pytest.mark.parametrize(
+        ("decoder", "body"),
+        [
+            ("{type: JsonlDecoder}", b'{"id": 1}\n{"id": 2}\n'),
+            ("{type: GzipDecoder, decoder: {type: JsonlDecoder}}", b'{"id": 1}\n{"id": 2}'),
+            ("{type: JsonItemsDecoder, items_path: data}", b'{"data": [{"id": 1}, {"id": 2}]}'),
+        ],
+    )
+    def test_a_result_is_read_by_a_decoder_of_its_own(
+        self, tmp_path: Path, api, waits, decoder: str, body: bytes
+    ):
+        server, source = api
+        is_packed = "Gzip" in decoder
+        source.files = lambda _: Reply(gzip.compress(body) if is_packed else body)
+        path = manifest(tmp_path, reports(retriever=f"download_decoder: {decoder}"))
+        assert run(path, server).records("items") == [{"id": 1}, {"id": 2}]
+
+    def test_a_result_that_breaks_off_is_fetched_again_before_a_record_is_made_of_it(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        body = "".join(f'{{"id": {number}}}\n' for number in range(50_000))
+        replies = [Reply(body, keep=300_000), Reply(body)]
+        source.files = lambda _: replies.pop(0)
+        path = manifest(tmp_path, reports(retriever="download_decoder: {type: JsonlDecoder}"))
+        ran = run(path, server)
+        assert [one["id"] for one in ran.records("items")] == list(range(50_000))
+
+    def test_a_result_lies_on_disk_while_it_is_read(self, tmp_path: Path, api, waits, monkeypatch):
+        server, source = api
+        seen: list[Any] = []
+        real = decoders.body_of
+        monkeypatch.setattr(decoders, "body_of", lambda it: seen.append(it) or real(it))
+        source.files = lambda _: Reply("id\n1\n")
+        path = manifest(tmp_path, reports(retriever="download_decoder: {type: CsvDecoder}"))
+        assert run(path, server).records("items") == [{"id": "1"}]
+        [fetched] = seen
+        assert isinstance(fetched, FiledAnswer)
+        assert fetched._content is False
+
+    def test_a_job_with_nothing_to_give_is_not_fetched(self, tmp_path: Path, api, waits):
+        server, source = api
+        source.words = ["empty"]
+        ran = run(manifest(tmp_path, reports()), server)
+        assert ran.records("items") == []
+        assert told(server) == ["POST /jobs", "GET /jobs/0-items"]
+
+    def test_a_template_that_changes_records_leaves_the_page_alone(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        pages = [Reply({"data": [{"id": 1}, {"id": 2}]}), Reply({"data": [{"id": 9}]})]
+        source.files = lambda _: pages.pop(0)
+        more = "transformations: [{type: RemoveFields, field_pointers: [[id]]}]"
+        retriever = """
+        download_extractor: {type: DpathExtractor, field_path: [data]}
+        download_paginator:
+          type: DefaultPaginator
+          page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: p}
+          pagination_strategy:
+            type: CursorPagination
+            cursor_value: "{{ response['data'][0]['id'] + last_page_size }}"
+            stop_condition: "{{ response['data'][0]['id'] == 9 }}"
+        """
+        path = manifest(tmp_path, reports(retriever=retriever, more=more))
+        run(path, server)
+        assert [one.query for one in server.asked if "files" in one.path] == [{}, {"p": ["3"]}]
+
+
+class TestFailures:
+    def test_a_job_that_fails_is_asked_for_again(self, tmp_path: Path, api, waits, caplog):
+        server, source = api
+        first = iter([["broken"], ["queued", "done"]])
+        source.said = Said(first)
+        retriever = "failed_retry_wait_time_in_seconds: 60"
+        ran = run(manifest(tmp_path, reports(retriever=retriever)), server)
+        assert ran.records("items") == [{"id": 1}]
+        assert told(server).count("POST /jobs") == 2
+        assert sum(waits) == pytest.approx(60.5, abs=0.3)
+        assert "its job has ended as 'failed', and is asked for again." in caplog.text
+
+    def test_after_three_of_them_the_error_names_stream_and_slice(self, tmp_path: Path, api, waits):
+        server, source = api
+        source.words = ["broken"]
+        values = "partition_router: {type: ListPartitionRouter, cursor_field: part, values: [%s]}"
+        path = manifest(tmp_path, reports(retriever=values % "s3cr3t-key"))
+        ran = run(path, server, fails=True, config={"api_key": "s3cr3t-key"})
+        assert isinstance(ran.error, FatalSyncError)
+        assert ran.error.failure_type == "system_error"
+        text = str(ran.error)
+        assert text.startswith("Stream 'items', slice {\"part\":")
+        assert text.endswith("its job has ended 3 times as 'failed'.")
+        assert "s3cr3t-key" not in text
+        assert told(server).count("POST /jobs") == 3
+
+    def test_one_that_takes_too_long_is_aborted_and_asked_for_again(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        source.words = ["queued"]
+        retriever = "polling_job_timeout: \"{{ config['minutes'] }}\""
+        path = manifest(tmp_path, reports(retriever=retriever))
+        ran = run(path, server, fails=True, config={"minutes": "2"})
+        assert "its job has ended 3 times as 'timeout'" in str(ran.error)
+        aborted = [one for one in told(server) if one.endswith("abort")]
+        assert aborted == [f"POST /jobs/{number}-items/abort" for number in range(3)]
+        assert sum(waits) == pytest.approx(3 * 120 + 2 * 5, abs=5)
+
+    def test_a_source_may_say_itself_that_it_took_too_long(self, tmp_path: Path, api, waits):
+        server, source = api
+        source.said = Said(iter([["late"], ["done"]]))
+        ran = run(manifest(tmp_path, reports()), server)
+        assert ran.records("items") == [{"id": 1}]
+        assert "POST /jobs/0-items/abort" in told(server)
+
+    @pytest.mark.parametrize(
+        ("word", "said"),
+        [
+            ("strange", "its job has the status 'strange', which status_mapping does not have"),
+            ("", "the answer about its job has no status where status_extractor looks"),
+        ],
+    )
+    def test_an_unknown_status_ends_the_stream_at_once(
+        self, tmp_path: Path, api, waits, word: str, said: str
+    ):
+        server, source = api
+        source.words = [word]
+        ran = run(manifest(tmp_path, reports()), server, fails=True)
+        assert str(ran.error) == f"Stream 'items': {said}."
+        assert told(server)[-1] == "POST /jobs/0-items/abort"
+
+    def test_a_job_that_cannot_be_created_is_tried_as_often(self, tmp_path: Path, waits):
+        with serving() as server:
+            server.answers(Reply({"message": "busy"}, status=400))
+            ran = run(manifest(tmp_path, reports()), server, fails=True)
+        assert told(server) == ["POST /jobs"] * 3
+        assert "Stream 'items': no job could be created: 400 Client Error" in str(ran.error)
+        assert sum(waits) == pytest.approx(10, abs=0.3)
+
+    def test_one_whose_refusal_is_ignored_is_no_job_either(self, tmp_path: Path, waits):
+        body = """
+        error_handler:
+          type: DefaultErrorHandler
+          response_filters: [{type: HttpResponseFilter, http_codes: [404], action: IGNORE}]
+        """
+        with serving() as server:
+            server.answers(Reply(status=404))
+            ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
+        assert "status 404" in str(ran.error)
+
+    def test_wrong_credentials_are_not_tried_again(self, tmp_path: Path, waits):
+        with serving() as server:
+            server.answers(Reply(status=401))
+            ran = run(manifest(tmp_path, reports()), server, fails=True)
+        assert told(server) == ["POST /jobs"]
+        assert ran.error is not None
+        assert getattr(ran.error, "failure_type", None) == "config_error"
+
+    def test_each_request_has_the_retries_of_its_error_handler(self, tmp_path: Path, api, waits):
+        server, source = api
+        busy = [Reply(status=503), Reply(status=503)]
+        server.answers_by(lambda one: busy.pop() if busy and one.method == "GET" else source(one))
+        ran = run(manifest(tmp_path, reports()), server)
+        assert ran.records("items") == [{"id": 1}]
+
+    def test_pages_that_are_to_begin_anew_are_an_error_of_a_request_without_pages(
+        self, tmp_path: Path, waits
+    ):
+        body = """
+        error_handler:
+          type: DefaultErrorHandler
+          response_filters:
+            - {type: HttpResponseFilter, http_codes: [410], action: RESET_PAGINATION}
+        """
+        with serving() as server:
+            server.answers(Reply(status=410))
+            ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
+        assert "410 Client Error" in str(ran.error)
+
+    def test_what_cannot_be_removed_is_a_warning(self, tmp_path: Path, api, waits, caplog):
+        server, source = api
+        no = Reply(status=405)
+        server.answers_by(lambda one: no if one.method == "DELETE" else source(one))
+        assert run(manifest(tmp_path, reports()), server).records("items") == [{"id": 1}]
+        assert "Stream 'items': its job could not be removed: 405" in caplog.text
+
+
+class Said(dict[str, list[str]]):
+    """Words for each job in turn."""
+
+    def __init__(self, words: Iterator[list[str]]) -> None:
+        super().__init__()
+        self._words = words
+
+    def get(self, _key: str, _usual: Any = None) -> list[str]:  # type: ignore[override]
+        return next(self._words)
+
+
+class TestWindows:
+    def test_the_state_moves_behind_each_job_and_a_run_goes_on_from_there(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        source.files = by_day
+        source.said = {DAYS[1]: ["broken"]}
+        path = manifest(tmp_path, reports(more=CURSOR))
+        ran = run(path, server, fails=True)
+        assert ran.records("items") == [{"id": 1, "at": DAYS[0]}]
+        assert '{"start_time":"2024-01-11","end_time":"2024-01-20"}' in str(ran.error)
+        assert ran.state["bookmarks"]["items"]["replication_key_value"] == DAYS[0]
+        source.said = {}
+        again = run(path, server, state=ran.state)
+        assert [one["at"] for one in again.records("items")] == list(DAYS)
+        assert again.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
+
+    def test_a_window_with_nothing_to_give_is_closed_like_others(self, tmp_path: Path, api, waits):
+        server, source = api
+        source.files = by_day
+        source.said = {DAYS[1]: ["empty"]}
+        ran = run(manifest(tmp_path, reports(more=CURSOR)), server)
+        assert [one["at"] for one in ran.records("items")] == [DAYS[0], DAYS[2]]
+        assert ran.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
+
+    def test_as_many_are_under_way_as_the_manifest_allows_and_records_come_in_their_order(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        source.files = by_day
+        source.until = 2
+        tail = "max_concurrent_async_job_count: \"{{ config['jobs'] }}\""
+        path = manifest(tmp_path, reports(more=CURSOR), tail=tail)
+        ran = run(path, server, config={"jobs": 2})
+        assert [one["at"] for one in ran.records("items")] == list(DAYS)
+        assert source.most == 2
+        assert [
+            state["bookmarks"]["items"].get("replication_key_value") for state in ran.states
+        ] == list(DAYS)
+
+
+class TestSeveral:
+    @pytest.mark.parametrize("jobs_of_it", [1, 2, 4])
+    def test_no_more_are_under_way_than_the_manifest_allows_over_all_threads(
+        self, tmp_path: Path, api, waits, jobs_of_it: int
+    ):
+        server, source = api
+        source.until = jobs_of_it
+        tail = f"""
+        max_concurrent_async_job_count: {jobs_of_it}
+        concurrency_level: {{type: ConcurrencyLevel, default_concurrency: 5}}
+        """
+        path = manifest(tmp_path, reports(retriever=PARTS), tail=tail)
+        ran = run(path, server)
+        assert len(ran.records("items")) == 5
+        assert source.most == jobs_of_it
+
+    @pytest.mark.parametrize("given", ["0", "many", "'{{ config[\"none\"] }}'"])
+    def test_it_is_one_where_the_manifest_says_nothing_of_use(
+        self, tmp_path: Path, given: str, caplog
+    ):
+        path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
+        tap = tap_class(path)(config={"url": "http://x"})
+        assert tap.jobs.most == 1
+        assert tap.streams["items"].max_parallel_partitions == 1
+        assert ("one job at a time" in caplog.text) is ("{{" not in given)
+
+    def test_other_streams_have_the_threads_that_they_had(self, tmp_path: Path):
+        path = manifest(
+            tmp_path,
+            reports(),
+            stream("others", "/others"),
+            tail="max_concurrent_async_job_count: 7",
+        )
+        tap = tap_class(path)(config={"url": "http://x"})
+        numbers = {name: one.max_parallel_partitions for name, one in tap.streams.items()}
+        assert numbers == {"items": 7, "others": 1}
+        whys = {name: why_whole(one) for name, one in tap.streams.items()}
+        assert whys == {
+            "items": "its jobs at the source are counted by one process",
+            "others": None,
+        }
+
+    def test_when_one_fails_for_good_the_others_are_aborted(self, tmp_path: Path, api):
+        """Without a clock that runs ahead: what waits is woken by the end of the run."""
+        server, source = api
+        source.words = ["queued"]
+        source.said = {"c": [*["queued"] * 2, "strange"]}
+        tail = "max_concurrent_async_job_count: 3"
+        begun = time.monotonic()
+        ran = run(manifest(tmp_path, reports(retriever=PARTS), tail=tail), server, fails=True)
+        assert "the status 'strange'" in str(ran.error)
+        aborted = {one.split("-")[1] for one in told(server) if one.endswith("abort")}
+        assert aborted == {"a/abort", "b/abort", "c/abort"}
+        assert not source.under_way
+        assert time.monotonic() - begun < 30
+
+    def test_a_stream_of_jobs_may_be_the_parent_of_another_with_one_job_at_a_time(
+        self, tmp_path: Path, api, waits
+    ):
+        server, source = api
+        source.files = lambda of: Reply([{"id": f"{of}1"}, {"id": f"{of}2"}])
+        router = """
+        partition_router:
+          type: SubstreamPartitionRouter
+          parent_stream_configs:
+            - type: ParentStreamConfig
+              stream: "#/streams/0"
+              parent_key: id
+              partition_field: part
+        """
+        ran = run(manifest(tmp_path, reports("tops"), reports("below", retriever=router)), server)
+        assert [one["id"] for one in ran.records("below")] == [
+            *("tops11", "tops12", "tops21", "tops22")
+        ]
+        assert source.most == 1
+
+    def test_a_connection_is_checked_by_one_job(self, tmp_path: Path, api, waits):
+        server, _ = api
+        path = manifest(tmp_path, reports(retriever=PARTS))
+        tap_class(path)(config={"url": server.url}).check_connection()
+        assert told(server).count("POST /jobs") == 1
+
+
+class TestTheEnd:
+    def test_a_wait_ends_with_whoever_reads(self):
+        class Outbox:
+            failure = ConnectionError("nobody reads")
+
+        class Alone:
+            leader = None
+            outbox = Outbox
+
+        begun = time.monotonic()
+        with pytest.raises(ConnectionError):
+            jobs.pause(Alone(), 60)  # type: ignore[arg-type]
+        assert time.monotonic() - begun < 10
+
+    def test_who_waits_for_a_place_is_woken_by_an_error(self):
+        count = jobs.JobCount(1)
+        taken, free = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with count.one(bool):
+                taken.set()
+                free.wait(20)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        taken.wait(20)
+
+        def check() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), count.one(check):
+            pass
+        free.set()
+        holder.join()
+        with count.one(check):
+            pass
+
+    def test_a_signal_while_a_job_runs_aborts_it(self, tmp_path: Path, api, monkeypatch):
+        server, source = api
+        source.words = ["queued"]
+
+        def interrupted(_run: Any, _seconds: float) -> None:
+            raise SystemExit(0)
+
+        monkeypatch.setattr(jobs, "pause", interrupted)
+        with pytest.raises(SystemExit):
+            run(manifest(tmp_path, reports()), server)
+        assert told(server)[-1] == "POST /jobs/0-items/abort"
+        assert not source.under_way
+
+
+def test_a_schema_may_be_read_from_a_job(tmp_path: Path, api, waits):
+    server, source = api
+    source.files = lambda _: Reply({"fields": [{"name": "size", "kind": "integer"}]})
+    retriever = "\n".join(reports("fields").splitlines()[2:])
+    retriever = retriever.partition("    schema_loader:")[0]
+    loader = f"""\
+schema_loader:
+  type: DynamicSchemaLoader
+  schema_type_identifier:
+    schema_pointer: [fields]
+    key_pointer: [name]
+    type_pointer: [kind]
+{retriever.replace("    retriever:", "  retriever:", 1)}
+"""
+    path = manifest(tmp_path, _without_schema(stream("items", "/items"), loader))
+    tap = tap_class(path)(config={"url": server.url})
+    assert list(tap.streams["items"].schema["properties"]) == ["size"]
+
+
+def _without_schema(declared: str, loader: str) -> str:
+    return declared.partition("    schema_loader:")[0] + indent(loader, "    ")
+
+
+def test_the_words_that_airbyte_cdk_had_first_still_mean_the_same(tmp_path: Path, waits):
+    declared = """\
+  - type: DeclarativeStream
+    name: items
+    retriever:
+      type: AsyncRetriever
+      status_mapping: {running: [pending], completed: [ready], failed: [failed], timeout: []}
+      status_extractor: {type: DpathExtractor, field_path: [status]}
+      urls_extractor: {type: DpathExtractor, field_path: [urls]}
+      creation_requester: {$ref: "#/definitions/requester", path: jobs, http_method: POST}
+      polling_requester:
+        $ref: "#/definitions/requester"
+        path: "jobs/{{ stream_slice['create_job_response'].json()['id'] }}"
+      download_requester: {type: HttpRequester, url_base: "", path: "{{ stream_slice['url'] }}"}
+      record_selector:
+        type: RecordSelector
+        extractor: {type: DpathExtractor, field_path: []}
+    schema_loader: {type: InlineSchemaLoader, schema: {type: object, properties: {}}}
+"""
+    with serving() as server:
+
+        def reply(asked: Asked) -> Reply:
+            if asked.path == "/jobs":
+                return Reply({"id": 7})
+            if asked.path == "/jobs/7":
+                return Reply({"status": "ready", "urls": [f"{server.url}/{one}" for one in "ab"]})
+            return Reply(gzip.compress(b"ID,NAME\n1,NA\n"))
+
+        server.answers_by(reply)
+        ran = run(manifest(tmp_path, declared), server)
+    assert told(server) == ["POST /jobs", "GET /jobs/7", "GET /a", "GET /b"]
+    assert ran.records("items") == [{"ID": "1"}] * 2
+
+
+class TestTheManifest:
+    def test_a_status_means_one_thing(self):
+        words = "running: [a, b], completed: [], failed: [b], timeout: []"
+        with pytest.raises(ManifestError, match="The status 'b' stands twice"):
+            made(f"{{type: AsyncJobStatusMap, {words}}}", AsyncJobStatusMap)
+
+    def test_a_status_that_is_no_text_is_known_all_the_same(self):
+        words = "running: [1], completed: [true], failed: [], timeout: []"
+        found = made(f"{{type: AsyncJobStatusMap, {words}}}", AsyncJobStatusMap)
+        assert [found.meaning(str(one)) for one in (1, True, None)] == [
+            "running",
+            "completed",
+            None,
+        ]
+
+    @pytest.mark.parametrize(
+        ("retriever", "said"),
+        [
+            ("polling_job_timeout: 0", "polling_job_timeout is 0, and must be at least 1."),
+            ("failed_retry_wait_time_in_seconds: -1", "must be at least 1."),
+            (
+                "download_target_requester: {type: HttpRequester, url: x}",
+                "download_target_requester needs a download_target_extractor",
+            ),
+            ("polling_requester: {type: HttpRequester}", "A requester needs a `url`."),
+            ("pollingtimeout: 1", "has no option 'pollingtimeout'"),
+        ],
+    )
+    def test_lint_finds_what_cannot_run(self, tmp_path: Path, retriever: str, said: str):
+        path = manifest(tmp_path, reports(retriever=retriever))
+        assert any(said in one.message for one in problems(path))
+
+    def test_lint_has_nothing_to_say_of_one_that_runs(self, tmp_path: Path):
+        path = manifest(
+            tmp_path,
+            reports("items", retriever=PARTS, more=CURSOR),
+            tail="max_concurrent_async_job_count: \"{{ config['n'] }}\"",
+        )
+        assert [one for one in problems(path) if one.is_error] == []
+
+
+class TestFiles:
+    def rows(self, text: str, **options: Any) -> list[Any]:
+        extractor = ResponseToFileExtractor(**options)
+        whole = extractor.whole(decoders.JsonDecoder())
+        [document] = whole(answer(body=text.encode()))
+        return list(extractor.extract(document, {}))
+
+    def test_texts_that_stand_for_nothing_are_null_unless_they_are_to_be_kept(self):
+        text = "a,b\nNA,null\n,x\x00y\n"
+        assert self.rows(text) == [{"a": None, "b": None}, {"a": None, "b": "xy"}]
+        kept = self.rows(text, preserve_na_values=True)
+        assert kept == [{"a": "NA", "b": "null"}, {"a": None, "b": "xy"}]
+
+    def test_an_empty_file_has_no_rows(self):
+        assert self.rows("") == []
+
+    def test_a_row_with_too_many_values_is_an_error(self):
+        with pytest.raises(FatalSyncError, match="Line 3 of the file has 3 values"):
+            self.rows("a,b\n1,2\n1,2,3\n")
