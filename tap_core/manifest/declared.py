@@ -201,6 +201,17 @@ class Declared(RESTStream[Turn]):
             return replace(found, **changes)
         return found
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is selected, as far as that is known without its schema.
+
+        An API may have to be asked for the schema, and this be asked on the way.
+        """
+        catalog = self._tap_input_catalog
+        if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
+            return catalog is None and self.selected_by_default
+        return self.selected
+
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
         field, state = partition_field(self._incremental_node), self._migrated(kept)

@@ -154,7 +154,7 @@ class ManifestTap(Tap):
         return frozenset(
             name
             for stream in self.streams.values()
-            if isinstance(stream, ManifestStream) and stream.selected
+            if isinstance(stream, ManifestStream) and stream.is_wanted
             for name in stream.parent_names
         )
 

@@ -264,6 +264,30 @@ class TestTheClass:
         found = tap(config={}, validate_config=False).catalog_dict["streams"]
         assert [(one["stream"], one["replication_key"]) for one in found] == [("items", "at")]
 
+    def test_a_schema_that_the_api_describes_is_discovered(self, tmp_path: Path):
+        """Which answers are kept is known before any schema is."""
+        described = """\
+      type: DynamicSchemaLoader
+      retriever:
+        type: SimpleRetriever
+        requester: {$ref: "#/definitions/requester", path: fields}
+        record_selector:
+          type: RecordSelector
+          extractor: {type: DpathExtractor, field_path: []}
+      schema_type_identifier:
+        type: SchemaTypeIdentifier
+        schema_pointer: [data]
+        key_pointer: [name]
+"""
+        path = manifest(tmp_path, stream("items", "/i"))
+        text = path.read_text()
+        path.write_text(text[: text.index("      type: InlineSchemaLoader")] + described)
+        with serving() as server:
+            server.answers(page({"name": "a"}))
+            found = tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
+        assert list(found[0]["schema"]["properties"]) == ["a"]
+        assert asked(server) == ["/fields"]
+
 
 class TestTheCommand:
     def test_without_a_manifest_it_says_how_it_is_used(self, capsys: pytest.CaptureFixture[str]):
