@@ -24,14 +24,11 @@ from tap_core.manifest.options import NOT_SUPPORTED, unknown_options
 from tap_core.manifest.registry import MODULES, class_of
 from tap_core.manifest.scalars import fitted, wanted_by
 from tap_core.manifest.shapes import Plan, Shape, plan_of, shape_of
-from tap_core.manifest.tree import Items, Node, plain
+from tap_core.manifest.tree import UNKNOWN, Items, Node, plain
 
 __all__ = ["Builder", "build"]
 
 _log: Final = logging.getLogger(__name__)
-
-_UNKNOWN: Final = object()
-"""Stands for what cannot be known without a configuration, or was found to be wrong."""
 
 _ANY_COMPONENT: Final = Shape(components=(object,))
 _CUSTOM: Final = "Custom"
@@ -64,8 +61,8 @@ class _Spot:
     path: str
     line: int
     parameters: Mapping[str, Any]
-    has_state: bool = False
-    """Whether templates may name the state of the stream."""
+    sees: frozenset[str] = frozenset()
+    """Names that templates may use there beside those that are for all."""
 
     def below(self, key: Any, line: int) -> _Spot:
         """Return the spot of a key or item."""
@@ -75,9 +72,8 @@ class _Spot:
 
     def of(self, cls: Any, node: Node) -> _Spot:
         """Return the spot of a component's options."""
-        shows = getattr(cls, "shows_state", None)
-        shown = self.has_state if shows is None else bool(shows(node))
-        return replace(self, has_state=shown)
+        shows = getattr(cls, "shows", None)
+        return self if shows is None else replace(self, sees=frozenset(shows(node)))
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Builder:
             else _Spot("", 0, parameters or {})
         )
         found = self._convert(shape_of(expected), node, spot)
-        return None if found is _UNKNOWN else found
+        return None if found is UNKNOWN else found
 
     def _wrong(self, spot: _Spot, message: str, *, is_error: bool = True) -> Any:
         if self.faults is not None:
@@ -119,7 +115,7 @@ class Builder:
             raise ManifestError(message, place=place, line=spot.line, path=spot.path)
         else:
             _log.warning("%s: %s", self._place(spot), message)
-        return _UNKNOWN
+        return UNKNOWN
 
     def _place(self, spot: _Spot) -> str:
         return self.manifest.place(spot.line, spot.path)
@@ -127,6 +123,8 @@ class Builder:
     # By what stands there
 
     def _convert(self, shape: Shape, node: Any, spot: _Spot) -> Any:
+        if node is UNKNOWN or shape.kind == "draft":
+            return node
         if node is None or shape.is_any:
             return plain(node)
         if shape.kind == "node":
@@ -165,7 +163,7 @@ class Builder:
             at = spot.below(key, node.lines.get(key, 0))
             name = self._key(key, at)
             made[name] = convert(value, at)
-        return _UNKNOWN if _has_unknown([*made, *made.values()]) else made
+        return UNKNOWN if _has_unknown([*made, *made.values()]) else made
 
     def _key(self, key: Any, spot: _Spot) -> Any:
         if not isinstance(key, str):
@@ -192,7 +190,7 @@ class Builder:
             self._leaf(inner, one, spot.below(place, lines[place] if lines else 0))
             for place, one in enumerate(node)
         ]
-        return _UNKNOWN if _has_unknown(made) else made
+        return UNKNOWN if _has_unknown(made) else made
 
     # Templates
 
@@ -204,10 +202,9 @@ class Builder:
             return read_plain(node, shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
         bound = self._bound(node, spot, shape.kind, types, empty)
-        if bound is _UNKNOWN:
+        if bound is UNKNOWN:
             return bound
-        needed = bound.template
-        if not needed.is_fixed or (self.config is None and "config" in needed.names):
+        if not bound.template.is_fixed or self._waits(bound, spot):
             return bound
         try:
             return bound({})
@@ -219,27 +216,33 @@ class Builder:
         self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
     ) -> Any:
         """Compile a template for its place; Jinja is loaded when there is one."""
-        from tap_core.manifest.interpolate import STATE, Bound, template
+        from tap_core.manifest.interpolate import OWN, STATE, Bound, template
 
         given = {**self._scope, "parameters": spot.parameters}
         try:
             made = Bound(template(text), given, kind, types, empty, self._place(spot))
         except ManifestError as error:
             return self._wrong(spot, error.message)
-        if STATE in made.template.names and not spot.has_state:
-            return self._wrong(
-                spot,
-                f"the template {text!r} uses `{STATE}`, which is no longer there: use"
-                " `stream_interval`.",
-            )
+        for name in sorted((made.template.names & OWN) - spot.sees):
+            why = "only templates of a components_mapping see."
+            if name == STATE:
+                why = "is no longer there: use `stream_interval`."
+            return self._wrong(spot, f"the template {text!r} uses `{name}`, which {why}")
         return made
+
+    def _waits(self, bound: Any, spot: _Spot) -> bool:
+        """Return whether a template names what is not known yet: settings, parameters."""
+        names = bound.template.names
+        if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
+            return True
+        return self.config is None and "config" in names
 
     def _settled(self, shape: Shape, node: Any, spot: _Spot) -> Any:
         """Return a plain value, once its template is settled."""
         text = ""
         if isinstance(node, str) and has_template(node):
             text, node = node, self._rendered(shape, node, spot)
-            if node is _UNKNOWN or callable(node):
+            if node is UNKNOWN or callable(node):
                 return node
         try:
             return fitted(shape, node)
@@ -250,7 +253,7 @@ class Builder:
     def _rendered(self, shape: Shape, text: str, spot: _Spot) -> Any:
         types = (str, type(None)) if shape.is_optional else (str,)
         bound = self._bound(text, spot, "value", types if shape.scalars == {str} else ())
-        if bound is _UNKNOWN:
+        if bound is UNKNOWN:
             return bound
         needed = bound.template
         if needed.needs_scope:
@@ -260,8 +263,8 @@ class Builder:
                 f"the template {text!r} names {names}: this option is settled before"
                 " anything is asked for, and sees only config and parameters.",
             )
-        if self.config is None and "config" in needed.names:
-            return (lambda config: bound({"config": config})) if shape.is_callable else _UNKNOWN
+        if self._waits(bound, spot):
+            return (lambda config: bound({"config": config})) if shape.is_callable else UNKNOWN
         try:
             return bound({})
         except ManifestError as error:
@@ -280,7 +283,7 @@ class Builder:
             spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
         )
         cls = self._class(shape, node, spot)
-        if cls is _UNKNOWN:
+        if cls is UNKNOWN:
             return cls
         spot = spot.of(cls, node)
         plan = plan_of(cls)
@@ -295,9 +298,10 @@ class Builder:
                 values[name] = self._convert(inner, node[name], at)
         missing = sorted(plan.required - values.keys())
         if missing:
-            return self._wrong(
-                spot, f"{node.get(_TYPE) or cls.__name__} needs {', '.join(missing)}."
-            )
+            kind = node.get(_TYPE) or cls.__name__
+            is_open = UNKNOWN in node  # parameters may fill it
+            needs = f"{kind} needs {', '.join(missing)}."
+            return UNKNOWN if is_open else self._wrong(spot, needs)
         return self._instance(cls, plan, values, spot)
 
     def _counting(self, cls: type, node: Node) -> Node:
@@ -326,7 +330,7 @@ class Builder:
 
     def _instance(self, cls: type, plan: Plan, values: dict[str, Any], spot: _Spot) -> Any:
         if _has_unknown(values.values()):
-            return _UNKNOWN
+            return UNKNOWN
         given: dict[str, Any] = {
             "parameters": spot.parameters,
             "config": self.config or {},
@@ -348,6 +352,8 @@ class Builder:
 
     def _class(self, shape: Shape, node: Node, spot: _Spot) -> Any:
         kind = node.get(_TYPE)
+        if kind is UNKNOWN:
+            return kind
         classes = [one for one in shape.components if not getattr(one, "_is_protocol", False)]
         if kind is None:
             if len(classes) == 1 and len(shape.components) == 1:
@@ -356,9 +362,10 @@ class Builder:
         named = [one for one in classes if getattr(one, "TYPE", None) == kind]
         cls = named[0] if named else class_of(str(kind))
         if cls is None:
+            said = f"there is no component '{kind}'.{_near(str(kind), MODULES)}"
             if kind in NOT_SUPPORTED:
-                return self._wrong(spot, f"the component '{kind}' is not supported.")
-            return self._wrong(spot, f"there is no component '{kind}'.{_near(str(kind), MODULES)}")
+                said = f"the component '{kind}' is not supported."
+            return self._wrong(spot, said)
         if not any(_fits(cls, one) for one in shape.components):
             return self._wrong(spot, f"the component '{kind}' cannot stand here.")
         return cls
@@ -377,6 +384,8 @@ class Builder:
     def _custom(self, cls: type, plan: Plan, node: Node, spot: _Spot) -> Any:
         """Make the stand-in of a class that lies beside the manifest."""
         name = node.get("class_name")
+        if _has_unknown(node.values()):
+            return UNKNOWN
         if not isinstance(name, str):
             return self._wrong(spot, f"{node.get(_TYPE)} needs class_name.")
         fields = {
@@ -406,7 +415,7 @@ class Builder:
 
 
 def _has_unknown(values: Iterable[Any]) -> bool:
-    return any(value is _UNKNOWN for value in values)
+    return any(value is UNKNOWN for value in values)
 
 
 def _is_component(node: Node) -> bool:

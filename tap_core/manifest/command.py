@@ -43,6 +43,7 @@ _FLAGS: Final = {
     "--cutoff": "TAP_MANIFEST_CUTOFF",
     "--boundary": "TAP_MANIFEST_BOUNDARY",
 }
+_CONFIG: Final = "--config"
 _CHOICES: Final = {
     "--cutoff": ("last_record", "interval_end"),
     "--boundary": ("send", "drop"),
@@ -113,10 +114,24 @@ def _run(given: _Given) -> int:
 
     changes = {name.removeprefix("--"): given.own[name] for name in _CHOICES if name in given.own}
     made = tap_class(Path(given.own["--manifest"]), changes)
+    made.config_file = _config_file(given.rest)
     gc.freeze()  # the collector need not look at modules and the document again and again,
     gc.set_threshold(20_000, 20, 20)  # nor every few requests at what dies by itself
     code = made.cli(given.rest, prog_name="tap-manifest")
     return code if isinstance(code, int) else 0
+
+
+def _config_file(arguments: Sequence[str]) -> Path | None:
+    """Return the one file of settings, None for other origins.
+
+    Streams may be found out, and with that a token be renewed, before a door says so.
+    """
+    words = iter(arguments)
+    pairs = (word.partition("=") for word in words)
+    found = [
+        value if joined else next(words, "") for name, joined, value in pairs if name == _CONFIG
+    ]
+    return Path(found[0]).absolute() if len(found) == 1 and found != ["ENV"] else None
 
 
 def _lint(paths: Sequence[str]) -> int:

@@ -58,7 +58,7 @@ class Cursored(Sliced):
     @property
     def _is_custom(self) -> bool:
         """Whether its cursor is a class beside the manifest, which keeps a state of its own."""
-        return DeclarativeStream.shows_state(self._incremental_node)
+        return bool(DeclarativeStream.shows(self._incremental_node))
 
     @cached_property
     def own_cursor(self) -> _Own | None:

@@ -24,7 +24,7 @@ from tap_core.manifest.fractions import as_float, with_floats
 from tap_core.manifest.literals import read_plain
 from tap_core.manifest.macros import CHANGING, FILTERS, MACROS
 
-__all__ = ["NAMES", "STATE", "Bound", "Template", "template"]
+__all__ = ["NAMES", "OWN", "STATE", "Bound", "Template", "template"]
 
 _USUAL: Final = (
     *("config", "parameters", "record", "response", "headers", "next_page_token"),
@@ -44,6 +44,9 @@ NAMES: Final = frozenset(
 
 STATE: Final = "stream_state"
 """What only templates of a stream may name whose cursor is a class of the connector's own."""
+
+OWN: Final = frozenset({STATE, "components_values", "stream_template_config"})
+"""What only templates of some components may name: they say so (``shows``)."""
 
 _log: Final = logging.getLogger(__name__)
 

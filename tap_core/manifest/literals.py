@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["has_template", "read_literal", "read_plain"]
+__all__ = ["VALUE_TYPES", "has_template", "read_literal", "read_plain"]
+
+VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
+    "string": (str,),
+    "number": (float,),
+    "integer": (int,),
+    "boolean": (bool,),
+}
+"""What ``value_type`` says, as Python has it; 7 is no ``number``, in airbyte-cdk as here."""
 
 _NEVER: Final = re.compile(
     r"[ACDEG-MO-QSV-Zac-qtv-z_/@$&*=<>?!,;:|^%]"  # a word or an address

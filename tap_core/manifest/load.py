@@ -8,6 +8,7 @@ known long before the streams are.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +20,9 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
 from tap_core.manifest.parameters import component, parameter_names
 from tap_core.manifest.references import References
-from tap_core.manifest.tree import Items, Node
+from tap_core.manifest.tree import Items, Node, plain
 
-__all__ = ["Manifest", "read_manifest"]
+__all__ = ["Manifest", "read_manifest", "read_value", "template_names"]
 
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
@@ -74,17 +75,30 @@ class Manifest:
 
     @property
     def streams(self) -> list[Node]:
-        """The streams that the manifest declares.
+        """The streams that the manifest declares one by one.
 
         Raises:
-            ManifestError: there is none, or what stands there is none.
+            ManifestError: there is none and no template either, or what stands there is none.
         """
-        found = self.tree.get("streams")
+        if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
+            return []
+        return self._listed("streams")
+
+    @property
+    def dynamic_streams(self) -> list[Node]:
+        """The templates that streams are made of.
+
+        Raises:
+            ManifestError: what stands there is none.
+        """
+        return self._listed("dynamic_streams") if self.raw.get("dynamic_streams") else []
+
+    def _listed(self, key: str) -> list[Node]:
+        found = self.tree.get(key)
         if isinstance(found, list) and found and all(isinstance(one, Node) for one in found):
             return cast(list[Node], found)
-        ending = " (dynamic_streams are not supported)" if "dynamic_streams" in self.raw else ""
-        line = self.raw.lines.get("streams", self.raw.line)
-        self.fault(line, "streams", f"a manifest has a list of streams{ending}.")
+        line = self.raw.lines.get(key, self.raw.line)
+        self.fault(line, key, "a manifest has a list of streams.")
         return []
 
     def part(self, key: str) -> Any:
@@ -124,6 +138,22 @@ def read_manifest(source: Path | str) -> Manifest:
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
     return _read(text, source.name, source.resolve().parent)
+
+
+def template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what declared templates of streams are called: by their place, without a name."""
+    return [
+        str(one.get("name") or f"dynamic_stream_{place}")
+        for place, one in enumerate(dynamic_streams)
+    ]
+
+
+def read_value(text: str) -> Any:
+    """Return what a text says as YAML; one that is no YAML is what it is."""
+    try:
+        return plain(_made(text, []))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
 
 
 def _read(text: str, name: str, folder: Path) -> Manifest:

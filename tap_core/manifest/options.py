@@ -21,12 +21,10 @@ __all__ = ["NOT_SUPPORTED", "unknown_options"]
 NOT_SUPPORTED: Final = frozenset(
     {
         # Options
-        *("dynamic_streams", "fetch_properties_from_endpoint", "query_properties"),
+        *("fetch_properties_from_endpoint", "query_properties"),
         *("page_size_reduction", "pagination_reset", "request_window_splitting"),
         "truncated_list_retriever",
         # Components
-        *("CheckDynamicStream", "DynamicDeclarativeStream"),
-        *("ConfigComponentsResolver", "HttpComponentsResolver", "ParametrizedComponentsResolver"),
         *("PropertiesFromEndpoint", "QueryProperties"),
         "RateLimitedMultipleTokenAuthenticator",
     }

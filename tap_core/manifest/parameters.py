@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tap_core.manifest.tree import Items, Node
+from tap_core.manifest.tree import UNKNOWN, Items, Node
 
-__all__ = ["component", "parameter_names"]
+__all__ = ["component", "parameter_names", "with_parameters"]
 
 _PARAMETERS: Final = "$parameters"
 
 _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DeclarativeSource": {
         "check": "CheckStream",
+        "dynamic_streams": "DynamicDeclarativeStream",
         "spec": "Spec",
         "streams": "DeclarativeStream",
     },
@@ -38,6 +39,11 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
         "stream_config": "StreamConfig",
         "components_mapping": "ComponentMappingDefinition",
     },
+    "ParametrizedComponentsResolver": {
+        "stream_parameters": "StreamParametersDefinition",
+        "components_mapping": "ComponentMappingDefinition",
+    },
+    "CheckStream": {"dynamic_streams_check_configs": "DynamicStreamCheckConfig"},
     "SimpleRetriever": {
         "requester": "HttpRequester",
         "record_selector": "RecordSelector",
@@ -93,29 +99,52 @@ _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
 """The same for what has a ``class_name``."""
 
 
-def component(node: Node, path: str, implied: str | None, given: Mapping[str, Any]) -> Node:
+def component(
+    node: Node,
+    path: str,
+    implied: str | None,
+    given: Mapping[str, Any],
+    *,
+    parents_win: bool = False,
+) -> Node:
     """Return a component with its type and parameters, and so all below it.
 
-    ``implied`` is its type where it has none; ``given`` are the parameters from above.
+    ``implied`` is its type where it has none; ``given`` are the parameters from above, which
+    count less than its own of the same name, unless ``parents_win``.
     """
-    kind = node.get("type") or implied
-    own = node.get(_PARAMETERS)
-    parameters = {**given, **own} if isinstance(own, Mapping) else given
+    kind, own = node.get("type") or implied, node.get(_PARAMETERS)
+    parameters = _joined(own, given, parents_win=parents_win)
     made = _copied(node, path)
     if kind == "object" or isinstance(kind, (list, dict)):
         return made
     made.parameters = parameters
     if kind is None:
-        return _inner(made, implied, parameters)
+        return _inner(made, implied, parents_win=parents_win)
     made["type"] = kind
     filled = {key: value for key, value in parameters.items() if not made.get(key)}
     made.update(filled)
-    made.filled = frozenset(filled)
+    made.filled = node.filled.union(filled, _given_by(own, made))
     for key, value in made.items():
         if isinstance(value, (Node, Items)):
             below = {name: one for name, one in parameters.items() if name != key}
-            made[key] = _below(value, (str(kind), key), f"{path}.{key}".lstrip("."), below)
+            made[key] = _below(made, key, below, parents_win=parents_win)
     return made
+
+
+def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping[str, Any]:
+    """Return the parameters of a component together with those from above."""
+    if own is UNKNOWN:
+        own = {UNKNOWN: UNKNOWN}
+    if not isinstance(own, Mapping):
+        return given
+    return {**own, **given} if parents_win else {**given, **own}
+
+
+def _given_by(own: Any, made: Node) -> list[Any]:
+    """Return the options of a component that are its parameters: filled in once before, maybe."""
+    if not isinstance(own, Mapping):
+        return []
+    return [key for key, value in own.items() if made.get(key) == value]
 
 
 def _copied(node: Node, path: str) -> Node:
@@ -125,14 +154,17 @@ def _copied(node: Node, path: str) -> Node:
     return made
 
 
-def _below(
-    value: Node | Items, field: tuple[str, str], path: str, parameters: Mapping[str, Any]
-) -> Any:
+def _below(made: Node, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
+    """Return what stands under an option of a component, as `component` does."""
+    value, field, path = made[key], (str(made["type"]), key), f"{made.path}.{key}".lstrip(".")
     if isinstance(value, Node):
-        return component(value, path, _implied(value, field), parameters)
+        implied = _implied(value, field)
+        return component(value, path, implied, parameters, parents_win=parents_win)
     return Items(
         [
-            component(one, f"{path}[{place}]", _implied(one, field), parameters)
+            component(
+                one, f"{path}[{place}]", _implied(one, field), parameters, parents_win=parents_win
+            )
             if isinstance(one, Node)
             else one
             for place, one in enumerate(value)
@@ -147,11 +179,31 @@ def _implied(node: Node, field: tuple[str, str]) -> str | None:
     return table.get(kind, {}).get(name)
 
 
-def _inner(made: Node, implied: str | None, parameters: Mapping[str, Any]) -> Node:
+def _inner(made: Node, implied: str | None, *, parents_win: bool) -> Node:
     """Hand parameters to components that stand in a mapping which is none itself."""
     for key, value in made.items():
         if isinstance(value, Node) and value.get("type"):
-            made[key] = component(value, f"{made.path}.{key}", implied, parameters)
+            path = f"{made.path}.{key}"
+            made[key] = component(value, path, implied, made.parameters, parents_win=parents_win)
+    return made
+
+
+def with_parameters(node: Any) -> Any:
+    """Return a part of a document, a copy, in which components have their ``$parameters`` again.
+
+    These are their own with those from above, as `component` has handed them down.
+    """
+    if isinstance(node, Items):
+        return Items([with_parameters(one) for one in node], lines=list(node.lines))
+    if not isinstance(node, Node):
+        return node
+    made = Node(
+        {key: with_parameters(one) for key, one in node.items()}, line=node.line, lines=node.lines
+    )
+    made.filled = node.filled
+    if node.parameters and "type" in node:
+        own = {name: with_parameters(one) for name, one in node.parameters.items()}
+        made[_PARAMETERS] = Node(own, line=node.line)
     return made
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "found_all",
     "has_wildcard",
     "leaves",
+    "places",
     "put_at",
     "remove_place",
     "remover",
@@ -77,6 +78,12 @@ def found_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
     """Return the function that gives all values at a path, in the document's order."""
     find = _finder(tuple(map(str, path)))
     return lambda document: [holder[name] for holder, name in find(document)]
+
+
+def places(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
+    """Return the function that gives all places at a path of at least one step."""
+    find = _finder(tuple(path))
+    return lambda document: list(find(document))
 
 
 def remover(path: Sequence[str]) -> Callable[[Any], None]:

@@ -19,7 +19,7 @@ __all__ = ["GIVEN", "Plan", "Shape", "plan_of", "shape_of"]
 GIVEN: Final = frozenset({"parameters", "config", "folder", "place"})
 """Fields that the builder fills; no options."""
 
-_KINDS: Final = frozenset({"text", "value", "condition", "node"})
+_KINDS: Final = frozenset({"text", "value", "condition", "node", "draft"})
 _SCALARS: Final = frozenset({str, int, float, bool})
 
 
@@ -35,7 +35,8 @@ class Shape:
     """What a mapping holds that is no component."""
     kind: str = ""
     """``text``, ``value`` or ``condition``: it may vary per request; ``node``: what stands
-    there in the document, for whoever makes it when it is needed."""
+    there in the document, for whoever makes it when it is needed; ``draft``: the same, of what
+    is not whole yet."""
     types: tuple[type, ...] = ()
     """What a literal of the kind ``value`` may be, nothing for anything."""
     scalars: frozenset[type] = frozenset()

@@ -396,15 +396,19 @@ class ManifestStream(_Sending):
         made._in_hand = None  # noqa: SLF001  (a copy)
         return made
 
-    @cached_property
-    def _selection(self) -> Selection:
-        """What makes records of documents, without nulls at their top."""
+    def _select(self) -> Selection:
+        """Return what makes records of documents."""
         cursor = self.incremental_sync
-        select = self.retriever.record_selector.selection(
+        return self.retriever.record_selector.selection(
             self.declared.transformations,
             lambda: self.schema,
             transform_first=cursor is not None and cursor.is_client_side_incremental,
         )
+
+    @cached_property
+    def _selection(self) -> Selection:
+        """What makes records of documents, without nulls at their top."""
+        select = self._select()
 
         def selected(
             documents: Iterable[Any], scope: Scope, extracted: Callable[[], None]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,8 +19,13 @@ from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.config import fill_defaults
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.build import build
-from tap_core.manifest.components.source import CheckStream, ConcurrencyLevel
-from tap_core.manifest.load import read_manifest
+from tap_core.manifest.components.source import (
+    CheckDynamicStream,
+    CheckStream,
+    ConcurrencyLevel,
+    DynamicStreamCheckConfig,
+)
+from tap_core.manifest.load import read_manifest, template_names
 from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
 from tap_core.manifest.stream import ManifestStream
 from tap_core.sync.trial import pull_one
@@ -54,6 +60,8 @@ class ManifestTap(Tap):
     names_with_state: frozenset[str] = frozenset()
     """Names of the streams that had a state when the run began."""
 
+    _kept: frozenset[str] | None = None
+
     def _fill_defaults(self) -> None:
         """Fill in no default of the manifest: its templates say what stands for a missing setting.
 
@@ -63,32 +71,97 @@ class ManifestTap(Tap):
         self.append_builtin_config(own)
         fill_defaults(self._config, own)
 
+    # Streams
+
     def discover_streams(self) -> Sequence[Stream]:
-        """Return the streams that the manifest declares."""
-        if self.manifest.raw.get("dynamic_streams"):
-            self.logger.warning(
-                "The manifest has dynamic_streams, which are made while it runs and are not"
-                " supported: those streams are missing."
-            )
+        """Return the streams that the manifest declares, and those that its templates make.
+
+        Raises:
+            DiscoveryError: what a template is filled with cannot be read.
+            ManifestError: a template cannot be filled so, or a name comes twice.
+        """
+        try:
+            return [*self._declared, *(stream for _, stream in self._made)]
+        except BaseException:
+            self._streams = None  # none are known, and that they are none is no answer
+            raise
+
+    @cached_property
+    def _declared(self) -> list[ManifestStream]:
+        """The streams that stand in the manifest one by one."""
         return [ManifestStream(self, node) for node in self.manifest.streams]
+
+    @cached_property
+    def _made(self) -> list[tuple[str, ManifestStream]]:
+        """The streams of templates, each with what the manifest calls its template."""
+        if not self.dynamic_catalog:
+            return []
+        from tap_core.manifest.dynamic import streams_made
+
+        taken = {one.name for one in self._declared}
+        return [
+            (name, ManifestStream(self, node)) for name, node in streams_made(self, self, taken)
+        ]
+
+    # The check
 
     def check_connection(self) -> None:
         """Pull a record of each stream that the manifest's check names.
 
         Raises:
-            ConfigurationError: it names one that is not there.
+            ConfigurationError: it names one that is not there, or there are no streams.
         """
         node = self.manifest.tree.get("check")
-        names = build(self.manifest, node, CheckStream, self.config).stream_names if node else []
-        if not names:
+        check = build(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
+        if isinstance(check, CheckDynamicStream):
+            self._check_first(check)
+            return
+        names, templates = [], []
+        if check is not None:
+            names, templates = check.stream_names, check.dynamic_streams_check_configs
+        if not names and not templates:
             super().check_connection()
-        for name in names:
-            if name not in self.streams:
+        elif templates or not self._try_declared(names):
+            for name in [*names, *self._names_made(templates)]:
+                if name not in self.streams:
+                    raise ConfigurationError(
+                        f"The manifest's check names a stream '{name}', and has"
+                        f" {', '.join(map(repr, self.streams))}."
+                    )
+                pull_one(self.streams[name])
+
+    def _check_first(self, check: CheckDynamicStream) -> None:
+        """Pull a record of each of the first streams, in the manifest's order."""
+        if not self.streams:
+            raise ConfigurationError(
+                "There is no stream: neither the settings nor the API name one."
+            )
+        if check.use_check_availability:
+            names = [one.name for one in (*self._declared, *(made for _, made in self._made))]
+            for name in names[: max(0, check.stream_count)]:
+                pull_one(self.streams[name])
+
+    def _try_declared(self, names: Sequence[str]) -> bool:
+        """Pull a record of streams that need no template to be filled; say whether all do not."""
+        known = {one.name: one for one in self._declared} if self.dynamic_catalog else {}
+        if not known.keys() >= set(names):
+            return False
+        with self.keeping(name for one in known.values() for name in one.parent_names):
+            for name in names:
+                pull_one(known[name])
+        return True
+
+    def _names_made(self, asked: Sequence[DynamicStreamCheckConfig]) -> Iterator[str]:
+        """Yield the names of the streams to try, of the templates that a check names."""
+        known = dict.fromkeys(template_names(self.manifest.dynamic_streams))
+        for one in asked:
+            if one.dynamic_stream_name not in known:
                 raise ConfigurationError(
-                    f"The manifest's check names a stream '{name}', and has"
-                    f" {', '.join(map(repr, self.streams))}."
+                    f"The manifest's check names a dynamic stream '{one.dynamic_stream_name}',"
+                    f" and has {', '.join(map(repr, known))}."
                 )
-            pull_one(self.streams[name])
+            of_it = [made.name for name, made in self._made if name == one.dynamic_stream_name]
+            yield from of_it[: one.stream_count]
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take a state over, also one that airbyte-cdk has stored."""
@@ -148,9 +221,22 @@ class ManifestTap(Tap):
 
         return AnswerCache()
 
-    @cached_property
+    @property
     def parent_names(self) -> frozenset[str]:
         """Names of the streams that are parents of selected ones."""
+        return self._parent_names if self._kept is None else self._kept
+
+    @contextmanager
+    def keeping(self, names: Iterable[str]) -> Iterator[None]:
+        """Take these for the names of parents, while it is not known which streams there are."""
+        before, self._kept = self._kept, frozenset(names)
+        try:
+            yield
+        finally:
+            self._kept = before
+
+    @cached_property
+    def _parent_names(self) -> frozenset[str]:
         return frozenset(
             name
             for stream in self.streams.values()
@@ -207,6 +293,7 @@ def tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[Mani
         "consent": consent(manifest),
         "manifest": manifest,
         "changes": dict(changes or {}),
+        "dynamic_catalog": bool(manifest.raw.get("dynamic_streams")),
     }
     return type("ManifestTap", (ManifestTap,), members)
 

@@ -8,9 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Items", "Node", "plain"]
+__all__ = ["UNKNOWN", "Items", "Node", "plain", "planted"]
+
+
+class _Unknown:
+    """There is one, whoever copies it."""
+
+    def __deepcopy__(self, memo: Any) -> _Unknown:
+        return self
+
+    def __repr__(self) -> str:
+        return "<not known yet>"
+
+
+UNKNOWN: Final[Any] = _Unknown()
+"""Stands for what cannot be known yet: for want of a configuration, or since it was found to be
+wrong. As a key of parameters it says that there may be any others."""
 
 
 class Node(dict[Any, Any]):
@@ -53,4 +68,27 @@ def plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    return key if isinstance(key, str) else json.dumps(key)
+    return key if isinstance(key, str) else json.dumps(key, default=str)
+
+
+def planted(value: Any, line: int) -> Any:
+    """Return plain dicts and lists as a part of a manifest, a copy.
+
+    What has an address keeps it; everything else is told to stand in ``line``.
+    """
+    if isinstance(value, dict):
+        lines: Mapping[Any, int] = getattr(value, "lines", {})
+        here = getattr(value, "line", 0) or line
+        known = {key: lines.get(key) or here for key in value}
+        made = Node(
+            {key: planted(inner, known[key]) for key, inner in value.items()},
+            line=here,
+            lines=known,
+        )
+        made.filled = getattr(value, "filled", made.filled)
+        return made
+    if isinstance(value, list):
+        given: list[int] = getattr(value, "lines", [])
+        at = [*given[: len(value)], *[line] * (len(value) - len(given))]
+        return Items([planted(one, its) for one, its in zip(value, at, strict=True)], lines=at)
+    return value

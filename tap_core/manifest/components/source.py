@@ -6,22 +6,26 @@ Rules of the room: nothing is done here. These say what stands where; `stream` r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.budget import HTTPAPIBudget
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
+from tap_core.manifest.components.dynamic import DynamicDeclarativeStream
 from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.contract import Schemas, StateMigration, Transformation
+from tap_core.manifest.errors import ManifestError
 
 __all__ = [
+    "CheckDynamicStream",
     "CheckStream",
     "ConcurrencyLevel",
     "DeclarativeSource",
     "DeclarativeStream",
+    "DynamicStreamCheckConfig",
     "Spec",
     "StateDelegatingStream",
 ]
@@ -46,13 +50,14 @@ class DeclarativeStream:
     """Within the fields of a class of others it stays a part of the document."""
 
     @staticmethod
-    def shows_state(node: Mapping[str, Any]) -> bool:
-        """Return whether its templates may name ``stream_state``: what its cursor keeps.
+    def shows(node: Mapping[str, Any]) -> Collection[str]:
+        """Return what only its templates may name: ``stream_state``, what its cursor keeps.
 
         Only a cursor of the connector's own has a state of which others know the form.
         """
         own = node.get("incremental_sync")
-        return isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
+        is_own = isinstance(own, Mapping) and own.get("type") == CustomIncrementalSync.__name__
+        return ("stream_state",) if is_own else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +74,39 @@ class StateDelegatingStream:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DynamicStreamCheckConfig:
+    """How many streams of a template are tried, all of them where that is not said."""
+
+    dynamic_stream_name: str
+    stream_count: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a check of nothing."""
+        if self.stream_count is not None and self.stream_count < 1:
+            raise ManifestError(f"stream_count is {self.stream_count}, and must be at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckStream:
     """A connection is good when each of these streams can be read."""
 
     stream_names: list[str] = field(default_factory=list)
+    dynamic_streams_check_configs: list[DynamicStreamCheckConfig] = field(default_factory=list)
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset(
-        {"dynamic_streams_check_configs", "config_overrides"}
-    )
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"config_overrides"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckDynamicStream:
+    """A connection is good when the first so many streams can be read, wherever they come from.
+
+    Without ``use_check_availability`` it is good when there are streams.
+    """
+
+    stream_count: int
+    use_check_availability: bool = True
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"config_overrides"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +142,9 @@ class Spec:
 class DeclarativeSource:
     """The manifest itself."""
 
-    check: CheckStream | None = None
+    check: CheckStream | CheckDynamicStream | None = None
     streams: list[DeclarativeStream | StateDelegatingStream] = field(default_factory=list)
+    dynamic_streams: list[DynamicDeclarativeStream] = field(default_factory=list)
     spec: Spec | None = None
     concurrency_level: ConcurrencyLevel | None = None
     api_budget: HTTPAPIBudget | None = None

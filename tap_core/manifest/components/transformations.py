@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from tap_core.manifest.contract import Condition, Scope, Text, Value, resolved
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.literals import VALUE_TYPES
 from tap_core.manifest.paths import (
     ABSENT,
     found_all,
@@ -39,14 +40,6 @@ __all__ = [
     "RemoveFields",
 ]
 
-_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
-    "string": (str,),
-    "number": (float,),
-    "integer": (int,),
-    "boolean": (bool,),
-}
-"""Types of values as Python has them; 7 is no ``number``, in airbyte-cdk as here."""
-
 _Change: TypeAlias = Callable[[Record, Scope], None]
 
 
@@ -66,7 +59,7 @@ class AddedFieldDefinition:
     @staticmethod
     def literal_types(options: Mapping[str, Any]) -> Mapping[str, tuple[type, ...]]:
         """Return what a literal of ``value`` may be; any other one stays a text."""
-        return {"value": _TYPES.get(options.get("value_type"), ())}
+        return {"value": VALUE_TYPES.get(options.get("value_type"), ())}
 
 
 @dataclass(frozen=True)

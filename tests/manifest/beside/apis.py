@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.http.server import Asked, Reply
 
-__all__ = ["shop", "station"]
+__all__ = ["library", "shop", "station"]
 
 CUSTOMERS = [{"id": number, "name": f"c{number}", "gone": None} for number in (1, 2, 3)]
 STOCK = "id;n\n1;5\n2;\n"
@@ -100,3 +100,32 @@ def _of_station(asked: Asked) -> Reply:
         return Reply({"message": "not here"}, status=404)
     at = 1_704_153_600 + 86_400 * int(sensor)
     return Reply({"readings": [{"at": at, "v": 0.1}, {"at": at + 60, "v": None}]})
+
+
+ROOMS = [{"id": 1, "name": "north"}, {"id": 2, "name": "south"}]
+SHELVES = {
+    "1": [
+        {"id": 11, "label": "A", "keys": ["id"], "what": "order", "note": "7"},
+        {"id": 12, "label": "Z", "keys": [], "what": "order", "note": None, "closed": True},
+        {"id": 13, "label": "B", "keys": ["id", "at"], "what": "nowhere", "note": "x"},
+    ],
+    "2": [{"id": 21, "label": "C", "keys": None, "what": "kind", "note": None}],
+}
+
+
+def library(url: str) -> Callable[[Asked], Reply]:
+    """Return the library's API: rooms with shelves, what is kept there, and reports."""
+
+    def answer(asked: Asked) -> Reply:
+        what, *rest = asked.path.strip("/").split("/")
+        if what == "rooms":
+            return Reply({"data": ROOMS})
+        if what == "shelves":
+            page = int(_first(asked, "page", "1"))
+            return Reply({"data": SHELVES[rest[0]][2 * page - 2 : 2 * page]})
+        since = _first(asked, "since", "2024-01-01")[:10]
+        at = since if since[:1].isdigit() else "2024-01-01"
+        shown = {"path": asked.path, "secret": "s", "none": None}
+        return Reply({"data": [{"id": number, "at": at, **shown} for number in (1, 2)]})
+
+    return answer

@@ -36,12 +36,15 @@ class Case:
         config: Mapping[str, Any],
         state: Mapping[str, Mapping[str, Any]] | None = None,
         components: str | None = None,
+        streams: Mapping[str, bool] | None = None,
     ) -> None:
         self.manifest = FOLDER / manifest
         self.api = api
         self.config = config
         self.state = state or {}
         self.components = components and FOLDER / components
+        self.streams = streams
+        """Names of the streams and whether they have a cursor, where they are made of templates."""
 
     @property
     def peer(self) -> Path | None:
@@ -56,6 +59,13 @@ _SHOP = {"token": "t", "shop": "Corner", "start": "2024-01-01", "places": ["here
 _REPORTS = {"token": "t", "start": "2024-01-16"}
 _AT = {"user": "someone", "word": "open-sesame", "kind": "login"}
 _CURSORS = "clinic.py.txt"
+_ASKED = [{"name": "loans", "columns": ["a", "b"], "cursor": "at"}, {"name": "fees", "columns": []}]
+_LIBRARY = {"branches": ["main", "harbour"], "asked": {"reports": _ASKED}}
+_MADE = {
+    **dict.fromkeys(["north/a", "north/b", "south/c", "loans", "loans_harbour"], True),
+    **dict.fromkeys(["rooms", "fees", "fees_harbour", "usual", "usual_harbour"], False),
+    **dict.fromkeys(["books", "maps", "old books"], False),
+}
 
 CASES = {
     "shop": Case("shop.yaml", apis.shop, _SHOP),
@@ -114,6 +124,17 @@ CASES = {
                 ],
             }
         },
+    ),
+    "library": Case("library.yaml", apis.library, _LIBRARY, streams=_MADE),
+    "library-resumed": Case(
+        "library.yaml",
+        apis.library,
+        _LIBRARY,
+        {
+            "north/b": {"at": "2024-01-20"},
+            "loans_harbour": {"at": "2024-01-12"},
+        },
+        streams=_MADE,
     ),
     "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
     "counter-resumed": Case(
@@ -184,6 +205,8 @@ def _copied(case: Case, folder: Path) -> Path:
 
 def _streams(case: Case) -> list[tuple[str, bool]]:
     """Return the names of the streams, and whether they have a cursor."""
+    if case.streams is not None:
+        return list(case.streams.items())
     text = case.manifest.read_text(encoding="utf-8").partition("\nstreams:")[2]
     streams = re.split(r"\n  - ", text.partition("\nspec:")[0])[1:]
     named = [re.search(r"\n?    name: (\w+)|customers", one) for one in streams]

@@ -1,0 +1,142 @@
+"""The streams that templates make: what fills these is asked for, and each gets its name.
+
+Rules of the room: loaded where a manifest has templates, and by nobody else. What an API is
+asked here is asked once in a run: answers are kept. A name tells streams and their states apart,
+so it is a text and comes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import requests
+
+from tap_core.exceptions import DiscoveryError, SyncError
+from tap_core.manifest.build import build
+from tap_core.manifest.components.dynamic import DynamicDeclarativeStream, HttpComponentsResolver
+from tap_core.manifest.components.partitions import Slice
+from tap_core.manifest.declared import ManifestHost
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.filling import Template, lines_of
+from tap_core.manifest.load import template_names
+from tap_core.manifest.stream import ManifestStream
+from tap_core.manifest.tree import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    from tap_core.manifest.components.records import Selection
+    from tap_core.types import Record
+
+__all__ = ["streams_made"]
+
+
+class _Host(ManifestHost, Protocol):
+    """What a tap is here, beside what its streams need."""
+
+    def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
+        """Take these for the names of parents, while it is not known which streams there are."""
+
+
+class _Described(ManifestStream):
+    """What an API says of the streams that it has; its records are as they came."""
+
+    _is_kept = True
+
+    @cached_property
+    def _selection(self) -> Selection:
+        return self._select()
+
+
+def streams_made(tap: Any, host: _Host, taken: Collection[str]) -> Iterator[tuple[str, Node]]:
+    """Yield the streams of all templates of a manifest, each with the name of its template.
+
+    ``tap`` is the same as ``host``; ``taken`` are names that other streams have.
+
+    Raises:
+        DiscoveryError: what a template is filled with cannot be read, or has a name twice.
+        ManifestError: a template cannot be filled so, or the manifest gives a name twice.
+    """
+    manifest, seen = host.manifest, set(taken)
+    for node, called in zip(
+        manifest.dynamic_streams, template_names(manifest.dynamic_streams), strict=True
+    ):
+        declared: DynamicDeclarativeStream
+        declared = build(manifest, node, DynamicDeclarativeStream, host.config)
+        for stream in _filled(tap, host, declared, node, called):
+            name: Any = stream.get("name")
+            if (wrong := _misnamed(stream, name)) is not None:
+                place = manifest.place(node.line, node.path)
+                raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
+            if name in seen:
+                said = (
+                    f"'{called}' of dynamic_streams makes a second stream that is called '{name}'."
+                )
+                is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
+                raise DiscoveryError(said) if is_of_api else ManifestError(said)
+            seen.add(name)
+            yield called, stream
+
+
+def _filled(
+    tap: Any, host: _Host, declared: DynamicDeclarativeStream, node: Node, called: str
+) -> Iterator[Node]:
+    resolver = declared.components_resolver
+    template = Template(
+        node["stream_template"],
+        resolver,
+        lines_of(node["components_resolver"]),
+        parents_win=declared.use_parent_parameters,
+    )
+
+    def read(retriever: Mapping[str, Any]) -> Iterator[tuple[Slice, Record]]:
+        return _records(tap, host, retriever, called)
+
+    try:
+        for scope in resolver.scopes(read):
+            yield template.filled({**scope, "config": host.config})
+    except ManifestError as error:
+        if error.is_placed:
+            raise
+        place = host.manifest.place(error.line, f"{node.path}.components_resolver")
+        raise ManifestError(error.message, place=place, line=error.line) from None
+
+
+def _records(
+    tap: Any, host: _Host, retriever: Mapping[str, Any], called: str
+) -> Iterator[tuple[Slice, Record]]:
+    """Yield the records of a retriever of no stream, each with its slice.
+
+    Raises:
+        DiscoveryError: they cannot be read; the error behind it says why.
+    """
+    node = Node({"type": "DeclarativeStream", "name": called, "retriever": retriever})
+    node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
+    asked = _Described(tap, node)
+    try:
+        with host.keeping(asked.parent_names):
+            for context in asked.slices():
+                more = getattr(context, "extra_fields", None)
+                one = Slice(context or {}, extra_fields=more)
+                for record in asked.read_slice(context):
+                    yield one, record
+    except (SyncError, requests.RequestException) as error:
+        raise DiscoveryError(
+            f"Which streams there are cannot be found out ('{called}' of dynamic_streams): {error}"
+        ) from error
+
+
+def _misnamed(stream: Node, name: Any) -> str | None:
+    """Return what is wrong with the name of a stream, None where nothing is."""
+    if not isinstance(name, str) or not name:
+        return (
+            f"makes a stream whose name is {name!r}, and no text: map one to [name], with"
+            " `value_type: string` where it reads as a number."
+        )
+    parts = [stream[key] for key in ("full_refresh_stream", "incremental_stream") if key in stream]
+    if any(one.get("name") != name for one in parts):
+        return f"makes a stream '{name}' with parts of another name: map it to [\"**\", name]."
+    return None

@@ -1,0 +1,118 @@
+"""Manifests with templates of streams, and taps of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent, indent
+from typing import Any
+
+from tap_core.manifest.tap import ManifestTap, tap_class
+from tests.http.server import Asked, Reply, Server, page
+from tests.manifest.running import manifest, stream
+
+__all__ = [
+    "CONFIG",
+    "CREATES",
+    "HTTP",
+    "LISTED",
+    "NAME",
+    "NAMED",
+    "PATH",
+    "TABLES",
+    "dynamic",
+    "of_tables",
+    "put",
+    "tap",
+    "written",
+]
+
+HTTP = """
+type: HttpComponentsResolver
+retriever:
+  type: SimpleRetriever
+  requester: {$ref: "#/definitions/requester", path: tables}
+  record_selector:
+    type: RecordSelector
+    extractor: {type: DpathExtractor, field_path: [data]}
+"""
+CONFIG = """
+type: ConfigComponentsResolver
+stream_config: {type: StreamConfig, configs_pointer: [tables]}
+"""
+LISTED = """
+type: ParametrizedComponentsResolver
+stream_parameters:
+  type: StreamParametersDefinition
+  list_of_parameters_for_stream: [{name: a, at: x}, {name: b, at: y}]
+"""
+TABLES = {"tables": [{"name": "a"}, {"name": "b"}]}
+"""Settings from which a resolver of settings makes what the others make."""
+NAME = "{{ components_values['name'] }}"
+CREATES = "create_or_update: true"
+
+
+def put(path: str, value: str, *more: str) -> str:
+    """Return a mapping; ``more`` are further options of it."""
+    lines = [f"field_path: {path}", f"value: {json.dumps(value)}", *more]
+    return "".join(["- type: ComponentMappingDefinition\n", *(f"  {one}\n" for one in lines)])
+
+
+NAMED = put("[name]", NAME)
+PATH = put("[retriever, requester, path]", f"of/{NAME}")
+
+
+def dynamic(
+    resolver: str,
+    mapping: str = NAMED + PATH,
+    template: str = "",
+    *,
+    name: str = "",
+    more: str = "",
+    **of_template: str,
+) -> str:
+    """Return a dynamic stream.
+
+    ``template`` are further lines of its template, ``more`` of itself; ``path`` and ``retriever``
+    are what they are of a `stream`.
+    """
+    of_template.setdefault("path", "/x")
+    made = stream("x", more=template, **of_template).replace("  - type", "    type", 1)
+    return f"""\
+  - type: DynamicDeclarativeStream
+    {f"name: {name}" if name else "# without a name"}
+{indent(dedent(more).strip(), " " * 4)}
+    stream_template:
+{indent(made, "  ")}
+    components_resolver:
+{indent(dedent(resolver).strip(), " " * 6)}
+      components_mapping:
+{indent(dedent(mapping).strip(), " " * 8)}
+"""
+
+
+def written(folder: Path, *dynamics: str, streams: tuple[str, ...] = (), check: str = "") -> Path:
+    """Write a manifest of dynamic streams."""
+    path = manifest(folder, *streams)
+    text = path.read_text(encoding="utf-8") + "dynamic_streams:\n" + "".join(dynamics)
+    if not streams:
+        text = text.replace("\nstreams:\n", "\n")
+    if check:
+        text = text.replace("{type: CheckStream, stream_names: [items]}", check)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def of_tables(server: Server, *tables: dict[str, Any]) -> None:
+    """Let a server have tables, each with a record."""
+    told = tables or ({"name": "a"}, {"name": "b"})
+
+    def answer(request: Asked) -> Reply:
+        return page(*told) if request.path == "/tables" else page({"id": 1, "at": "2024-01-02"})
+
+    server.answers_by(answer)
+
+
+def tap(path: Path, url: str = "http://127.0.0.1:9", **config: Any) -> ManifestTap:
+    """Return the tap of a manifest, which has asked for nothing yet."""
+    return tap_class(path)(config={"url": url, **config}, setup_mapper=False)
