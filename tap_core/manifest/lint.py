@@ -8,17 +8,29 @@ One fault that several components share by reference is told once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tap_core.manifest.build import Builder
-from tap_core.manifest.components.source import DeclarativeSource
+from tap_core.manifest.components.dynamic import (
+    ConfigComponentsResolver,
+    HttpComponentsResolver,
+    ParametrizedComponentsResolver,
+)
+from tap_core.manifest.components.source import (
+    DeclarativeSource,
+    DeclarativeStream,
+    StateDelegatingStream,
+)
+from tap_core.manifest.contract import Scope
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
-from tap_core.manifest.load import Manifest, read_manifest
-from tap_core.manifest.tree import Node
+from tap_core.manifest.filling import Template, lines_of
+from tap_core.manifest.literals import has_template
+from tap_core.manifest.load import Manifest, read_manifest, template_names
+from tap_core.manifest.tree import UNKNOWN, Node
 
 __all__ = ["Problem", "problems"]
 
@@ -69,31 +81,117 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
     found: list[Fault] = []
     checked = replace(manifest, faults=found)
     Builder(checked, None, found).made(checked.tree, DeclarativeSource)
-    told = list(_of_streams(checked))
+    told = list(_of_streams(checked, found))
     yield from [*found, *told]
     for line, key in manifest.twice:
         message = f"the key '{key}' stands twice: the last one counts."
         yield Fault(line, key, message, is_error=False)
 
 
-def _of_streams(manifest: Manifest) -> Iterator[Fault]:
+def _of_streams(manifest: Manifest, found: list[Fault]) -> Iterator[Fault]:
     """Compare what streams are called with each other, and with what the check names."""
-    names = Counter(str(one.get("name") or "") for one in manifest.streams)
-    for one in manifest.streams:
-        name = str(one.get("name") or "")
+    streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
+    open_names = False
+    for node in manifest.dynamic_streams:
+        for name, one in _of_template(manifest, node, found):
+            open_names = open_names or name is None
+            streams += [] if name is None else [(name, one)]
+    names = Counter(name for name, _ in streams)
+    for name, one in streams:
         if names[name] > 1:
             yield Fault(one.line, one.path, f"{names[name]} streams are called '{name}'.")
-    if names:
-        yield from _of_check(manifest.tree.get("check"), set(names))
+    if names or open_names:
+        yield from _of_check(manifest, None if open_names else set(names))
 
 
-def _of_check(check: Any, names: set[str]) -> Iterator[Fault]:
+def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[Fault]:
+    """Look for what a check names.
+
+    ``names`` are those of the streams, None where some are not known.
+    """
+    check = manifest.tree.get("check")
     if not isinstance(check, Node):
         message = "there is no check: a connection is tried with every stream."
         yield Fault(1, "check", message, is_error=False)
         return
     given = check.get("stream_names")
-    for name in given if isinstance(given, list) else []:
-        if isinstance(name, str) and name not in names:
+    named = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+    for name in named:
+        if names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
             yield Fault(line, "check.stream_names", f"there is no stream '{name}'.")
+    yield from _of_template_names(manifest, check)
+
+
+def _of_template_names(manifest: Manifest, check: Node) -> Iterator[Fault]:
+    templates = template_names(manifest.dynamic_streams)
+    for one in check.get("dynamic_streams_check_configs") or ():
+        name = one.get("dynamic_stream_name") if isinstance(one, Node) else None
+        if isinstance(name, str) and name not in templates:
+            yield Fault(one.line, one.path, f"there is no dynamic stream '{name}'.")
+
+
+# Templates of streams
+
+
+def _of_template(
+    manifest: Manifest, node: Node, found: list[Fault]
+) -> Iterator[tuple[str | None, Node]]:
+    """Look into a template as its mappings fill it; yield the streams with their names.
+
+    A name is None where settings or an API give it.
+    """
+    template = _template_of(manifest, node)
+    if template is None:
+        return
+    resolver = template.resolver
+    scopes: list[Scope] = [{}]
+    if isinstance(resolver, ParametrizedComponentsResolver):
+        scopes = list(resolver.scopes())
+    for scope in scopes:
+        try:
+            stream = template.filled(scope)
+        except ManifestError as error:
+            found.append(Fault(error.line, f"{node.path}.components_resolver", error.message))
+            return
+        Builder(manifest, None, found).made(stream, DeclarativeStream | StateDelegatingStream)
+        yield _name_of(stream, found), stream
+    found.extend(_idle(template, node))
+
+
+def _template_of(manifest: Manifest, node: Node) -> Template | None:
+    """Return a template with what fills it; None where that has faults, which are told already."""
+    template, given = node.get("stream_template"), node.get("components_resolver")
+    if not isinstance(template, Node) or not isinstance(given, Node):
+        return None
+    faults: list[Fault] = []
+    kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
+    resolver = Builder(replace(manifest, faults=faults), None, faults).made(given, kinds)
+    if resolver is None:
+        return None
+    known = {"parameters", "stream_template_config"}
+    if isinstance(resolver, ParametrizedComponentsResolver):
+        known.add("components_values")
+    parents_win = node.get("use_parent_parameters") is not False
+    return Template(template, resolver, lines_of(given), parents_win=parents_win, known=known)
+
+
+def _name_of(stream: Node, found: list[Fault]) -> str | None:
+    name = stream.get("name")
+    if name is UNKNOWN or (isinstance(name, str) and has_template(name)):
+        return None
+    if not isinstance(name, str) or not name:
+        line = stream.lines.get("name", stream.line)
+        found.append(Fault(line, stream.path, f"the name of a stream is {name!r}, and no text."))
+        return None
+    return name
+
+
+def _idle(template: Template, node: Node) -> Iterator[Fault]:
+    """Tell of mappings that find nothing to change."""
+    given = node["components_resolver"]["components_mapping"]
+    for number in replace(template, known={"parameters"}).idle():
+        ending = "; `create_or_update: true` makes it" if template.resolver.CREATES else ""
+        message = f"this mapping changes nothing: the template has nothing at its path{ending}."
+        one = given[number]
+        yield Fault(one.line, one.path, message, is_error=False)

@@ -1,0 +1,188 @@
+"""What is wrong with templates of streams and with what fills them, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.lint import problems
+from tests.manifest.running import stream
+from tests.manifest.templates import (
+    CONFIG,
+    CREATES,
+    HTTP,
+    LISTED,
+    NAME,
+    NAMED,
+    PATH,
+    dynamic,
+    put,
+    written,
+)
+
+ITEMS = (stream("items", "/i"),)
+NOWHERE = put("[nmae]", NAME)
+TYPE = "- type: ComponentMapping"
+
+
+def told(folder: Path, *dynamics: str, **more: Any) -> list[tuple[str, str]]:
+    """Return what is wrong, each with the text of its line."""
+    path = written(folder, *dynamics, **{"streams": ITEMS, **more})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = problems(path)
+    assert all(one.line for one in found), found
+    return [(lines[one.line - 1].strip(), one.message) for one in found]
+
+
+def said(folder: Path, *dynamics: str, **more: Any) -> list[str]:
+    return [message for _, message in told(folder, *dynamics, **more)]
+
+
+@pytest.mark.parametrize("resolver", [HTTP, CONFIG, LISTED])
+def test_a_good_one_has_no_problem(tmp_path: Path, resolver: str):
+    assert told(tmp_path, dynamic(resolver)) == []
+
+
+def test_what_mappings_fill_may_be_missing_or_a_placeholder(tmp_path: Path):
+    mapping = (
+        NAMED
+        + PATH
+        + put("[incremental_sync, cursor_field]", NAME, CREATES)
+        + put('["**", step]', "{{ config['step'] }}")
+        + put('["$parameters", size]', NAME, CREATES)
+        + put("[retriever, paginator, \"{{ components_values['where'] }}\"]", NAME, CREATES)
+        + put("[schema_loader, type]", NAME)
+    )
+    given = {
+        "template": """
+        incremental_sync:
+          type: DatetimeBasedCursor
+          datetime_format: "%Y-%m-%d"
+          start_datetime: "2024-01-01"
+          step: a placeholder
+          cursor_granularity: P1D
+        """,
+        "retriever": "paginator: {type: DefaultPaginator}",
+    }
+    assert told(tmp_path, dynamic(CONFIG, mapping, **given)) == []
+    other = mapping.replace("cursor_field]", "other_field]")
+    found = said(tmp_path, dynamic(CONFIG, other, **given))
+    assert any("DatetimeBasedCursor needs cursor_field" in one for one in found)
+
+
+@pytest.mark.parametrize("path", ['["$parameters"]', "[\"{{ components_values['any'] }}\"]"])
+def test_a_template_that_may_have_any_option_may_have_those_that_it_needs(
+    tmp_path: Path, path: str
+):
+    cursor = "incremental_sync: {type: DatetimeBasedCursor, step: '{{ parameters.step }}'}"
+    made = dynamic(CONFIG, NAMED + put(path, NAME, CREATES), cursor)
+    assert told(tmp_path, made) == []
+
+
+def test_a_path_with_a_template_may_lead_to_any_option_of_a_component(tmp_path: Path):
+    path = "[transformations, '0', \"{{ components_values['any'] }}\"]"
+    template = "transformations: [{type: AddFields}, {type: RemoveFields}]"
+    mapping = NAMED + put(path, NAME, CREATES)
+    assert said(tmp_path, dynamic(CONFIG, mapping, template)) == [
+        "RemoveFields needs field_pointers."
+    ]
+    whole = put("[transformations, '1']", "{type: KeysToLower}")
+    assert told(tmp_path, dynamic(CONFIG, mapping + whole, template)) == []
+
+
+def test_a_mapping_with_a_condition_may_have_been_or_not(tmp_path: Path):
+    condition = "condition: \"{{ components_values['by_day'] }}\""
+    cursor = put("[incremental_sync]", "{type: DatetimeBasedCursor}", CREATES, condition)
+    assert told(tmp_path, dynamic(CONFIG, NAMED + cursor)) == []
+    always = cursor.replace(condition, "condition: true")
+    assert "needs" in said(tmp_path, dynamic(CONFIG, NAMED + always))[0]
+    never = cursor.replace(condition, "condition: false")
+    assert told(tmp_path, dynamic(CONFIG, NAMED + never)) == []
+
+
+def test_the_rest_of_a_template_is_looked_into(tmp_path: Path):
+    template = """
+    primary_kye: id
+    transformations: [{type: AddFieldz}]
+    incremental_sync: {type: IncrementingCountCursor, cursor_field: "{{ components_values.x }}"}
+    """
+    found = told(tmp_path, dynamic(HTTP, template=template))
+    lines = ["primary_kye", "transformations", "incremental_sync"]
+    assert [line.partition(":")[0] for line, _ in found] == lines
+    parts = ("primary_key", "AddFieldz", "only templates of a components_mapping")
+    assert all(part in message for part, (_, message) in zip(parts, found, strict=True))
+
+
+def test_what_a_list_in_the_manifest_makes_is_known(tmp_path: Path):
+    twice = LISTED.replace("name: b", "name: a")
+    assert set(said(tmp_path, dynamic(twice))) == {"2 streams are called 'a'."}
+    mapping = put("[incremental_sync]", f"{{type: {NAME}}}", CREATES)
+    found = told(tmp_path, dynamic(LISTED, NAMED + mapping))
+    assert [message for _, message in found] == [
+        *("there is no component 'a'.", "there is no component 'b'.")
+    ]
+    assert {line for line, _ in found} == {TYPE + "Definition"}
+
+
+@pytest.mark.parametrize(
+    ("resolver", "mapping", "line", "message"),
+    [
+        (
+            HTTP,
+            NAMED + "  condition: true\n",
+            "type: Http",
+            "components_mapping[0] has a condition",
+        ),
+        (LISTED, put("[name]", "{{ record.id }}"), "type: Para", "names record"),
+        (CONFIG, put("[name]", "{{ stream_slice.a }}"), "type: Conf", "names stream_slice"),
+        (CONFIG, put("[name]", "{{ a' }}"), "value: ", "does not parse"),
+        (CONFIG, put("[]", NAME), TYPE, "field_path is empty"),
+        (CONFIG, NAMED.replace("value: ", "value: [{type: NoAuth}] #"), TYPE, "as a text"),
+        (HTTP.replace("path: ", "pth: "), NAMED, "requester: ", "'pth'"),
+        (LISTED, NAMED + NOWHERE, TYPE, "`create_or_update: true` makes it"),
+        (HTTP, NAMED + NOWHERE, TYPE, "nothing at its path."),
+        (CONFIG.replace("ConfigC", "C"), NAMED, "type: Comp", "there is no component"),
+        (LISTED, put("[name]", "{{ [1] }}"), TYPE, "is [1], and no text"),
+        (LISTED, put("[name]", "{{ components_values.a.b }}"), TYPE, "there is not"),
+        (LISTED, put("[name, a]", "x", CREATES), TYPE, "leads nowhere"),
+        (HTTP.replace("Simple", "Async"), NAMED, "type: Async", "not supported"),
+    ],
+)
+def test_faults_of_resolvers_and_mappings(
+    tmp_path: Path, resolver: str, mapping: str, line: str, message: str
+):
+    found = told(tmp_path, dynamic(resolver, mapping))
+    assert any(message in one and at.startswith(line) for at, one in found), found
+
+
+def test_a_list_of_values_is_one(tmp_path: Path):
+    wrong = LISTED.replace("[{name: a, at: x}, {name: b, at: y}]", "{}")
+    assert "a list of mappings" in said(tmp_path, dynamic(wrong))[0]
+
+
+def test_what_a_check_names_is_looked_for_as_far_as_it_can_be(tmp_path: Path):
+    check = (
+        "{type: CheckStream, stream_names: [a, c], dynamic_streams_check_configs:"
+        " [{type: DynamicStreamCheckConfig, dynamic_stream_name: all, stream_count: 0}]}"
+    )
+    assert said(tmp_path, dynamic(LISTED), check=check, streams=()) == [
+        "stream_count is 0, and must be at least 1.",
+        "there is no stream 'c'.",
+        "there is no dynamic stream 'all'.",
+    ]
+    check = check.replace("stream_count: 0", "stream_count: 1")
+    assert told(tmp_path, dynamic(CONFIG, name="all"), check=check, streams=()) == []
+    check = "{type: CheckDynamicStream}"
+    assert said(tmp_path, dynamic(LISTED), check=check) == [
+        "CheckDynamicStream needs stream_count."
+    ]
+
+
+def test_what_is_no_list_of_templates_is_told(tmp_path: Path):
+    path = written(tmp_path, dynamic(LISTED))
+    text = path.read_text(encoding="utf-8").partition("dynamic_streams:")[0]
+    for wrong in ("{a: b}", "[a]", "[{stream_template: x, components_resolver: y}]"):
+        path.write_text(f"{text}dynamic_streams: {wrong}\n", encoding="utf-8")
+        assert any(one.is_error and "dynamic_streams" in one.path for one in problems(path)), wrong
