@@ -147,7 +147,7 @@ def test_what_a_list_in_the_manifest_makes_is_known(tmp_path: Path):
         (LISTED, put("[name]", "{{ [1] }}"), TYPE, "is [1], and no text"),
         (LISTED, put("[name]", "{{ components_values.a.b }}"), TYPE, "there is not"),
         (LISTED, put("[name, a]", "x", CREATES), TYPE, "leads nowhere"),
-        (HTTP.replace("Simple", "Async"), NAMED, "type: Async", "not supported"),
+        (HTTP.replace("Simple", "Async"), NAMED, "type: Async", "needs creation_requester"),
     ],
 )
 def test_faults_of_resolvers_and_mappings(
