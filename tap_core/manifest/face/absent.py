@@ -6,13 +6,14 @@ it, makes one or asks something of it is told which name it is.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any
 
 __all__ = ["absent", "absent_base"]
 
 
-class _Absent(type):
-    """The class of stand-ins."""
+class _Absent(ABCMeta):
+    """The class of stand-ins; what extends one may be abstract besides."""
 
     REASON: str
 

@@ -1,0 +1,83 @@
+"""A connector's package beside its manifest: what its ``__init__.py`` exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face.code import class_named
+
+
+def package(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+SOURCE = """
+    from abc import ABC
+    from airbyte_cdk.sources.declarative.yaml_declarative_source import YamlDeclarativeSource
+    from airbyte_cdk.sources.streams.http import HttpStream
+
+    class SourceX(YamlDeclarativeSource):
+        def __init__(self):
+            super().__init__(**{"path_to_yaml": "manifest.yaml"})
+
+    class Old(HttpStream, ABC):
+        url_base = "http://x"
+"""
+WAITS = """
+    from airbyte_cdk.sources.declarative.requesters.error_handlers import BackoffStrategy
+    from source_x import LONG
+
+    class Waits(BackoffStrategy):
+        def backoff_time(self, response_or_exception, attempt_count):
+            return LONG
+"""
+INIT = """
+    LONG = 7
+    from .source import SourceX
+    from .waits import Waits
+
+    __all__ = ["SourceX", "Waits"]
+"""
+
+
+def test_a_class_that_the_package_exports(tmp_path: Path):
+    """The source, which only airbyte-cdk runs, needs no more than to be imported."""
+    package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
+    found = class_named("source_x.Waits", tmp_path)
+    assert found.__module__.endswith(".waits")
+    assert found().backoff_time(None, 1) == 7
+    assert class_named("source_x.waits.Waits", tmp_path) is found
+
+
+def test_what_the_package_does_not_export_is_in_its_components(tmp_path: Path):
+    """As manifest-only connectors say it, for which the two are one."""
+    package(tmp_path, __init__="", components="class Only:\n    pass\n")
+    assert class_named("source_x.Only", tmp_path).__name__ == "Only"
+
+
+def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
+    init = "from pathlib import Path\nwith Path(__file__).with_name('n').open('a') as file:\n"
+    init += "    file.write('x')\nfrom .waits import Waits\nLONG = 7\n"
+    package(tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1"))
+    class_named("source_x.waits.Waits", tmp_path)
+    assert not (tmp_path / "n").exists()
+    class_named("source_x.Waits", tmp_path)
+    class_named("source_x.Waits", tmp_path)
+    assert (tmp_path / "n").read_text() == "x"
+
+
+def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
+    package(tmp_path, __init__="LONG = 7\nimport not_there_at_all\n")
+    with pytest.raises(
+        ManifestError, match=r"__init__\.py, line 2: the package 'not_there_at_all'"
+    ):
+        class_named("source_x.Waits", tmp_path)
+    package(tmp_path, __init__="LONG = 7\n")
+    with pytest.raises(ManifestError, match=r"no such Python file"):
+        class_named("source_x.Waits", tmp_path)
