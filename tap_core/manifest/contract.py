@@ -35,6 +35,7 @@ __all__ = [
     "PartitionRouter",
     "Reading",
     "RecordFilter",
+    "Retriever",
     "Schemas",
     "Scope",
     "SignsRequests",
@@ -251,6 +252,18 @@ class PartitionRouter(Protocol):
 
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Add what tells a slice apart to a request, where an option says so."""
+
+
+class Retriever(Protocol):
+    """What asks for records: a ``SimpleRetriever``."""
+
+    @property
+    def requester(self) -> Any:
+        """What makes requests."""
+
+    @property
+    def record_selector(self) -> Any:
+        """What finds records in answers."""
 
 
 class Reading(Protocol):

@@ -21,13 +21,12 @@ __all__ = ["NOT_SUPPORTED", "unknown_options"]
 NOT_SUPPORTED: Final = frozenset(
     {
         # Options
-        *("dynamic_streams", "fetch_properties_from_endpoint", "query_properties"),
+        "dynamic_streams",
         *("page_size_reduction", "pagination_reset", "request_window_splitting"),
         "truncated_list_retriever",
         # Components
         *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),
         *("ConfigComponentsResolver", "HttpComponentsResolver", "ParametrizedComponentsResolver"),
-        *("PropertiesFromEndpoint", "QueryProperties"),
         "RateLimitedMultipleTokenAuthenticator",
     }
 )

@@ -97,6 +97,16 @@ MODULES: Final[Mapping[str, str]] = {
         ],
         f"{_HERE}.budget",
     ),
+    **dict.fromkeys(
+        [
+            "QueryProperties",
+            "PropertiesFromEndpoint",
+            "PropertyChunking",
+            "GroupByKeyMergeStrategy",
+            "JsonSchemaPropertySelector",
+        ],
+        f"{_HERE}.properties",
+    ),
     # Records
     **dict.fromkeys(
         [

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import requests
@@ -26,6 +26,7 @@ from tap_core.http.exchange import renewed
 from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.http.retry import random_jitter
 from tap_core.http.words import sent_secrets
+from tap_core.manifest.chunks import Chunks
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
 from tap_core.manifest.components.partitions import CHILD_RESPONSE
@@ -278,7 +279,11 @@ class ManifestStream(_Sending):
         walk = self.retriever.paginator.walk(scope)
         whole = getattr(selector.extractor, "whole", None)
         pristine = not declared.transformations and selector.schema_normalization == "None"
-        return Pages(
+        made: Callable[..., Pages] = Pages
+        properties = self.retriever.requester.properties
+        if properties is not None:
+            made = partial(Chunks, chunks=properties.chunks(self), merging=properties.merging)
+        return made(
             walk,
             scope,
             self._decoder.decode,

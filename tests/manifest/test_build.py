@@ -233,9 +233,9 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
         ),
         ("{fields: []}", Transformation, "a component says its type, and this one does not."),
         (
-            "{type: HttpRequester, url: x, query_properties: {}}",
+            "{type: HttpRequester, url: x, page_size_reduction: {}}",
             HttpRequester,
-            "the option 'query_properties' of HttpRequester is not supported.",
+            "the option 'page_size_reduction' of HttpRequester is not supported.",
         ),
     ],
 )

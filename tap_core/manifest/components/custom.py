@@ -20,7 +20,8 @@ import requests
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.components.errors import DefaultErrorHandler
 from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
-from tap_core.manifest.components.requests import DeclaredRequest
+from tap_core.manifest.components.properties import QueryProperties
+from tap_core.manifest.components.requests import DeclaredRequest, listed, properties_in
 from tap_core.manifest.contract import (
     Action,
     Decoder,
@@ -433,7 +434,17 @@ class CustomRequester(Custom):
             )
 
     def _more(self) -> Mapping[str, Any]:
-        return {"name": str(self.parameters.get("name", ""))}
+        more: dict[str, Any] = {"name": str(self.parameters.get("name", ""))}
+        params: Any = self.fields.get("request_parameters")
+        for name in listed(params):  # its class puts them there, as airbyte-cdk's do
+            more["query_properties_key"] = name
+            more["request_parameters"] = {key: params[key] for key in params if key != name}
+        return more
+
+    @cached_property
+    def properties(self) -> QueryProperties | None:
+        """Which properties are asked for, where something says so."""
+        return properties_in(self.fields)
 
     @property
     def authenticator(self) -> SignsRequests | None:

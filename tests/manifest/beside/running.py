@@ -10,13 +10,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.http.server import Asked, Reply, Server, serving
-from tests.manifest.beside import apis, numbers
+from tests.manifest.beside import apis, exhibits, numbers
 from tests.peers import peer_python
 
 __all__ = ["CASES", "CDK", "CDK_6", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
@@ -36,12 +36,15 @@ class Case:
         config: Mapping[str, Any],
         state: Mapping[str, Mapping[str, Any]] | None = None,
         components: str | None = None,
+        chosen: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.manifest = FOLDER / manifest
         self.api = api
         self.config = config
         self.state = state or {}
         self.components = components and FOLDER / components
+        self.chosen = chosen or {}
+        """The properties of streams that the catalog has, where it has any."""
 
     @property
     def peer(self) -> Path | None:
@@ -97,6 +100,12 @@ CASES = {
         },
         components=_CURSORS,
     ),
+    "gallery": Case(
+        "gallery.yaml",
+        exhibits.gallery,
+        {},
+        chosen={"pieces": ["id", "Title", "Year", "Size", "Place"]},
+    ),
     "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
     "counter-resumed": Case(
         "counter.yaml",
@@ -131,7 +140,7 @@ def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str,
         server.answers_by(case.api(server.url))
         files = {
             "config": {**case.config, "url": server.url},
-            "catalog": {"streams": [_configured(one) for one in _streams(case)]},
+            "catalog": {"streams": [_configured(case, one) for one in _streams(case)]},
             "state": [_stored(name, state) for name, state in case.state.items()],
         }
         arguments = [*command, str(_copied(case, Path(folder)))]
@@ -176,10 +185,12 @@ def _streams(case: Case) -> list[tuple[str, bool]]:
     ]
 
 
-def _configured(stream: tuple[str, bool]) -> dict[str, Any]:
+def _configured(case: Case, stream: tuple[str, bool]) -> dict[str, Any]:
     name, has_cursor = stream
     mode = "incremental" if has_cursor else "full_refresh"
-    declared = {"name": name, "json_schema": {}, "supported_sync_modes": [mode]}
+    chosen = {one: {} for one in case.chosen.get(name, ())}
+    schema = {"type": "object", "properties": chosen} if chosen else {}
+    declared = {"name": name, "json_schema": schema, "supported_sync_modes": [mode]}
     return {"stream": declared, "sync_mode": mode, "destination_sync_mode": "append"}
 
 
