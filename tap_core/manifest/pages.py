@@ -44,7 +44,8 @@ class Pages:
     """The pages of one slice: ``decode`` gives the documents of an answer, ``select`` records.
 
     ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
-    ``documents`` gives what records are selected from, where that is something else.
+    ``documents`` gives what records are selected from, where that is something else. ``behind``
+    hears how many records each page had, before it is said whether there is another.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Pages:
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
+        behind: Callable[[int], None] | None = None,
     ) -> None:
         self.finished: bool = False
         self._walk = walk
@@ -64,6 +66,7 @@ class Pages:
         self._documents = documents or decode
         self._select = select
         self._is_pristine = is_pristine
+        self._behind = behind
         self._first: Any = None
         self._counts = _Counts()
 
@@ -111,5 +114,7 @@ class Pages:
         if self.finished:
             return
         counts = self._counts
+        if self._behind is not None:
+            self._behind(counts.kept)
         page = Page(response, partial(self._read, response), counts.size, counts.kept, counts.last)
         self.finished = not self._walk.advance(page, self._scope)

@@ -36,6 +36,7 @@ from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.pages import Pages, Turn
+from tap_core.manifest.restarts import BeginAgain, Restarts
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
@@ -44,15 +45,6 @@ if TYPE_CHECKING:
     from tap_core.types import Context, Record
 
 __all__ = ["ManifestStream"]
-
-
-class _BeginAgain(Exception):  # noqa: N818  (no failure)
-    """An answer says that the pages are to be read again from the first one."""
-
-    def __init__(self, error: SyncError) -> None:
-        super().__init__(str(error))
-        self.error = error
-        """What to raise where that does not help."""
 
 
 class _Sending(Cursored):
@@ -177,7 +169,7 @@ class _Sending(Cursored):
         if verdict.action is Action.REFRESH_TOKEN_THEN_RETRY:
             renewed(self.authenticator, response)
         error = self._error(verdict, response)
-        raise _BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
+        raise BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
 
     def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
@@ -255,13 +247,14 @@ class ManifestStream(_Sending):
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(self._seen(context), self.schema, self._pages_of)
             return
-        for tries in itertools.count(1):
+        reset, cursor = self.retriever.pagination_reset, self.incremental_sync
+        restarts = self._restarts = Restarts(reset, cursor, self._handler.max_tries)
+        while True:
             self._scope = self._seen(context)
             try:
-                yield from super().request_records(context)
-            except _BeginAgain as asked:
-                if tries >= self._handler.max_tries:
-                    raise asked.error from None
+                yield from restarts.watched(super().request_records(context))
+            except BeginAgain as asked:
+                self.stream_interval = restarts.window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
@@ -290,6 +283,7 @@ class ManifestStream(_Sending):
             self._selection,
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._decoder),
+            behind=self._restarts.behind_page,
         )
 
     def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:

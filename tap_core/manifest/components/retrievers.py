@@ -15,6 +15,7 @@ from tap_core.manifest.components.custom import Custom, CustomRequester, context
 from tap_core.manifest.components.paginators import NoPagination
 from tap_core.manifest.components.records import RecordSelector
 from tap_core.manifest.components.requests import HttpRequester
+from tap_core.manifest.components.resets import PaginationReset
 from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
@@ -36,7 +37,17 @@ class SimpleRetriever:
     paginator: Paginator = field(default_factory=NoPagination)
     partition_router: PartitionRouter | list[PartitionRouter] | None = None
     decoder: Decoder | None = None
+    pagination_reset: PaginationReset | None = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a limit of records where some are filtered out."""
+        reset = self.pagination_reset
+        if reset and reset.limit and self.record_selector.record_filter:
+            raise ManifestError(
+                "`limits` of a pagination_reset count the records that are sent: there can be no"
+                " record_filter beside them."
+            )
 
     @property
     def routers(self) -> list[PartitionRouter]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.http.server import Asked, Reply
@@ -30,13 +31,21 @@ def _first(asked: Asked, name: str, default: str = "") -> str:
 def gallery(url: str) -> Callable[[Asked], Reply]:
     """Return the gallery's API."""
     del url
+    seen: list[str] = []
     answers: dict[str, Callable[[Asked], Any]] = {
         "/pieces": _pieces,
         "/paintings": lambda _: {"data": [{"id": "p1"}, {"id": "p2"}]},
         "/fields": lambda _: {"data": [{"field": {"name": name}} for name in FIELDS]},
         "/rooms": lambda asked: {"data": [{"id": "r", "all": _first(asked, "all")}]},
     }
-    return lambda asked: Reply(answers.get(asked.path, _shows)(asked))
+    paged = {"/visits": _visits, "/tours": _tours, "/guides": partial(_guides, seen)}
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path in paged:
+            return paged[asked.path](asked)
+        return Reply(answers.get(asked.path, _shows)(asked))
+
+    return answer
 
 
 def _pieces(asked: Asked) -> Any:
@@ -48,6 +57,32 @@ def _pieces(asked: Asked) -> Any:
         for one in (PIECES[2:] if is_late else PIECES[:2])
     ]
     return {"data": found, "next": None if is_late else "2"}
+
+
+def _visits(asked: Asked) -> Reply:
+    """Answer with two visits a page, each day's in the order of days."""
+    first = int(_first(asked, "from")[-2:])
+    found = [{"id": day, "at": f"2024-01-{day:02}"} for day in range(first, 9)]
+    return _paged(asked, found)
+
+
+def _paged(asked: Asked, found: list[dict[str, Any]]) -> Reply:
+    page = int(_first(asked, "page", "1"))
+    more = str(page + 1) if len(found) > 2 * page else None
+    return Reply({"data": found[2 * page - 2 : 2 * page], "next": more})
+
+
+def _tours(asked: Asked) -> Reply:
+    """Answer for no more than two pages of one question."""
+    return Reply(status=400) if _first(asked, "page") == "3" else _visits(asked)
+
+
+def _guides(seen: list[str], asked: Asked) -> Reply:
+    """Forget once which page comes next."""
+    if _first(asked, "page") == "2" and not seen:
+        seen.append("once")
+        return Reply(status=400)
+    return _paged(asked, [{"id": number} for number in (1, 2, 3)])
 
 
 def _shows(asked: Asked) -> Any:
