@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import requests
 
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
@@ -70,6 +72,19 @@ def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
     class_named("source_x.Waits", tmp_path)
     class_named("source_x.Waits", tmp_path)
     assert (tmp_path / "n").read_text() == "x"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("requests_cache") is not None, reason="requests_cache is installed"
+)
+def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: Path):
+    package(
+        tmp_path, labels="from requests_cache import Response\n\nclass Labels:\n    of = Response\n"
+    )
+    assert vars(class_named("source_x.labels.Labels", tmp_path))["of"] is requests.Response
+    package(tmp_path, more="from requests_cache import CachedSession\n")
+    with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
+        class_named("source_x.more.More", tmp_path)
 
 
 def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):

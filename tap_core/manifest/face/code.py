@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face import dpaths, durations
+from tap_core.manifest.face import answers, dpaths, durations
 from tap_core.manifest.face.absent import absent, absent_base
 from tap_core.manifest.face.schemas import JsonFileSchemaLoader
 from tap_core.manifest.face.table import named
@@ -32,7 +32,11 @@ from tap_core.manifest.face.table import named
 __all__ = ["class_named"]
 
 _CDK: Final = "airbyte_cdk"
-_STANDING_IN: Final[Mapping[str, ModuleType]] = {"dpath": dpaths, "isodate": durations}
+_STANDING_IN: Final[Mapping[str, ModuleType]] = {
+    "dpath": dpaths,
+    "isodate": durations,
+    "requests_cache": answers,
+}
 """Packages that airbyte-cdk brings, and what answers for them where they are not installed."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
