@@ -9,8 +9,10 @@ from textwrap import dedent
 import pytest
 import requests
 
+from tap_core.manifest.components.custom import CustomBackoffStrategy
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
+from tests.manifest.pieces import answer
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -85,6 +87,40 @@ def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: P
     package(tmp_path, more="from requests_cache import CachedSession\n")
     with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
         class_named("source_x.more.More", tmp_path)
+
+
+OLD = """
+    from dataclasses import InitVar, dataclass
+    from typing import Any, Mapping
+    from airbyte_cdk.sources.declarative.requesters.error_handlers import BackoffStrategy
+
+    @dataclass
+    class Waits(BackoffStrategy):
+        parameters: InitVar[Mapping[str, Any]]
+        config: Mapping[str, Any]
+
+        def backoff(self, response, attempt_count):
+            return response.status_code - 400 + attempt_count
+"""
+
+
+def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
+    package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
+    waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
+    assert waits.wait(answer(429), 1, {}) == 30
+    assert waits.wait(None, 1, {}) is None
+    with pytest.raises(ManifestError, match=r"Waits has no method backoff_time\(\) of its own"):
+        CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
+
+
+def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_path: Path):
+    text = (
+        "from airbyte_cdk.sources.streams.http import MAP\n\nclass X:\n    of: MAP | None = None\n"
+    )
+    package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
+    assert class_named("source_x.hint.X", tmp_path).__name__ == "X"
+    with pytest.raises(ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not part"):
+        class_named("source_x.use.X", tmp_path)
 
 
 def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):

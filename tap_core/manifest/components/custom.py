@@ -34,6 +34,7 @@ from tap_core.manifest.contract import (
 )
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
+from tap_core.manifest.face.errors import BackoffStrategy as FaceBackoff
 from tap_core.manifest.face.kinds import is_dict, is_mapping
 from tap_core.manifest.face.migrations import Said
 from tap_core.manifest.face.requests import HttpRequester as FaceRequester
@@ -349,6 +350,13 @@ class CustomBackoffStrategy(Custom):
     """Says how long to wait, by ``backoff_time(response, tries)``."""
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
+
+    def __post_init__(self) -> None:
+        """Refuse one that says nothing of its own; older classes have ``backoff``."""
+        super().__post_init__()
+        cls: Any = class_named(self.class_name, self.folder)
+        if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
+            raise ManifestError(f"{self.class_name} has no method backoff_time() of its own.")
 
     def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
         """Return the seconds before the next try."""

@@ -33,6 +33,17 @@ class _Absent(ABCMeta):
         """
         raise AttributeError(f"{name}: {cls.REASON}")
 
+    def __or__(cls, other: Any) -> Any:
+        """Return a type hint of both.
+
+        Raises:
+            ImportError: something else is to be joined with it.
+        """
+        found = super().__or__(other)
+        if found is NotImplemented:
+            raise ImportError(cls.REASON)
+        return found
+
     def __getitem__(cls, _item: Any) -> Any:
         """Return the stand-in: it may be part of a type hint."""
         return cls
