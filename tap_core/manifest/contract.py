@@ -98,6 +98,7 @@ class Action(Enum):
     RETRY = "RETRY"
     IGNORE = "IGNORE"
     RATE_LIMITED = "RATE_LIMITED"
+    REDUCE_PAGE_SIZE = "REDUCE_PAGE_SIZE"
     RESET_PAGINATION = "RESET_PAGINATION"
     REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105  (a word of the manifest)
 
@@ -161,6 +162,10 @@ class Walk(Protocol):
     def token(self) -> Any:
         """``next_page_token`` for the page that is asked for now: a mapping, or None."""
 
+    @property
+    def size(self) -> int | None:
+        """How many records a page is asked to have, None where that is not said."""
+
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Add page and page size to a request."""
 
@@ -169,6 +174,9 @@ class Walk(Protocol):
 
     def reset(self) -> None:
         """Go back to the first page."""
+
+    def resize(self, size: int | None) -> None:
+        """Ask for so many records a page from now on; None: for as many as is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,8 @@ class Page:
     """Records that came out of the selector: ``last_page_size`` of templates."""
     last_record: Record | None
     """The last of those."""
+    asked_for: int | None = None
+    """How many records it was to have, where that is not what the manifest says."""
 
     @property
     def document(self) -> Any:

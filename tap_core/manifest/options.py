@@ -22,7 +22,7 @@ NOT_SUPPORTED: Final = frozenset(
     {
         # Options
         "dynamic_streams",
-        *("page_size_reduction", "request_window_splitting"),
+        "request_window_splitting",
         "truncated_list_retriever",
         # Components
         *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),

@@ -32,6 +32,7 @@ MODULES: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
+    "PageSizeReduction": f"{_HERE}.reductions",
     **dict.fromkeys(["PaginationReset", "PaginationResetLimits"], f"{_HERE}.resets"),
     # Requests
     **dict.fromkeys(

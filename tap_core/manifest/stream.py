@@ -30,6 +30,7 @@ from tap_core.manifest.chunks import Chunks
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
 from tap_core.manifest.components.partitions import CHILD_RESPONSE
+from tap_core.manifest.components.reductions import PageSizes
 from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
@@ -49,6 +50,9 @@ __all__ = ["ManifestStream"]
 
 class _Sending(Cursored):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
+
+    _walking: Pages
+    """The walk through the pages of the slice in hand."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
 
@@ -149,6 +153,9 @@ class _Sending(Cursored):
         self, request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
         response = super()._send(request, context, lambda asked: asked)
+        verdict = self._verdict(response)
+        if verdict.action is Action.REDUCE_PAGE_SIZE:  # it is no page
+            raise self._error(verdict, response)
         self.validate_response(response)
         return response
 
@@ -169,6 +176,9 @@ class _Sending(Cursored):
         if verdict.action is Action.REFRESH_TOKEN_THEN_RETRY:
             renewed(self.authenticator, response)
         error = self._error(verdict, response)
+        if verdict.action is Action.REDUCE_PAGE_SIZE:
+            self._walking.reduce(error)
+            return
         raise BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
 
     def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
@@ -176,8 +186,8 @@ class _Sending(Cursored):
         if verdict.message:
             secrets = self._secrets() | sent_secrets(response.request)
             message = f"{secrets.hide(verdict.message)} ({message})"
-        ends = verdict.action in {Action.FAIL, Action.RESET_PAGINATION}
-        kind = FatalAPIError if ends else RetriableAPIError
+        again = {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
+        kind = RetriableAPIError if verdict.action in again else FatalAPIError
         error: SyncError = kind(message, response=response)
         error.failure_type = verdict.failure_type
         return error
@@ -276,7 +286,8 @@ class ManifestStream(_Sending):
         properties = self.retriever.requester.properties
         if properties is not None:
             made = partial(Chunks, chunks=properties.chunks(self), merging=properties.merging)
-        return made(
+        reduction = self.retriever.page_size_reduction
+        self._walking = made(
             walk,
             scope,
             self._decoder.decode,
@@ -284,7 +295,9 @@ class ManifestStream(_Sending):
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._decoder),
             behind=self._restarts.behind_page,
+            sizes=reduction and PageSizes(reduction, walk.size),
         )
+        return self._walking
 
     def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:
         parse: Callable[[requests.Response], Iterable[Record]] = walk.parse

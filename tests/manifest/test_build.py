@@ -233,9 +233,9 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
         ),
         ("{fields: []}", Transformation, "a component says its type, and this one does not."),
         (
-            "{type: HttpRequester, url: x, page_size_reduction: {}}",
+            "{type: HttpRequester, url: x, request_window_splitting: {}}",
             HttpRequester,
-            "the option 'page_size_reduction' of HttpRequester is not supported.",
+            "the option 'request_window_splitting' of HttpRequester is not supported.",
         ),
     ],
 )

@@ -406,6 +406,12 @@ class CustomPaginationStrategy(Custom):
     def _takes(self) -> frozenset[str]:
         return frozenset(inspect.signature(self.instance.next_page_token).parameters)
 
+    @property
+    def takes_page_size(self) -> bool:
+        """Whether it is told how many records a page was to have."""
+        cls: Any = class_named(self.class_name, self.folder)
+        return "page_size_override" in inspect.signature(cls.next_page_token).parameters
+
     def token_after(self, page: Page, token: Any, scope: Scope) -> Any:
         """Return the next token, None after the last page."""
         given = {
@@ -416,6 +422,8 @@ class CustomPaginationStrategy(Custom):
         }
         if "stream_slice" in self._takes:
             given["stream_slice"] = slice_of(scope)
+        if page.asked_for is not None:
+            given["page_size_override"] = page.asked_for
         return self.instance.next_page_token(**given)
 
 

@@ -66,7 +66,7 @@ _TABLE: Final[Mapping[int, Verdict]] = {
 
 _DECIDES: Final = frozenset(
     {Action.SUCCESS, Action.RETRY, Action.IGNORE, Action.RESET_PAGINATION}
-    | {Action.REFRESH_TOKEN_THEN_RETRY}
+    | {Action.REFRESH_TOKEN_THEN_RETRY, Action.REDUCE_PAGE_SIZE}
 )
 """What ends the way through several handlers: other words may be overruled by a later one."""
 
@@ -96,6 +96,7 @@ class HttpResponseFilter:
             "IGNORE",
             "RESET_PAGINATION",
             "RATE_LIMITED",
+            "REDUCE_PAGE_SIZE",
             "REFRESH_TOKEN_THEN_RETRY",
         ]
         | None

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from tap_core.manifest.components.custom import Custom, CustomRequester, context_of
 from tap_core.manifest.components.paginators import NoPagination
 from tap_core.manifest.components.records import RecordSelector
+from tap_core.manifest.components.reductions import PageSizeReduction, check_reduction
 from tap_core.manifest.components.requests import HttpRequester
 from tap_core.manifest.components.resets import PaginationReset
 from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
@@ -38,10 +39,12 @@ class SimpleRetriever:
     partition_router: PartitionRouter | list[PartitionRouter] | None = None
     decoder: Decoder | None = None
     pagination_reset: PaginationReset | None = None
+    page_size_reduction: PageSizeReduction | None = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a limit of records where some are filtered out."""
+        """Refuse limits that cannot be kept, and pages that cannot be made smaller."""
+        check_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
         if reset and reset.limit and self.record_selector.record_filter:
             raise ManifestError(

@@ -39,6 +39,7 @@ def gallery(url: str) -> Callable[[Asked], Reply]:
         "/rooms": lambda asked: {"data": [{"id": "r", "all": _first(asked, "all")}]},
     }
     paged = {"/visits": _visits, "/tours": _tours, "/guides": partial(_guides, seen)}
+    paged |= {"/archive": _archive, "/letters": partial(_letters, seen)}
 
     def answer(asked: Asked) -> Reply:
         if asked.path in paged:
@@ -79,10 +80,29 @@ def _tours(asked: Asked) -> Reply:
 
 def _guides(seen: list[str], asked: Asked) -> Reply:
     """Forget once which page comes next."""
-    if _first(asked, "page") == "2" and not seen:
+    if _first(asked, "page") == "2" and "once" not in seen:
         seen.append("once")
         return Reply(status=400)
     return _paged(asked, [{"id": number} for number in (1, 2, 3)])
+
+
+def _archive(asked: Asked) -> Reply:
+    """Answer for three records at most."""
+    size, skip = int(_first(asked, "size")), int(_first(asked, "skip", "0"))
+    if size > 3:
+        return Reply(status=502)
+    return Reply({"data": [{"id": number} for number in range(7)][skip : skip + size]})
+
+
+def _letters(seen: list[str], asked: Asked) -> Reply:
+    """Answer for two records at most, when asked for the second time."""
+    size, skip = int(_first(asked, "size")), int(_first(asked, "skip", "0"))
+    key = f"{size} {skip}"
+    if size > 2 or key not in seen:
+        seen.append(key)
+        return Reply(status=502)
+    found = [{"id": number} for number in range(5)][skip : skip + size]
+    return Reply({"data": found, "next": skip + size})
 
 
 def _shows(asked: Asked) -> Any:
