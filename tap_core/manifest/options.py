@@ -27,7 +27,6 @@ NOT_SUPPORTED: Final = frozenset(
         # Components
         *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),
         *("ConfigComponentsResolver", "HttpComponentsResolver", "ParametrizedComponentsResolver"),
-        "RateLimitedMultipleTokenAuthenticator",
     }
 )
 """What Airbyte has, and no manifest can have here."""

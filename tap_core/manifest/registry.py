@@ -65,6 +65,8 @@ MODULES: Final[Mapping[str, str]] = {
         ],
         f"{_HERE}.authenticators",
     ),
+    "RateLimitedMultipleTokenAuthenticator": f"{_HERE}.tokens",
+    **dict.fromkeys(["QuotaStatusSource", "TokenQuota"], f"{_HERE}.quotas"),
     **dict.fromkeys(
         [
             "DefaultPaginator",

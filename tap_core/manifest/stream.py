@@ -38,6 +38,7 @@ from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.pages import Pages, Turn
 from tap_core.manifest.restarts import BeginAgain, Restarts
+from tap_core.manifest.rotation import Rotation
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
@@ -100,18 +101,35 @@ class _Sending(Cursored):
             return known
 
         def send(asked: requests.PreparedRequest) -> requests.Response:
-            asked = asked.copy()  # what is signed is this one, so that it can be asked for again
-            budget = self._host.budget
-            if budget is None:
-                return super(_Sending, self)._send(asked, context, authenticator)
-            counters = counters_of(self._host)
-            budget.take(asked, counters)
-            response = super(_Sending, self)._send(asked, context, authenticator)
-            budget.update(asked, response, counters)
+            response = self._send_once(asked.copy(), context, authenticator)
+            while self._may_turn(response):
+                response = self._send_once(asked.copy(), context, authenticator)
             return response
 
         answers = self._host.answers
         return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
+
+    def _send_once(
+        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+    ) -> requests.Response:
+        """Send a request of its own, so that the unsigned one can be asked for again."""
+        budget, counters = self._host.budget, None
+        if budget is not None:
+            counters = counters_of(self._host)
+            budget.take(asked, counters)
+        response = super()._send(asked, context, authenticator)
+        if budget is not None:
+            budget.update(asked, response, counters)
+        if isinstance(self._signer, Rotation):
+            self._signer.hear(asked, response)
+        return response
+
+    def _may_turn(self, response: requests.Response) -> bool:
+        """Return whether a request that was too much for one token can be sent with another."""
+        if not isinstance(self._signer, Rotation):
+            return False
+        is_limited = self._verdict(response).action is Action.RATE_LIMITED
+        return is_limited and self._signer.has_other(response.request)
 
     def _known_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice where it came with the parent's record.

@@ -39,6 +39,8 @@ def gallery(url: str) -> Callable[[Asked], Reply]:
         "/rooms": lambda asked: {"data": [{"id": "r", "all": _first(asked, "all")}]},
     }
     paged = {"/visits": _visits, "/tours": _tours, "/guides": partial(_guides, seen)}
+    paged |= {"/loans": _loans, "/frames": _loans, "/no-quota": lambda _: Reply({}, status=404)}
+    paged |= {"/quota": _quota}
     paged |= {"/archive": _archive, "/letters": partial(_letters, seen)}
 
     def answer(asked: Asked) -> Reply:
@@ -103,6 +105,21 @@ def _letters(seen: list[str], asked: Asked) -> Reply:
         return Reply(status=502)
     found = [{"id": number} for number in range(5)][skip : skip + size]
     return Reply({"data": found, "next": skip + size})
+
+
+def _quota(asked: Asked) -> Reply:
+    """Answer that the first token has two requests left, and the others many."""
+    left = 2 if asked.headers["Authorization"] == "token one" else 90
+    return Reply({"usual": {"left": left, "until": 4_000_000_000}})
+
+
+def _loans(asked: Asked) -> Reply:
+    """Refuse the second token's second request here, since others have it, too."""
+    page = int(_first(asked, "page", "1"))
+    if page == 4 and asked.path == "/loans" and asked.headers["Authorization"] == "token two":
+        told = {"X-Left": "0", "X-Until": "4000000000", "Retry-After": "1000"}
+        return Reply({}, status=403, headers=told)
+    return Reply({"data": [{"id": page}], "next": str(page + 1) if page < 6 else None})
 
 
 def _shows(asked: Asked) -> Any:

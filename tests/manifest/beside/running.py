@@ -103,7 +103,7 @@ CASES = {
     "gallery": Case(
         "gallery.yaml",
         exhibits.gallery,
-        {},
+        {"tokens": "one, two,three"},
         chosen={"pieces": ["id", "Title", "Year", "Size", "Place"]},
     ),
     "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
