@@ -22,7 +22,6 @@ NOT_SUPPORTED: Final = frozenset(
     {
         # Options
         "dynamic_streams",
-        "request_window_splitting",
         "truncated_list_retriever",
         # Components
         *("AsyncRetriever", "CheckDynamicStream", "DynamicDeclarativeStream"),

@@ -33,6 +33,7 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
     "PageSizeReduction": f"{_HERE}.reductions",
+    "RequestWindowSplitting": f"{_HERE}.splitting",
     **dict.fromkeys(["PaginationReset", "PaginationResetLimits"], f"{_HERE}.resets"),
     # Requests
     **dict.fromkeys(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tap_core.incremental.windows import Window
     from tap_core.types import Record
 
-__all__ = ["BeginAgain", "Restarts"]
+__all__ = ["BeginAgain", "Restarts", "Split"]
 
 
 class BeginAgain(Exception):  # noqa: N818  (no failure)
@@ -31,6 +31,10 @@ class BeginAgain(Exception):  # noqa: N818  (no failure)
         super().__init__(str(error))
         self.error = error
         """What to raise where that does not help."""
+
+
+class Split(BeginAgain):
+    """The window in hand is to be read in two halves."""
 
 
 class Restarts:

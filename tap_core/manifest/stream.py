@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import requests
 
@@ -37,7 +37,7 @@ from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.pages import Pages, Turn
-from tap_core.manifest.restarts import BeginAgain, Restarts
+from tap_core.manifest.restarts import BeginAgain, Restarts, Split
 from tap_core.manifest.rotation import Rotation
 
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ if TYPE_CHECKING:
     from tap_core.types import Context, Record
 
 __all__ = ["ManifestStream"]
+
+
+_INTERRUPTS: Final[Mapping[Action, type[BeginAgain]]] = {
+    Action.RESET_PAGINATION: BeginAgain,
+    Action.SPLIT_REQUEST_WINDOW: Split,
+}
+"""What ends the pages of a slice, and is no failure yet."""
 
 
 class _Sending(Cursored):
@@ -197,7 +204,7 @@ class _Sending(Cursored):
         if verdict.action is Action.REDUCE_PAGE_SIZE:
             self._walking.reduce(error)
             return
-        raise BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
+        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
 
     def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
@@ -281,11 +288,24 @@ class ManifestStream(_Sending):
             self._scope = self._seen(context)
             try:
                 yield from restarts.watched(super().request_records(context))
+            except Split as asked:
+                yield from self._halved(context, asked.error)
+                return
             except BeginAgain as asked:
                 self.stream_interval = restarts.window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
+
+    def _halved(self, context: Context | None, error: SyncError) -> Iterator[Record]:
+        """Yield the records of the window in hand, half after half."""
+        splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
+        if splitting is None or cursor is None or self.stream_interval is None:
+            raise error
+        for window in splitting.halves(cursor, self.stream_interval, error):
+            self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
+            self.stream_interval = window
+            yield from self.request_records(context)
 
     def _pages_of(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a slice for a retriever of others: several may be in hand."""

@@ -233,9 +233,9 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
         ),
         ("{fields: []}", Transformation, "a component says its type, and this one does not."),
         (
-            "{type: HttpRequester, url: x, request_window_splitting: {}}",
+            "{type: HttpRequester, url: x, truncated_list_retriever: {}}",
             HttpRequester,
-            "the option 'request_window_splitting' of HttpRequester is not supported.",
+            "the option 'truncated_list_retriever' of HttpRequester is not supported.",
         ),
     ],
 )

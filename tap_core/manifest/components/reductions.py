@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from tap_core.exceptions import SyncError
-from tap_core.manifest.components.errors import CompositeErrorHandler, DefaultErrorHandler
+from tap_core.manifest.components.errors import DefaultErrorHandler, asks_for
 from tap_core.manifest.components.paginators import DefaultPaginator, PageIncrement
 from tap_core.manifest.components.requests import RequestPath
 from tap_core.manifest.errors import ManifestError
@@ -110,7 +110,7 @@ def check_reduction(reduction: PageSizeReduction | None, requester: Any, paginat
     Raises:
         ManifestError: there is one of the two.
     """
-    is_asked = _asks(getattr(requester, "error_handler", None))
+    is_asked = asks_for(_ACTION, getattr(requester, "error_handler", None))
     if reduction is None:
         if is_asked:
             raise ManifestError(
@@ -125,13 +125,6 @@ def check_reduction(reduction: PageSizeReduction | None, requester: Any, paginat
         warnings.warn(
             f"No response filter has the action {_ACTION}: no page is made smaller.", stacklevel=3
         )
-
-
-def _asks(handler: Any) -> bool:
-    if isinstance(handler, CompositeErrorHandler):
-        return any(map(_asks, handler.error_handlers))
-    filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
-    return any(one.action == _ACTION for one in filters or ())
 
 
 def _strategy(paginator: Any) -> Any:

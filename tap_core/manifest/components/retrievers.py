@@ -17,6 +17,7 @@ from tap_core.manifest.components.records import RecordSelector
 from tap_core.manifest.components.reductions import PageSizeReduction, check_reduction
 from tap_core.manifest.components.requests import HttpRequester
 from tap_core.manifest.components.resets import PaginationReset
+from tap_core.manifest.components.splitting import RequestWindowSplitting
 from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
@@ -40,6 +41,7 @@ class SimpleRetriever:
     decoder: Decoder | None = None
     pagination_reset: PaginationReset | None = None
     page_size_reduction: PageSizeReduction | None = None
+    request_window_splitting: RequestWindowSplitting | None = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
 
     def __post_init__(self) -> None:

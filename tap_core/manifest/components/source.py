@@ -14,6 +14,7 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.components.budget import HTTPAPIBudget
 from tap_core.manifest.components.cursors import CustomIncrementalSync, IncrementingCountCursor
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
+from tap_core.manifest.components.splitting import check_splitting
 from tap_core.manifest.contract import Schemas, StateMigration, Transformation
 
 __all__ = [
@@ -43,6 +44,11 @@ class DeclarativeStream:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
     """Within the fields of a class of others it stays a part of the document."""
+
+    def __post_init__(self) -> None:
+        """Refuse windows that cannot be cut."""
+        retriever = getattr(self.retriever, "simple", self.retriever)
+        check_splitting(retriever, self.incremental_sync)
 
     @staticmethod
     def shows_state(node: Mapping[str, Any]) -> bool:

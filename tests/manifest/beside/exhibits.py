@@ -40,7 +40,7 @@ def gallery(url: str) -> Callable[[Asked], Reply]:
     }
     paged = {"/visits": _visits, "/tours": _tours, "/guides": partial(_guides, seen)}
     paged |= {"/loans": _loans, "/frames": _loans, "/no-quota": lambda _: Reply({}, status=404)}
-    paged |= {"/quota": _quota}
+    paged |= {"/quota": _quota, "/sales": _sales}
     paged |= {"/archive": _archive, "/letters": partial(_letters, seen)}
 
     def answer(asked: Asked) -> Reply:
@@ -120,6 +120,14 @@ def _loans(asked: Asked) -> Reply:
         told = {"X-Left": "0", "X-Until": "4000000000", "Retry-After": "1000"}
         return Reply({}, status=403, headers=told)
     return Reply({"data": [{"id": page}], "next": str(page + 1) if page < 6 else None})
+
+
+def _sales(asked: Asked) -> Reply:
+    """Answer for four days at most, and for three in the first week."""
+    first, last = (int(_first(asked, name)[-2:]) for name in ("from", "to"))
+    if last - first >= (3 if first <= 7 else 4):
+        return Reply({}, status=413)
+    return _paged(asked, [{"id": day, "at": f"2024-01-{day:02}"} for day in range(first, last + 1)])
 
 
 def _shows(asked: Asked) -> Any:
