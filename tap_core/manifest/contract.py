@@ -55,7 +55,7 @@ Scope: TypeAlias = Mapping[str, Any]
 ``stream_partition`` and ``stream_interval``), ``next_page_token``; behind an answer also
 ``response`` (its document), ``headers``, ``last_record``, ``last_page_size``; ``record`` where
 there is one. ``parameters`` are the component's own and no business of the caller. What no
-template can name is ``partition``: the slice without its interval."""
+template can name is ``partition``, the slice without its interval, and ``stream_name``."""
 
 Text: TypeAlias = Annotated[str | Callable[[Scope], str], "text"]
 """A text that may vary per request. A field that is plain ``str`` may be a template, too, but

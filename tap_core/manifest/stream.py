@@ -268,6 +268,7 @@ class ManifestStream(_Sending):
             "config": self.config,
             **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
             "partition": partition,
+            "stream_name": self.name,
             "next_page_token": None,
         }
 

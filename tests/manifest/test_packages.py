@@ -12,7 +12,9 @@ import requests
 from tap_core.manifest.components.custom import CustomBackoffStrategy
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
+from tests.http.server import page, serving
 from tests.manifest.pieces import answer
+from tests.manifest.running import asked, manifest, run, stream
 
 
 def package(folder: Path, **files: str) -> Path:
@@ -87,6 +89,67 @@ def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: P
     package(tmp_path, more="from requests_cache import CachedSession\n")
     with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
         class_named("source_x.more.More", tmp_path)
+
+
+def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path):
+    text = """
+        import pkgutil
+        from pkgutil import get_data, iter_modules
+
+        class X:
+            of = get_data("source_x", "data.txt"), pkgutil.get_data("source_x.inner", "n.txt")
+            none = get_data("source_x", "other.txt")
+            others = get_data("tap_core", "py.typed")
+    """
+    package(tmp_path, x=text)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "data.txt").write_text("a")
+    (tmp_path / "inner" / "n.txt").write_text("b")
+    found = vars(class_named("source_x.x.X", tmp_path))
+    assert found["of"] == (b"a", b"b")
+    assert (found["none"], found["others"]) == (None, b"")
+
+
+def test_a_requester_knows_the_name_of_its_stream(tmp_path: Path):
+    text = """
+        from airbyte_cdk.sources.declarative.requesters import HttpRequester
+
+        class Named(HttpRequester):
+            def get_request_params(self, **kwargs):
+                return {"of": self.name}
+    """
+    package(tmp_path, components=text)
+    own = "type: CustomRequester\nclass_name: components.Named\nhttp_method: GET"
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        streams = [stream(name, "/i", own) for name in ("items", "others")]
+        run(manifest(tmp_path, *streams), server)
+        assert asked(server) == ["/i?of=items", "/i?of=others"]
+
+
+def test_a_strategy_whose_size_goes_nowhere_is_not_asked_for_it(tmp_path: Path):
+    text = """
+        from airbyte_cdk.sources.declarative.requesters.paginators.strategies import PageIncrement
+
+        class Steps(PageIncrement):
+            def __post_init__(self, parameters):
+                self._page = 1
+
+            def next_page_token(self, response, last_page_size, last_record, last_page_token_value):
+                return None if last_page_token_value else self.page_size
+    """
+    package(tmp_path, components=text)
+    pages = """
+    paginator:
+      type: DefaultPaginator
+      $parameters: {page_size: 3}
+      page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+      pagination_strategy: {type: CustomPaginationStrategy, class_name: components.Steps}
+    """
+    with serving() as server:
+        server.answers(page({"id": 1}), page({"id": 2}))
+        run(manifest(tmp_path, stream("items", "/items", retriever=pages)), server)
+        assert asked(server) == ["/items", "/items?page=3"]
 
 
 OLD = """

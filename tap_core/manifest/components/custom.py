@@ -112,6 +112,20 @@ class Custom:
         """The stream that it works for."""
         return Owner()
 
+    @cached_property
+    def _streams(self) -> list[str]:
+        return []
+
+    def told(self, scope: Scope) -> None:
+        """Take the name of the stream, which a class may ask for."""
+        if not self._streams:
+            self._streams.append(str(scope.get("stream_name") or self.parameters.get("name", "")))
+
+    @property
+    def _name(self) -> str:
+        """The name of the stream, as far as it is known."""
+        return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
+
     def _more(self) -> Mapping[str, Any]:
         """Return fields that it is given whatever the manifest says."""
         return {}
@@ -450,7 +464,7 @@ class CustomRequester(Custom):
             )
 
     def _more(self) -> Mapping[str, Any]:
-        more: dict[str, Any] = {"name": str(self.parameters.get("name", ""))}
+        more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
         for name in listed(params):  # its class puts them there, as airbyte-cdk's do
             more["query_properties_key"] = name
@@ -483,6 +497,7 @@ class CustomRequester(Custom):
 
     def request(self, scope: Scope) -> DeclaredRequest:
         """Return the request in a scope; pages, slices and windows add to it."""
+        self.told(scope)
         asked, about = self.instance, _asked(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None

@@ -154,7 +154,8 @@ class _Steps:
         self._strategy = paginator.pagination_strategy
         self._size_option = paginator.page_size_option
         self._token_option = paginator.page_token_option
-        self._size = self._declared_size = self._strategy.requested_size
+        is_sized = self._size_option is not None  # a strategy may have none, and say so by an error
+        self._size = self._declared_size = self._strategy.requested_size if is_sized else None
         self._token: Any = self._strategy.first_token
 
     @property

@@ -106,12 +106,13 @@ class CustomRetriever(Custom):
         return type(cls.__name__, (cls,), members)
 
     def _more(self) -> Mapping[str, Any]:
-        return {"name": str(self.parameters.get("name", ""))}
+        return {"name": self._name}
 
     def records(
         self, scope: Scope, schema: JsonSchema, pages: Callable[[Context | None], Iterable[Record]]
     ) -> Iterator[Record]:
         """Yield the records of a slice; ``pages`` gives what the pages of any slice have."""
+        self.told(scope)
 
         def read(stream_slice: StreamSlice | None) -> Iterator[FaceRecord]:
             asked = stream_slice or StreamSlice(partition={}, cursor_slice={})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import pkgutil
 import sys
 import threading
 import traceback
@@ -196,6 +197,8 @@ class _Imports:
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._face(name, wanted or ())
+        if level == 0 and name == pkgutil.__name__:
+            return self._with_files()
         if level == 0 and root in _STANDING_IN and find_spec(root) is None:
             return _stand_in(name, wanted or ())
         if level == 0 and root in self._roots and self._is_own(name):
@@ -207,6 +210,20 @@ class _Imports:
                 return _IMPORT(module.__name__, scope, local, wanted, 0)
             return module
         return _IMPORT(name, scope, local, wanted or (), level)
+
+    def _with_files(self) -> ModuleType:
+        """Return the module pkgutil with a ``get_data`` that knows the folder's files."""
+        made = ModuleType(pkgutil.__name__)
+        made.__dict__.update(vars(pkgutil), get_data=self._data)
+        return made
+
+    def _data(self, package: str, resource: str) -> bytes | None:
+        """Return what a file holds that lies in a package, None where there is none."""
+        root, *steps = package.split(".")
+        if root not in self._roots:
+            return pkgutil.get_data(package, resource)
+        file = self._folder.joinpath(*steps, resource)
+        return file.read_bytes() if file.is_file() else None
 
     def _is_missing(self, name: str) -> bool:
         """Return whether a name is none that the package has, and none of its files."""
