@@ -198,8 +198,8 @@ class Builder:
         """Return what a field is that may vary: its value, or what gives it in a scope."""
         if not isinstance(node, str):
             return str(node) if shape.kind == "text" and not isinstance(node, Node) else node
-        if not has_template(node):
-            return read_plain(node, shape.kind, shape.types, empty)
+        if not has_template(node):  # the end of a block of text is none, as in a template
+            return read_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
         types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
         bound = self._bound(node, spot, shape.kind, types, empty)
         if bound is UNKNOWN:

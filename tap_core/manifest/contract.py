@@ -35,6 +35,7 @@ __all__ = [
     "PartitionRouter",
     "Reading",
     "RecordFilter",
+    "Retriever",
     "Schemas",
     "Scope",
     "SignsRequests",
@@ -54,7 +55,7 @@ Scope: TypeAlias = Mapping[str, Any]
 ``stream_partition`` and ``stream_interval``), ``next_page_token``; behind an answer also
 ``response`` (its document), ``headers``, ``last_record``, ``last_page_size``; ``record`` where
 there is one. ``parameters`` are the component's own and no business of the caller. What no
-template can name is ``partition``: the slice without its interval."""
+template can name is ``partition``, the slice without its interval, and ``stream_name``."""
 
 Text: TypeAlias = Annotated[str | Callable[[Scope], str], "text"]
 """A text that may vary per request. A field that is plain ``str`` may be a template, too, but
@@ -97,6 +98,8 @@ class Action(Enum):
     RETRY = "RETRY"
     IGNORE = "IGNORE"
     RATE_LIMITED = "RATE_LIMITED"
+    REDUCE_PAGE_SIZE = "REDUCE_PAGE_SIZE"
+    SPLIT_REQUEST_WINDOW = "SPLIT_REQUEST_WINDOW"
     RESET_PAGINATION = "RESET_PAGINATION"
     REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105  (a word of the manifest)
 
@@ -160,6 +163,10 @@ class Walk(Protocol):
     def token(self) -> Any:
         """``next_page_token`` for the page that is asked for now: a mapping, or None."""
 
+    @property
+    def size(self) -> int | None:
+        """How many records a page is asked to have, None where that is not said."""
+
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Add page and page size to a request."""
 
@@ -168,6 +175,9 @@ class Walk(Protocol):
 
     def reset(self) -> None:
         """Go back to the first page."""
+
+    def resize(self, size: int | None) -> None:
+        """Ask for so many records a page from now on; None: for as many as is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +193,8 @@ class Page:
     """Records that came out of the selector: ``last_page_size`` of templates."""
     last_record: Record | None
     """The last of those."""
+    asked_for: int | None = None
+    """How many records it was to have, where that is not what the manifest says."""
 
     @property
     def document(self) -> Any:
@@ -251,6 +263,18 @@ class PartitionRouter(Protocol):
 
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Add what tells a slice apart to a request, where an option says so."""
+
+
+class Retriever(Protocol):
+    """What asks for records: a ``SimpleRetriever``."""
+
+    @property
+    def requester(self) -> Any:
+        """What makes requests."""
+
+    @property
+    def record_selector(self) -> Any:
+        """What finds records in answers."""
 
 
 class Reading(Protocol):

@@ -7,7 +7,7 @@ told as warnings; a word that nothing in the manifest knows is a fault.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
@@ -21,12 +21,7 @@ __all__ = ["NOT_SUPPORTED", "unknown_options"]
 NOT_SUPPORTED: Final = frozenset(
     {
         # Options
-        *("fetch_properties_from_endpoint", "query_properties"),
-        *("page_size_reduction", "pagination_reset", "request_window_splitting"),
         "truncated_list_retriever",
-        # Components
-        *("PropertiesFromEndpoint", "QueryProperties"),
-        "RateLimitedMultipleTokenAuthenticator",
     }
 )
 """What Airbyte has, and no manifest can have here."""
@@ -36,6 +31,11 @@ _NEAR: Final = 0.75
 _COMMENTS: Final = frozenset({"$comment", "comment", "description", "title"})
 _OUTDATED: Final = frozenset({"request_options_provider", "selector", "stream_slicer"})
 """What older versions of Airbyte's components had, and none has now."""
+_PUBLISHED: Final[Mapping[str, frozenset[str]]] = {
+    "CursorPagination": frozenset({"extractorPath"}),
+    "SubstreamPartitionRouter": frozenset({"stream_name"}),
+}
+"""What published manifests say of a component, and no version of Airbyte's has ever read."""
 
 
 def unknown_options(
@@ -49,7 +49,8 @@ def unknown_options(
     unknown = [one for one in node if one not in known and one not in _COMMENTS]
     if not unknown:
         return []
-    elsewhere = _everywhere() | _OUTDATED | set(parameters)
+    published = _PUBLISHED.get(str(node.get("type")), frozenset())
+    elsewhere = _everywhere() | _OUTDATED | published | set(parameters)
     strange = [one for one in unknown if one not in elsewhere or one in NOT_SUPPORTED]
     if len(strange) < len(unknown):
         strange = _slips_of_the_pen(strange, known)

@@ -7,6 +7,7 @@ error, and tolerated, has no records and no next page.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from tap_core.manifest.contract import Page, Scope, Walk
 if TYPE_CHECKING:
     import requests
 
+    from tap_core.exceptions import SyncError
+    from tap_core.manifest.components.reductions import PageSizes
     from tap_core.types import Record
 
 __all__ = ["Pages", "Turn"]
@@ -44,7 +47,9 @@ class Pages:
     """The pages of one slice: ``decode`` gives the documents of an answer, ``select`` records.
 
     ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
-    ``documents`` gives what records are selected from, where that is something else.
+    ``documents`` gives what records are selected from, where that is something else. ``behind``
+    hears how many records each page had, before it is said whether there is another. ``sizes``
+    makes pages smaller, where something says how.
     """
 
     def __init__(
@@ -56,6 +61,8 @@ class Pages:
         *,
         is_pristine: bool,
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
+        behind: Callable[[int], None] | None = None,
+        sizes: PageSizes | None = None,
     ) -> None:
         self.finished: bool = False
         self._walk = walk
@@ -64,6 +71,9 @@ class Pages:
         self._documents = documents or decode
         self._select = select
         self._is_pristine = is_pristine
+        self._behind = behind
+        self._sizes = sizes
+        self._comes_again: bool = False
         self._first: Any = None
         self._counts = _Counts()
 
@@ -72,8 +82,22 @@ class Pages:
         """The page that is asked for now."""
         return Turn(self._walk, {**self._scope, "next_page_token": self._walk.token})
 
+    def reduce(self, error: SyncError) -> None:
+        """Have the page that was refused asked for once more, with fewer records, after a wait.
+
+        Raises:
+            SyncError: it cannot be any smaller.
+        """
+        if self._sizes is None:
+            raise error
+        time.sleep(self._sizes.reduced(error))
+        self._walk.resize(self._sizes.size)
+        self._comes_again = True
+
     def parse(self, response: requests.Response) -> Iterator[Record]:
         """Yield the records of an answer."""
+        if self._comes_again:
+            return
         counts = self._counts = _Counts()
         if response.status_code >= HTTPStatus.BAD_REQUEST:
             self.finished = True
@@ -107,9 +131,17 @@ class Pages:
         return True
 
     def advance(self, response: requests.Response) -> None:
-        """Move on to the page after this one."""
-        if self.finished:
+        """Move on to the page after this one, unless it comes again."""
+        is_refused, self._comes_again = self._comes_again, False
+        if self.finished or is_refused:
             return
         counts = self._counts
-        page = Page(response, partial(self._read, response), counts.size, counts.kept, counts.last)
+        if self._behind is not None:
+            self._behind(counts.kept)
+        read, sizes = partial(self._read, response), self._sizes
+        asked_for = None if sizes is None else sizes.size
+        page = Page(response, read, counts.size, counts.kept, counts.last, asked_for)
+        if sizes is not None:
+            sizes.succeeded()
+            self._walk.resize(sizes.size)
         self.finished = not self._walk.advance(page, self._scope)

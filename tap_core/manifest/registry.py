@@ -47,6 +47,9 @@ MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
     **dict.fromkeys(["AsyncRetriever", "AsyncJobStatusMap"], f"{_HERE}.jobs"),
+    "PageSizeReduction": f"{_HERE}.reductions",
+    "RequestWindowSplitting": f"{_HERE}.splitting",
+    **dict.fromkeys(["PaginationReset", "PaginationResetLimits"], f"{_HERE}.resets"),
     # Requests
     **dict.fromkeys(
         [
@@ -78,6 +81,8 @@ MODULES: Final[Mapping[str, str]] = {
         ],
         f"{_HERE}.authenticators",
     ),
+    "RateLimitedMultipleTokenAuthenticator": f"{_HERE}.tokens",
+    **dict.fromkeys(["QuotaStatusSource", "TokenQuota"], f"{_HERE}.quotas"),
     **dict.fromkeys(
         [
             "DefaultPaginator",
@@ -111,6 +116,16 @@ MODULES: Final[Mapping[str, str]] = {
             "Rate",
         ],
         f"{_HERE}.budget",
+    ),
+    **dict.fromkeys(
+        [
+            "QueryProperties",
+            "PropertiesFromEndpoint",
+            "PropertyChunking",
+            "GroupByKeyMergeStrategy",
+            "JsonSchemaPropertySelector",
+        ],
+        f"{_HERE}.properties",
     ),
     # Records
     **dict.fromkeys(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import requests
 
@@ -27,10 +27,12 @@ from tap_core.http.exchange import NAMED_ERRORS, name_error, renewed
 from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.http.retry import Tries, random_jitter
 from tap_core.http.words import sent_secrets
+from tap_core.manifest.chunks import Chunks
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
 from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.partitions import CHILD_RESPONSE
+from tap_core.manifest.components.reductions import PageSizes
 from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
@@ -38,6 +40,8 @@ from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.jobs import JobReader
 from tap_core.manifest.pages import Pages, Turn
+from tap_core.manifest.restarts import BeginAgain, Restarts, Split
+from tap_core.manifest.rotation import Rotation
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
@@ -48,17 +52,18 @@ if TYPE_CHECKING:
 __all__ = ["ManifestStream"]
 
 
-class _BeginAgain(Exception):  # noqa: N818  (no failure)
-    """An answer says that the pages are to be read again from the first one."""
-
-    def __init__(self, error: SyncError) -> None:
-        super().__init__(str(error))
-        self.error = error
-        """What to raise where that does not help."""
+_INTERRUPTS: Final[Mapping[Action, type[BeginAgain]]] = {
+    Action.RESET_PAGINATION: BeginAgain,
+    Action.SPLIT_REQUEST_WINDOW: Split,
+}
+"""What ends the pages of a slice, and is no failure yet."""
 
 
 class _Sending(Cursored):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
+
+    _walking: Pages
+    """The walk through the pages of the slice in hand."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
     _told: Scope | None = None
@@ -108,18 +113,35 @@ class _Sending(Cursored):
             return known
 
         def send(asked: requests.PreparedRequest) -> requests.Response:
-            asked = asked.copy()  # what is signed is this one, so that it can be asked for again
-            budget = self._host.budget
-            if budget is None:
-                return super(_Sending, self)._send(asked, context, authenticator)
-            counters = counters_of(self._host)
-            budget.take(asked, counters)
-            response = super(_Sending, self)._send(asked, context, authenticator)
-            budget.update(asked, response, counters)
+            response = self._send_once(asked.copy(), context, authenticator)
+            while self._may_turn(response):
+                response = self._send_once(asked.copy(), context, authenticator)
             return response
 
         answers = self._host.answers
         return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
+
+    def _send_once(
+        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+    ) -> requests.Response:
+        """Send a request of its own, so that the unsigned one can be asked for again."""
+        budget, counters = self._host.budget, None
+        if budget is not None:
+            counters = counters_of(self._host)
+            budget.take(asked, counters)
+        response = super()._send(asked, context, authenticator)
+        if budget is not None:
+            budget.update(asked, response, counters)
+        if isinstance(self._signer, Rotation):
+            self._signer.hear(asked, response)
+        return response
+
+    def _may_turn(self, response: requests.Response) -> bool:
+        """Return whether a request that was too much for one token can be sent with another."""
+        if not isinstance(self._signer, Rotation):
+            return False
+        is_limited = self._verdict(response).action is Action.RATE_LIMITED
+        return is_limited and self._signer.has_other(response.request)
 
     def _known_page(self, context: Context | None) -> requests.Response | None:
         """Return the first page of a slice where it came with the parent's record.
@@ -163,6 +185,9 @@ class _Sending(Cursored):
         self, request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
         response = super()._send(request, context, lambda asked: asked)
+        verdict = self._verdict(response)
+        if verdict.action is Action.REDUCE_PAGE_SIZE:  # it is no page
+            raise self._error(verdict, response)
         self.validate_response(response)
         return response
 
@@ -183,15 +208,18 @@ class _Sending(Cursored):
         if verdict.action is Action.REFRESH_TOKEN_THEN_RETRY:
             renewed(self.authenticator, response)
         error = self._error(verdict, response)
-        raise _BeginAgain(error) if verdict.action is Action.RESET_PAGINATION else error
+        if verdict.action is Action.REDUCE_PAGE_SIZE:
+            self._walking.reduce(error)
+            return
+        raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
 
     def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
         if verdict.message:
             secrets = self._secrets() | sent_secrets(response.request)
             message = f"{secrets.hide(verdict.message)} ({message})"
-        ends = verdict.action in {Action.FAIL, Action.RESET_PAGINATION}
-        kind = FatalAPIError if ends else RetriableAPIError
+        again = {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
+        kind = RetriableAPIError if verdict.action in again else FatalAPIError
         error: SyncError = kind(message, response=response)
         error.failure_type = verdict.failure_type
         return error
@@ -256,6 +284,7 @@ class ManifestStream(_Sending):
             "config": self.config,
             **dict.fromkeys(["stream_slice", "stream_partition", "stream_interval"], whole),
             "partition": partition,
+            "stream_name": self.name,
             "next_page_token": None,
         }
 
@@ -273,16 +302,30 @@ class ManifestStream(_Sending):
         if isinstance(retriever, AsyncRetriever):
             yield from self._of_job(retriever, self._seen(context))
             return
-        for tries in itertools.count(1):
+        reset, cursor = self.retriever.pagination_reset, self.incremental_sync
+        restarts = self._restarts = Restarts(reset, cursor, self._handler.max_tries)
+        while True:
             self._scope = self._seen(context)
             try:
-                yield from super().request_records(context)
-            except _BeginAgain as asked:
-                if tries >= self._handler.max_tries:
-                    raise asked.error from None
+                yield from restarts.watched(super().request_records(context))
+            except Split as asked:
+                yield from self._halved(context, asked.error)
+                return
+            except BeginAgain as asked:
+                self.stream_interval = restarts.window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
                 return
+
+    def _halved(self, context: Context | None, error: SyncError) -> Iterator[Record]:
+        """Yield the records of the window in hand, half after half."""
+        splitting, cursor = self.retriever.request_window_splitting, self.incremental_sync
+        if splitting is None or cursor is None or self.stream_interval is None:
+            raise error
+        for window in splitting.halves(cursor, self.stream_interval, error):
+            self.log("A window is read in halves: %s to %s", window.start_time, window.end_time)
+            self.stream_interval = window
+            yield from self.request_records(context)
 
     # A job, where that is how a slice is read
 
@@ -320,8 +363,8 @@ class ManifestStream(_Sending):
         tries = Tries(self._request)
         try:
             response = self.request_decorator(tries)(ready, None)
-        except (*NAMED_ERRORS, _BeginAgain) as raised:
-            error = raised.error if isinstance(raised, _BeginAgain) else raised
+        except (*NAMED_ERRORS, BeginAgain) as raised:
+            error = raised.error if isinstance(raised, BeginAgain) else raised
             hidden = self._secrets() | sent_secrets(ready)
             name_error(error, self.name, ready, tries.count, hidden)
             raise error from None
@@ -342,14 +385,22 @@ class ManifestStream(_Sending):
         whole = getattr(selector.extractor, "whole", None)
         changed = declared.transformations or selector.schema_normalization != "None"
         pristine = not changed and self._told is None
-        return Pages(
+        made: Callable[..., Pages] = Pages
+        properties = self.retriever.requester.properties
+        if properties is not None:
+            made = partial(Chunks, chunks=properties.chunks(self), merging=properties.merging)
+        reduction = self.retriever.page_size_reduction
+        self._walking = made(
             walk,
             scope,
             self._decoder.decode,
             self._selection,
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._decoder),
+            behind=self._restarts.behind_page,
+            sizes=reduction and PageSizes(reduction, walk.size),
         )
+        return self._walking
 
     def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:
         parse: Callable[[requests.Response], Iterable[Record]] = walk.parse

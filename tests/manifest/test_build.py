@@ -13,6 +13,8 @@ import pytest
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.build import Builder, build
+from tap_core.manifest.components.paginators import CursorPagination
+from tap_core.manifest.components.partitions import SubstreamPartitionRouter
 from tap_core.manifest.components.requests import HttpRequester
 from tap_core.manifest.components.transformations import AddFields
 from tap_core.manifest.contract import (
@@ -231,9 +233,9 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
         ),
         ("{fields: []}", Transformation, "a component says its type, and this one does not."),
         (
-            "{type: HttpRequester, url: x, query_properties: {}}",
+            "{type: HttpRequester, url: x, truncated_list_retriever: {}}",
             HttpRequester,
-            "the option 'query_properties' of HttpRequester is not supported.",
+            "the option 'truncated_list_retriever' of HttpRequester is not supported.",
         ),
     ],
 )
@@ -252,6 +254,38 @@ def test_options_that_cannot_matter_are_accepted(caplog):
     assert _made("old: 1\n") == _made("{}")
     with pytest.raises(ManifestError, match="no option 'old_name'"):
         _made("{type: HttpRequester, url: x, old_name: n}", HttpRequester)
+
+
+_PAGES = "{type: CursorPagination, cursor_value: x, OPTION: y}"
+_PARENTS = """\
+    type: SubstreamPartitionRouter
+    OPTION: y
+    parent_stream_configs:
+      - type: ParentStreamConfig
+        parent_key: id
+        partition_field: p
+        stream: {type: DeclarativeStream}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "option"),
+    [
+        (_PAGES, CursorPagination, "extractorPath"),
+        (_PARENTS, SubstreamPartitionRouter, "stream_name"),
+    ],
+)
+def test_what_published_manifests_say_in_vain_is_told_and_a_slip_of_the_pen_refused(
+    text: str, expected: type, option: str, caplog: pytest.LogCaptureFixture
+):
+    """airbyte-cdk 6 and 7 accept them, and ask and send the same without."""
+    with caplog.at_level(logging.WARNING):
+        _made(text.replace("OPTION", option), expected)
+    assert f"has no option '{option}'. It is ignored." in caplog.text
+    with pytest.raises(ManifestError, match=f"no option '{option}_x'"):
+        _made(text.replace("OPTION", f"{option}_x"), expected)
+    with pytest.raises(ManifestError, match=f"no option '{option}'"):
+        _made(f"{{type: HttpRequester, url: x, {option}: y}}", HttpRequester)
 
 
 def test_only_the_authenticator_that_is_chosen_is_made():

@@ -80,6 +80,27 @@ def test_parameters_are_texts_and_lists_and_what_is_empty_is_left_out():
     ]
 
 
+def test_the_end_of_a_block_of_text_is_no_newline_whether_it_is_a_template_or_not():
+    """As under airbyte-cdk, which reads every text as a template: the last newline goes."""
+    requester = made(
+        f"""{URL}request_parameters:
+  plain: |
+    a
+    b
+  given: |
+    {{{{ 1 }}}}
+    b
+  more: "a\\n\\n"
+request_body_json:
+  query: |
+    {{ a }}
+""",
+        HttpRequester,
+    )
+    assert query(requester) == [("plain", "a\nb"), ("given", "1\nb"), ("more", "a\n")]
+    assert json.loads(sent(requester).body) == {"query": "{ a }"}
+
+
 def test_one_template_may_give_all_parameters():
     requester = made(
         URL + """request_parameters: "{{ {'type': 'x', 'none': none, 'empty': ''} }}" """,

@@ -20,7 +20,8 @@ import requests
 from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.components.errors import DefaultErrorHandler
 from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
-from tap_core.manifest.components.requests import DeclaredRequest
+from tap_core.manifest.components.properties import QueryProperties
+from tap_core.manifest.components.requests import DeclaredRequest, listed, properties_in
 from tap_core.manifest.contract import (
     Action,
     Decoder,
@@ -33,6 +34,7 @@ from tap_core.manifest.contract import (
 )
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
+from tap_core.manifest.face.errors import BackoffStrategy as FaceBackoff
 from tap_core.manifest.face.kinds import is_dict, is_mapping
 from tap_core.manifest.face.migrations import Said
 from tap_core.manifest.face.requests import HttpRequester as FaceRequester
@@ -109,6 +111,20 @@ class Custom:
     def owner(self) -> Owner:
         """The stream that it works for."""
         return Owner()
+
+    @cached_property
+    def _streams(self) -> list[str]:
+        return []
+
+    def told(self, scope: Scope) -> None:
+        """Take the name of the stream, which a class may ask for."""
+        if not self._streams:
+            self._streams.append(str(scope.get("stream_name") or self.parameters.get("name", "")))
+
+    @property
+    def _name(self) -> str:
+        """The name of the stream, as far as it is known."""
+        return self._streams[0] if self._streams else str(self.parameters.get("name", ""))
 
     def _more(self) -> Mapping[str, Any]:
         """Return fields that it is given whatever the manifest says."""
@@ -349,6 +365,13 @@ class CustomBackoffStrategy(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("backoff_time",)
 
+    def __post_init__(self) -> None:
+        """Refuse one that says nothing of its own; older classes have ``backoff``."""
+        super().__post_init__()
+        cls: Any = class_named(self.class_name, self.folder)
+        if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
+            raise ManifestError(f"{self.class_name} has no method backoff_time() of its own.")
+
     def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
         """Return the seconds before the next try."""
         return _seconds(self.instance, response, tries)
@@ -397,6 +420,12 @@ class CustomPaginationStrategy(Custom):
     def _takes(self) -> frozenset[str]:
         return frozenset(inspect.signature(self.instance.next_page_token).parameters)
 
+    @property
+    def takes_page_size(self) -> bool:
+        """Whether it is told how many records a page was to have."""
+        cls: Any = class_named(self.class_name, self.folder)
+        return "page_size_override" in inspect.signature(cls.next_page_token).parameters
+
     def token_after(self, page: Page, token: Any, scope: Scope) -> Any:
         """Return the next token, None after the last page."""
         given = {
@@ -407,6 +436,8 @@ class CustomPaginationStrategy(Custom):
         }
         if "stream_slice" in self._takes:
             given["stream_slice"] = slice_of(scope)
+        if page.asked_for is not None:
+            given["page_size_override"] = page.asked_for
         return self.instance.next_page_token(**given)
 
 
@@ -433,7 +464,17 @@ class CustomRequester(Custom):
             )
 
     def _more(self) -> Mapping[str, Any]:
-        return {"name": str(self.parameters.get("name", ""))}
+        more: dict[str, Any] = {"name": self._name}
+        params: Any = self.fields.get("request_parameters")
+        for name in listed(params):  # its class puts them there, as airbyte-cdk's do
+            more["query_properties_key"] = name
+            more["request_parameters"] = {key: params[key] for key in params if key != name}
+        return more
+
+    @cached_property
+    def properties(self) -> QueryProperties | None:
+        """Which properties are asked for, where something says so."""
+        return properties_in(self.fields)
 
     @property
     def authenticator(self) -> SignsRequests | None:
@@ -456,6 +497,7 @@ class CustomRequester(Custom):
 
     def request(self, scope: Scope) -> DeclaredRequest:
         """Return the request in a scope; pages, slices and windows add to it."""
+        self.told(scope)
         asked, about = self.instance, _asked(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None

@@ -45,6 +45,7 @@ __all__ = [
     "WaitTimeFromHeader",
     "WaitTimeFromResponse",
     "WaitUntilTimeFromHeader",
+    "asks_for",
     "usual_verdict",
 ]
 
@@ -66,7 +67,7 @@ _TABLE: Final[Mapping[int, Verdict]] = {
 
 _DECIDES: Final = frozenset(
     {Action.SUCCESS, Action.RETRY, Action.IGNORE, Action.RESET_PAGINATION}
-    | {Action.REFRESH_TOKEN_THEN_RETRY}
+    | {Action.REFRESH_TOKEN_THEN_RETRY, Action.REDUCE_PAGE_SIZE, Action.SPLIT_REQUEST_WINDOW}
 )
 """What ends the way through several handlers: other words may be overruled by a later one."""
 
@@ -75,6 +76,14 @@ _WHERE_MESSAGES_ARE: Final = (
     *("error_message", "msg", "reason", "status_message"),
 )
 """Where a body says what went wrong, the first of these that it has."""
+
+
+def asks_for(action: str, handler: object) -> bool:
+    """Return whether a filter of an error handler, or of those in it, has an action."""
+    if isinstance(handler, CompositeErrorHandler):
+        return any(asks_for(action, one) for one in handler.error_handlers)
+    filters = handler.response_filters if isinstance(handler, DefaultErrorHandler) else ()
+    return any(one.action == action for one in filters or ())
 
 
 def usual_verdict(response: requests.Response) -> Verdict:
@@ -96,6 +105,8 @@ class HttpResponseFilter:
             "IGNORE",
             "RESET_PAGINATION",
             "RATE_LIMITED",
+            "REDUCE_PAGE_SIZE",
+            "SPLIT_REQUEST_WINDOW",
             "REFRESH_TOKEN_THEN_RETRY",
         ]
         | None

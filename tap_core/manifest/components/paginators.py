@@ -81,7 +81,7 @@ class OffsetIncrement:
         size = self.page_size
         if callable(size):
             size = size({**scope, "response": page.document})
-        if _is_last(page.size, _number(size)):
+        if _is_last(page.size, page.asked_for or _number(size)):
             return None
         return page.size + (0 if token is None else int(token))
 
@@ -113,7 +113,7 @@ class CursorPagination:
             "headers": {**page.response.headers, "link": page.response.links},
             "last_record": page.last_record,
             "last_page_size": page.kept,
-            "page_size": self.page_size,
+            "page_size": page.asked_for or self.page_size,
         }
         if self.stop_condition is not None and resolved(self.stop_condition, seen):
             return None
@@ -154,13 +154,19 @@ class _Steps:
         self._strategy = paginator.pagination_strategy
         self._size_option = paginator.page_size_option
         self._token_option = paginator.page_token_option
-        self._size = self._strategy.requested_size
+        is_sized = self._size_option is not None  # a strategy may have none, and say so by an error
+        self._size = self._declared_size = self._strategy.requested_size if is_sized else None
         self._token: Any = self._strategy.first_token
 
     @property
     def token(self) -> dict[str, Any] | None:
         """What templates see as ``next_page_token``."""
         return None if self._token is None else {"next_page_token": self._token}
+
+    @property
+    def size(self) -> int | None:
+        """How many records a page is asked to have."""
+        return self._size
 
     def put(self, request: HTTPRequest, scope: Scope) -> None:  # noqa: ARG002  (as all walks)
         """Add the token and the size of the page to a request."""
@@ -179,6 +185,10 @@ class _Steps:
         """Go back to the first page."""
         self._token = self._strategy.first_token
 
+    def resize(self, size: int | None) -> None:
+        """Ask for so many records a page from now on; None: for as many as is declared."""
+        self._size = self._declared_size if size is None else size
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoPagination:
@@ -194,6 +204,10 @@ class _OnePage:
     def token(self) -> None:
         """None: there is one page."""
 
+    @property
+    def size(self) -> None:
+        """None: it has what there is."""
+
     def put(self, request: HTTPRequest, scope: Scope) -> None:
         """Leave a request as it is."""
 
@@ -203,6 +217,9 @@ class _OnePage:
 
     def reset(self) -> None:
         """Stay where it is."""
+
+    def resize(self, size: int | None) -> None:
+        """Leave it as large as it is."""
 
 
 def _is_last(size: int, asked_for: int | None) -> bool:

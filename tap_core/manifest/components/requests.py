@@ -15,6 +15,11 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 from tap_core.documents import dump_json
 from tap_core.http.request import HTTPRequest
+from tap_core.manifest.components.properties import (
+    PropertiesFromEndpoint,
+    QueryProperties,
+    properties_of,
+)
 from tap_core.manifest.contract import (
     ErrorHandler,
     Parameter,
@@ -36,6 +41,8 @@ __all__ = [
     "RequestBodyUrlEncodedForm",
     "RequestPath",
     "finished",
+    "listed",
+    "properties_in",
 ]
 
 _Body: TypeAlias = tuple[Any, bool | None]
@@ -118,7 +125,7 @@ class HttpRequester:
     """Says what is asked for: where, how, with which parameters and body.
 
     Raises:
-        ManifestError: there is no URL, or more than one body.
+        ManifestError: there is no URL, or more than one body, or more than one list of properties.
     """
 
     url: Text | None = None
@@ -138,6 +145,8 @@ class HttpRequester:
     ) = None
     request_body_data: Parameter = None
     request_body_json: Value = None
+    query_properties: QueryProperties | None = None
+    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
     use_cache: bool = False
     connect_timeout_in_seconds: float | None = None
     read_timeout_in_seconds: float | None = None
@@ -153,6 +162,17 @@ class HttpRequester:
                 "A request has one body: give one of `request_body`, `request_body_json` and"
                 " `request_body_data`."
             )
+        lists = [*listed(self.request_parameters), self.fetch_properties_from_endpoint]
+        if sum(map(bool, lists)) > 1:
+            raise ManifestError(
+                "A request has one list of properties: give one QueryProperties in"
+                " `request_parameters`, or `query_properties`."
+            )
+
+    @cached_property
+    def properties(self) -> QueryProperties | None:
+        """Which properties are asked for, where something says so."""
+        return properties_in(vars(self))
 
     @property
     def timeout(self) -> tuple[float | None, float | None] | None:
@@ -181,6 +201,8 @@ class HttpRequester:
 
     def _params(self, scope: Scope) -> dict[str, Any]:
         params = _fields(self.request_parameters, scope)
+        for name in listed(params):
+            params[name] = ",".join(properties_of(scope.get("stream_slice")))
         for name, value in params.items():
             if isinstance(value, Mapping):
                 raise ManifestError(
@@ -220,6 +242,21 @@ def finished(request: HTTPRequest) -> HTTPRequest:
         request.data = None
         request.as_json = None
     return request
+
+
+def listed(params: Any) -> list[str]:
+    """Return the names of the parameters that list properties."""
+    given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
+    return [name for name, value in given.items() if isinstance(value, QueryProperties)]
+
+
+def properties_in(fields: Mapping[str, Any]) -> QueryProperties | None:
+    """Return which properties a requester asks for, whichever of its fields says so."""
+    for name in listed(fields.get("request_parameters")):
+        found: QueryProperties = fields["request_parameters"][name]
+        return found
+    endpoint: PropertiesFromEndpoint | None = fields.get("fetch_properties_from_endpoint")
+    return fields.get("query_properties") if endpoint is None else QueryProperties(endpoint)
 
 
 def _joined(base: str, path: str) -> str:

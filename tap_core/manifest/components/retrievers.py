@@ -14,7 +14,10 @@ from typing import Any, ClassVar, Final
 from tap_core.manifest.components.custom import Custom, CustomRequester, context_of
 from tap_core.manifest.components.paginators import NoPagination
 from tap_core.manifest.components.records import RecordSelector
+from tap_core.manifest.components.reductions import PageSizeReduction, check_reduction
 from tap_core.manifest.components.requests import HttpRequester
+from tap_core.manifest.components.resets import PaginationReset
+from tap_core.manifest.components.splitting import RequestWindowSplitting
 from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.face.code import class_named
@@ -36,7 +39,20 @@ class SimpleRetriever:
     paginator: Paginator = field(default_factory=NoPagination)
     partition_router: PartitionRouter | list[PartitionRouter] | None = None
     decoder: Decoder | None = None
+    pagination_reset: PaginationReset | None = None
+    page_size_reduction: PageSizeReduction | None = None
+    request_window_splitting: RequestWindowSplitting | None = None
     ignore_stream_slicer_parameters_on_paginated_requests: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits that cannot be kept, and pages that cannot be made smaller."""
+        check_reduction(self.page_size_reduction, self.requester, self.paginator)
+        reset = self.pagination_reset
+        if reset and reset.limit and self.record_selector.record_filter:
+            raise ManifestError(
+                "`limits` of a pagination_reset count the records that are sent: there can be no"
+                " record_filter beside them."
+            )
 
     @property
     def routers(self) -> list[PartitionRouter]:
@@ -90,12 +106,13 @@ class CustomRetriever(Custom):
         return type(cls.__name__, (cls,), members)
 
     def _more(self) -> Mapping[str, Any]:
-        return {"name": str(self.parameters.get("name", ""))}
+        return {"name": self._name}
 
     def records(
         self, scope: Scope, schema: JsonSchema, pages: Callable[[Context | None], Iterable[Record]]
     ) -> Iterator[Record]:
         """Yield the records of a slice; ``pages`` gives what the pages of any slice have."""
+        self.told(scope)
 
         def read(stream_slice: StreamSlice | None) -> Iterator[FaceRecord]:
             asked = stream_slice or StreamSlice(partition={}, cursor_slice={})

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, cast
 from tap_core.manifest import contract
 from tap_core.manifest.contract import (
     Condition,
+    Retriever,
     Schemas,
     StreamFace,
     Transformation,
@@ -32,7 +33,6 @@ __all__ = [
     "DynamicSchemaLoader",
     "InlineSchemaLoader",
     "JsonFileSchemaLoader",
-    "Retriever",
     "SchemaTypeIdentifier",
     "TypesMap",
     "json_schema",
@@ -208,18 +208,6 @@ class SchemaTypeIdentifier:
 
 
 _TWO: Final = 2
-
-
-class Retriever(Protocol):
-    """What asks for records: a ``SimpleRetriever``."""
-
-    @property
-    def requester(self) -> Any:
-        """What makes requests."""
-
-    @property
-    def record_selector(self) -> Any:
-        """What finds records in answers."""
 
 
 class _Reader(Protocol):

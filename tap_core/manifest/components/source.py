@@ -16,6 +16,7 @@ from tap_core.manifest.components.cursors import CustomIncrementalSync, Incremen
 from tap_core.manifest.components.dynamic import DynamicDeclarativeStream
 from tap_core.manifest.components.jobs import AsyncRetriever
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
+from tap_core.manifest.components.splitting import check_splitting
 from tap_core.manifest.contract import Schemas, StateMigration, Transformation
 from tap_core.manifest.errors import ManifestError
 
@@ -48,6 +49,11 @@ class DeclarativeStream:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
     LATER: ClassVar[bool] = True
     """Within the fields of a class of others it stays a part of the document."""
+
+    def __post_init__(self) -> None:
+        """Refuse windows that cannot be cut."""
+        retriever = getattr(self.retriever, "simple", self.retriever)
+        check_splitting(retriever, self.incremental_sync)
 
     @staticmethod
     def shows(node: Mapping[str, Any]) -> Collection[str]:

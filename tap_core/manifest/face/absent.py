@@ -6,13 +6,14 @@ it, makes one or asks something of it is told which name it is.
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from typing import Any
 
 __all__ = ["absent", "absent_base"]
 
 
-class _Absent(type):
-    """The class of stand-ins."""
+class _Absent(ABCMeta):
+    """The class of stand-ins; what extends one may be abstract besides."""
 
     REASON: str
 
@@ -31,6 +32,17 @@ class _Absent(type):
             AttributeError: always.
         """
         raise AttributeError(f"{name}: {cls.REASON}")
+
+    def __or__(cls, other: Any) -> Any:
+        """Return a type hint of both.
+
+        Raises:
+            ImportError: something else is to be joined with it.
+        """
+        found = super().__or__(other)
+        if found is NotImplemented:
+            raise ImportError(cls.REASON)
+        return found
 
     def __getitem__(cls, _item: Any) -> Any:
         """Return the stand-in: it may be part of a type hint."""

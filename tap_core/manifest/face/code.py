@@ -3,13 +3,15 @@
 Rules of the room: the files of a folder are one package with a name of its own, so that two
 connectors of one process never meet. What they import from ``airbyte_cdk`` they get from this
 room, whether or not airbyte-cdk is installed; imports of all others in the process stay as they
-are. What they import of themselves (``source_x.utils``) is looked for in the folder.
+are. What they import of themselves (``source_x.utils``) is looked for in the folder. Their
+``__init__.py`` is run when a name is asked of the package that is none of its files.
 """
 
 from __future__ import annotations
 
 import builtins
 import hashlib
+import pkgutil
 import sys
 import threading
 import traceback
@@ -23,7 +25,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face import dpaths, durations
+from tap_core.manifest.face import answers, dpaths, durations
 from tap_core.manifest.face.absent import absent, absent_base
 from tap_core.manifest.face.schemas import JsonFileSchemaLoader
 from tap_core.manifest.face.table import named
@@ -31,7 +33,11 @@ from tap_core.manifest.face.table import named
 __all__ = ["class_named"]
 
 _CDK: Final = "airbyte_cdk"
-_STANDING_IN: Final[Mapping[str, ModuleType]] = {"dpath": dpaths, "isodate": durations}
+_STANDING_IN: Final[Mapping[str, ModuleType]] = {
+    "dpath": dpaths,
+    "isodate": durations,
+    "requests_cache": answers,
+}
 """Packages that airbyte-cdk brings, and what answers for them where they are not installed."""
 _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
@@ -50,13 +56,26 @@ def class_named(class_name: str, folder: Path) -> type:
     steps = rest if first not in {"", "components"} else [first or "components", *rest]
     package = _package(folder.resolve(), first)
     with _turn:
-        module = _imported(f"{package}.{'.'.join(steps or ['components'])}", class_name, folder)
+        if not steps and _whole(package, name, folder):
+            module = sys.modules[package]
+        else:
+            file = ".".join(steps or ["components"])
+            module = _imported(f"{package}.{file}", class_name, folder)
     found = getattr(module, name, None)
     if not isinstance(found, type):
         raise ManifestError(f"There is no class '{name}' in {_file_of(module)}.")
     if (why := absent_base(found)) is not None:
         raise ManifestError(f"{_file_of(module)}, class {name}: {why}")
     return found
+
+
+def _whole(package: str, name: str, folder: Path) -> bool:
+    """Return whether a package itself has a name, once its ``__init__.py`` was run."""
+    try:
+        _run_init(sys.modules[package])
+    except Exception as error:
+        raise _failure(error, folder) from error
+    return hasattr(sys.modules[package], name)
 
 
 def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
@@ -105,11 +124,28 @@ def _package(folder: Path, first: str) -> str:
             if not any(isinstance(one, _Finder) for one in sys.meta_path):
                 sys.meta_path.insert(0, _Finder())
             module = ModuleType(name)
+            module.__package__ = name
             module.__path__ = [str(folder / first), str(folder)] if first else [str(folder)]
             module.__dict__["ROOTS"] = (first, *_OWN)
             module.__dict__["FOLDER"] = folder
             sys.modules[name] = module
     return name
+
+
+def _run_init(package: ModuleType) -> None:
+    """Run the ``__init__.py`` of a folder, once; whoever is asked for by then finds it running."""
+    if package.__dict__.get("IS_RUN"):
+        return
+    files = [Path(place, "__init__.py") for place in package.__path__]
+    if (file := next((one for one in files if one.is_file()), None)) is None:
+        return
+    package.__dict__["IS_RUN"] = True
+    package.__file__ = str(file)
+    try:
+        _Loader(package.__name__, str(file)).exec_module(package)
+    except BaseException:
+        package.__dict__["IS_RUN"] = False
+        raise
 
 
 class _Finder(MetaPathFinder):
@@ -161,15 +197,38 @@ class _Imports:
         root = name.partition(".")[0]
         if level == 0 and root == _CDK:
             return self._face(name, wanted or ())
+        if level == 0 and name == pkgutil.__name__:
+            return self._with_files()
         if level == 0 and root in _STANDING_IN and find_spec(root) is None:
             return _stand_in(name, wanted or ())
         if level == 0 and root in self._roots and self._is_own(name):
             inner = name if root == "components" else name.partition(".")[2]
             module = import_module(f"{self._package}.{inner}" if inner else self._package)
+            if not inner and any(self._is_missing(one) for one in wanted or ()):
+                _run_init(module)
             if wanted:
                 return _IMPORT(module.__name__, scope, local, wanted, 0)
             return module
         return _IMPORT(name, scope, local, wanted or (), level)
+
+    def _with_files(self) -> ModuleType:
+        """Return the module pkgutil with a ``get_data`` that knows the folder's files."""
+        made = ModuleType(pkgutil.__name__)
+        made.__dict__.update(vars(pkgutil), get_data=self._data)
+        return made
+
+    def _data(self, package: str, resource: str) -> bytes | None:
+        """Return what a file holds that lies in a package, None where there is none."""
+        root, *steps = package.split(".")
+        if root not in self._roots:
+            return pkgutil.get_data(package, resource)
+        file = self._folder.joinpath(*steps, resource)
+        return file.read_bytes() if file.is_file() else None
+
+    def _is_missing(self, name: str) -> bool:
+        """Return whether a name is none that the package has, and none of its files."""
+        known = hasattr(sys.modules[self._package], name)
+        return not known and find_spec(f"{self._package}.{name}") is None
 
     def _is_own(self, name: str) -> bool:
         """Return whether a module is the folder's: other packages may be called the same."""

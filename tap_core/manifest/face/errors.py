@@ -57,8 +57,14 @@ class BackoffStrategy:
     """Says how long to wait before a request is sent again."""
 
     def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
-        """Return the seconds, None for what is usual."""
-        raise NotImplementedError
+        """Return the seconds, None for what is usual.
+
+        Older classes have ``backoff``, which is asked of answers alone.
+        """
+        older = getattr(self, "backoff", None)
+        if older is None or not isinstance(response_or_exception, requests.Response):
+            return None
+        return cast("float | None", older(response_or_exception, attempt_count))
 
 
 @dataclass

@@ -46,7 +46,8 @@ def seen(value: Any, owner: Owner, config: Mapping[str, Any]) -> Any:
 
 def slice_of(scope: Scope) -> StreamSlice:
     """Return the slice of a scope."""
-    known: Mapping[str, Any] = scope.get("stream_slice") or {}
+    given = scope.get("stream_slice")
+    known: Mapping[str, Any] = {} if given is None else given  # an empty one may know more
     partition: Mapping[str, Any] = scope.get("partition") or {}
     return StreamSlice(
         partition=partition,

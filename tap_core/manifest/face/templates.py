@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import Any, cast
 
+from tap_core.manifest.components.properties import properties_of
 from tap_core.manifest.face.kinds import is_dict, is_list, is_mapping
 from tap_core.manifest.interpolate import Bound, template
 from tap_core.manifest.literals import has_template, read_plain
@@ -202,7 +203,10 @@ class InterpolatedRequestOptionsProvider:
     ) -> Any:
         """Return the parameters of the query."""
         found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
-        return found if is_mapping(found) else _nothing()
+        params = found if is_mapping(found) else _nothing()
+        if not self.query_properties_key:
+            return params
+        return {**params, self.query_properties_key: ",".join(properties_of(stream_slice))}
 
     def get_request_headers(
         self,

@@ -10,13 +10,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.http.server import Asked, Reply, Server, serving
-from tests.manifest.beside import apis, jobs, numbers
+from tests.manifest.beside import apis, exhibits, jobs, numbers
 from tests.peers import peer_python
 
 __all__ = ["CASES", "CDK", "CDK_6", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
@@ -37,6 +37,7 @@ class Case:
         state: Mapping[str, Mapping[str, Any]] | None = None,
         components: str | None = None,
         streams: Mapping[str, bool] | None = None,
+        chosen: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.manifest = FOLDER / manifest
         self.api = api
@@ -45,6 +46,8 @@ class Case:
         self.components = components and FOLDER / components
         self.streams = streams
         """Names of the streams and whether they have a cursor, where they are made of templates."""
+        self.chosen = chosen or {}
+        """The properties of streams that the catalog has, where it has any."""
 
     @property
     def peer(self) -> Path | None:
@@ -136,6 +139,12 @@ CASES = {
         },
         streams=_MADE,
     ),
+    "gallery": Case(
+        "gallery.yaml",
+        exhibits.gallery,
+        {"tokens": "one, two,three"},
+        chosen={"pieces": ["id", "Title", "Year", "Size", "Place"]},
+    ),
     "counter": Case("counter.yaml", numbers.counter, {"first": 5}),
     "counter-resumed": Case(
         "counter.yaml",
@@ -170,7 +179,7 @@ def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str,
         server.answers_by(case.api(server.url))
         files = {
             "config": {**case.config, "url": server.url},
-            "catalog": {"streams": [_configured(one) for one in _streams(case)]},
+            "catalog": {"streams": [_configured(case, one) for one in _streams(case)]},
             "state": [_stored(name, state) for name, state in case.state.items()],
         }
         arguments = [*command, str(_copied(case, Path(folder)))]
@@ -217,10 +226,12 @@ def _streams(case: Case) -> list[tuple[str, bool]]:
     ]
 
 
-def _configured(stream: tuple[str, bool]) -> dict[str, Any]:
+def _configured(case: Case, stream: tuple[str, bool]) -> dict[str, Any]:
     name, has_cursor = stream
     mode = "incremental" if has_cursor else "full_refresh"
-    declared = {"name": name, "json_schema": {}, "supported_sync_modes": [mode]}
+    chosen = {one: {} for one in case.chosen.get(name, ())}
+    schema = {"type": "object", "properties": chosen} if chosen else {}
+    declared = {"name": name, "json_schema": schema, "supported_sync_modes": [mode]}
     return {"stream": declared, "sync_mode": mode, "destination_sync_mode": "append"}
 
 

@@ -1,0 +1,197 @@
+"""A connector's package beside its manifest: what its ``__init__.py`` exports."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import requests
+
+from tap_core.manifest.components.custom import CustomBackoffStrategy
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.face.code import class_named
+from tests.http.server import page, serving
+from tests.manifest.pieces import answer
+from tests.manifest.running import asked, manifest, run, stream
+
+
+def package(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
+    return folder
+
+
+SOURCE = """
+    from abc import ABC
+    from airbyte_cdk.sources.declarative.yaml_declarative_source import YamlDeclarativeSource
+    from airbyte_cdk.sources.streams.http import HttpStream
+
+    class SourceX(YamlDeclarativeSource):
+        def __init__(self):
+            super().__init__(**{"path_to_yaml": "manifest.yaml"})
+
+    class Old(HttpStream, ABC):
+        url_base = "http://x"
+"""
+WAITS = """
+    from airbyte_cdk.sources.declarative.requesters.error_handlers import BackoffStrategy
+    from source_x import LONG
+
+    class Waits(BackoffStrategy):
+        def backoff_time(self, response_or_exception, attempt_count):
+            return LONG
+"""
+INIT = """
+    LONG = 7
+    from .source import SourceX
+    from .waits import Waits
+
+    __all__ = ["SourceX", "Waits"]
+"""
+
+
+def test_a_class_that_the_package_exports(tmp_path: Path):
+    """The source, which only airbyte-cdk runs, needs no more than to be imported."""
+    package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
+    found = class_named("source_x.Waits", tmp_path)
+    assert found.__module__.endswith(".waits")
+    assert found().backoff_time(None, 1) == 7
+    assert class_named("source_x.waits.Waits", tmp_path) is found
+
+
+def test_what_the_package_does_not_export_is_in_its_components(tmp_path: Path):
+    """As manifest-only connectors say it, for which the two are one."""
+    package(tmp_path, __init__="", components="class Only:\n    pass\n")
+    assert class_named("source_x.Only", tmp_path).__name__ == "Only"
+
+
+def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
+    init = "from pathlib import Path\nwith Path(__file__).with_name('n').open('a') as file:\n"
+    init += "    file.write('x')\nfrom .waits import Waits\nLONG = 7\n"
+    package(tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1"))
+    class_named("source_x.waits.Waits", tmp_path)
+    assert not (tmp_path / "n").exists()
+    class_named("source_x.Waits", tmp_path)
+    class_named("source_x.Waits", tmp_path)
+    assert (tmp_path / "n").read_text() == "x"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("requests_cache") is not None, reason="requests_cache is installed"
+)
+def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: Path):
+    package(
+        tmp_path, labels="from requests_cache import Response\n\nclass Labels:\n    of = Response\n"
+    )
+    assert vars(class_named("source_x.labels.Labels", tmp_path))["of"] is requests.Response
+    package(tmp_path, more="from requests_cache import CachedSession\n")
+    with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
+        class_named("source_x.more.More", tmp_path)
+
+
+def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path):
+    text = """
+        import pkgutil
+        from pkgutil import get_data, iter_modules
+
+        class X:
+            of = get_data("source_x", "data.txt"), pkgutil.get_data("source_x.inner", "n.txt")
+            none = get_data("source_x", "other.txt")
+            others = get_data("tap_core", "py.typed")
+    """
+    package(tmp_path, x=text)
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "data.txt").write_text("a")
+    (tmp_path / "inner" / "n.txt").write_text("b")
+    found = vars(class_named("source_x.x.X", tmp_path))
+    assert found["of"] == (b"a", b"b")
+    assert (found["none"], found["others"]) == (None, b"")
+
+
+def test_a_requester_knows_the_name_of_its_stream(tmp_path: Path):
+    text = """
+        from airbyte_cdk.sources.declarative.requesters import HttpRequester
+
+        class Named(HttpRequester):
+            def get_request_params(self, **kwargs):
+                return {"of": self.name}
+    """
+    package(tmp_path, components=text)
+    own = "type: CustomRequester\nclass_name: components.Named\nhttp_method: GET"
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        streams = [stream(name, "/i", own) for name in ("items", "others")]
+        run(manifest(tmp_path, *streams), server)
+        assert asked(server) == ["/i?of=items", "/i?of=others"]
+
+
+def test_a_strategy_whose_size_goes_nowhere_is_not_asked_for_it(tmp_path: Path):
+    text = """
+        from airbyte_cdk.sources.declarative.requesters.paginators.strategies import PageIncrement
+
+        class Steps(PageIncrement):
+            def __post_init__(self, parameters):
+                self._page = 1
+
+            def next_page_token(self, response, last_page_size, last_record, last_page_token_value):
+                return None if last_page_token_value else self.page_size
+    """
+    package(tmp_path, components=text)
+    pages = """
+    paginator:
+      type: DefaultPaginator
+      $parameters: {page_size: 3}
+      page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+      pagination_strategy: {type: CustomPaginationStrategy, class_name: components.Steps}
+    """
+    with serving() as server:
+        server.answers(page({"id": 1}), page({"id": 2}))
+        run(manifest(tmp_path, stream("items", "/items", retriever=pages)), server)
+        assert asked(server) == ["/items", "/items?page=3"]
+
+
+OLD = """
+    from dataclasses import InitVar, dataclass
+    from typing import Any, Mapping
+    from airbyte_cdk.sources.declarative.requesters.error_handlers import BackoffStrategy
+
+    @dataclass
+    class Waits(BackoffStrategy):
+        parameters: InitVar[Mapping[str, Any]]
+        config: Mapping[str, Any]
+
+        def backoff(self, response, attempt_count):
+            return response.status_code - 400 + attempt_count
+"""
+
+
+def test_a_backoff_strategy_of_older_days_is_asked_of_answers(tmp_path: Path):
+    package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
+    waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
+    assert waits.wait(answer(429), 1, {}) == 30
+    assert waits.wait(None, 1, {}) is None
+    with pytest.raises(ManifestError, match=r"Waits has no method backoff_time\(\) of its own"):
+        CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
+
+
+def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_path: Path):
+    text = (
+        "from airbyte_cdk.sources.streams.http import MAP\n\nclass X:\n    of: MAP | None = None\n"
+    )
+    package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
+    assert class_named("source_x.hint.X", tmp_path).__name__ == "X"
+    with pytest.raises(ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not part"):
+        class_named("source_x.use.X", tmp_path)
+
+
+def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
+    package(tmp_path, __init__="LONG = 7\nimport not_there_at_all\n")
+    with pytest.raises(
+        ManifestError, match=r"__init__\.py, line 2: the package 'not_there_at_all'"
+    ):
+        class_named("source_x.Waits", tmp_path)
+    package(tmp_path, __init__="LONG = 7\n")
+    with pytest.raises(ManifestError, match=r"no such Python file"):
+        class_named("source_x.Waits", tmp_path)
