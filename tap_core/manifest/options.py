@@ -18,12 +18,7 @@ from tap_core.manifest.tree import Node
 
 __all__ = ["NOT_SUPPORTED", "unknown_options"]
 
-NOT_SUPPORTED: Final = frozenset(
-    {
-        # Options
-        "truncated_list_retriever",
-    }
-)
+NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
 """What Airbyte has, and no manifest can have here."""
 
 _NEAR: Final = 0.75

@@ -225,7 +225,6 @@ def test_the_value_of_a_setting_is_not_shown_when_it_does_not_fit():
     "text, expected, said",
     [
         ("{type: PageIncrements}", Paginator, "no component 'PageIncrements'. Is 'PageIncrement'"),
-        ("{type: QueryProperties}", Paginator, "component 'QueryProperties' is not supported."),
         (
             "{type: AddFields, fields: []}",
             Paginator,
