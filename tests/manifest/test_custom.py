@@ -86,6 +86,43 @@ def test_an_extractor_that_extends_another_has_the_decoder_of_the_retriever(tmp_
     assert ran.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
 
 
+def test_an_extractor_asks_those_that_stand_in_its_fields(tmp_path: Path):
+    """A declared one, and one of its own that has a declared one itself."""
+    components = f"""
+    from dataclasses import dataclass
+    from typing import List
+    from {CDK}.extractors.record_extractor import RecordExtractor
+
+    @dataclass
+    class Named(RecordExtractor):
+        names: RecordExtractor
+        values: RecordExtractor
+
+        def extract_records(self, response):
+            yield dict(zip(*(one.extract_records(response) for one in (self.names, self.values))))
+
+    @dataclass
+    class Loud(RecordExtractor):
+        inner: RecordExtractor
+
+        def extract_records(self, response):
+            yield from (one.upper() for one in self.inner.extract_records(response))
+    """
+    declared_one = "{type: DpathExtractor, field_path: [%s, '*', x]}"
+    own = f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_one}}}"
+    extractor = (
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Named,"
+        f" names: {own % 'heads'}, values: {declared_one % 'row'}}}"
+    )
+    declared = stream("items", "/items").replace(
+        "{type: DpathExtractor, field_path: [data]}", extractor
+    )
+    with serving() as server:
+        server.answers(Reply({"heads": [{"x": "a"}, {"x": "b"}], "row": [{"x": 1}, {"x": 2}]}))
+        ran = read(tmp_path, server, components, declared)
+    assert ran.records("items") == [{"A": 1, "B": 2}]
+
+
 def test_records_are_filtered_transformed_and_converted_by_classes(tmp_path: Path):
     components = f"""
     from dataclasses import InitVar, dataclass

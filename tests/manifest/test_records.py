@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tap_core.exceptions import FatalAPIError
 from tap_core.manifest.components.records import (
     CombinedExtractor,
     DpathExtractor,
@@ -69,7 +70,15 @@ def test_several_extractors_are_joined_or_tried_in_turn(mode, records):
     combined = CombinedExtractor(
         [DpathExtractor(path) for path in paths], mode, skip_empty_records=True
     )
-    assert selected(RecordSelector(combined), {"a": [1, None, 2], "b": [3]}) == records
+    document = {"a": [{"n": 1}, None, {"n": 2}], "b": [{"n": 3}]}
+    assert [one["n"] for one in selected(RecordSelector(combined), document)] == records
+
+
+@pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
+@pytest.mark.parametrize("found", [1, "a", None, [1]])
+def test_what_is_no_object_is_no_record(more, found):
+    with pytest.raises(FatalAPIError, match="no object"):
+        selected(RecordSelector(DpathExtractor(["data"]), **more), {"data": [{"id": 1}, found]})
 
 
 def test_every_extracted_record_is_counted_before_the_filter():

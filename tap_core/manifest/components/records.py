@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
+from tap_core.exceptions import FatalAPIError
 from tap_core.manifest import contract
 from tap_core.manifest.contract import Condition, Extractor, Scope, Transformation, resolved
 from tap_core.manifest.errors import ManifestError
@@ -241,6 +242,8 @@ class RecordSelector:
             seen = dict(scope)
             for document in documents:
                 for record in extract(document, scope):
+                    if not isinstance(record, dict):
+                        _check_object(record)
                     extracted()
                     seen["record"] = record
                     if steps.applied(record, seen):
@@ -267,7 +270,19 @@ def _extraction(extract: Callable[[Any, Scope], Iterable[Any]]) -> Selection:
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):
+                if not isinstance(record, dict):
+                    _check_object(record)
                 extracted()
                 yield record
 
     return select
+
+
+def _check_object(record: Any) -> None:
+    """Refuse a record that is none; what classes of connectors find may be any mapping."""
+    if not isinstance(record, Mapping):
+        raise FatalAPIError(
+            f"The extractor found a record that is no object (Python calls it"
+            f" {type(record).__name__}): its path leads to single values, or the API answers"
+            " otherwise than expected."
+        )

@@ -6,7 +6,7 @@ it can do; one that is of others itself is their object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import requests
@@ -19,7 +19,7 @@ from tap_core.manifest.contract import Scope
 from tap_core.manifest.face.cursors import MinMaxDatetime
 from tap_core.manifest.face.errors import BackoffStrategy, HttpResponseFilter, resolution
 from tap_core.manifest.face.kinds import is_list, is_mapping
-from tap_core.manifest.face.records import AddedFieldDefinition
+from tap_core.manifest.face.records import AddedFieldDefinition, JsonDecoder, RecordExtractor
 from tap_core.manifest.face.requests import RequestOption
 from tap_core.manifest.face.slices import Owner, ParentStreamConfig, Stream
 from tap_core.manifest.face.values import RequestOptionType, StreamSlice
@@ -96,6 +96,18 @@ def _added(one: transformations.AddedFieldDefinition) -> AddedFieldDefinition:
     return AddedFieldDefinition(one.path, value, one.value_type, {})
 
 
+class _Extractor(RecordExtractor):
+    """An extractor of this package; it reads JSON, as airbyte-cdk's do within others' fields."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def extract_records(self, response: requests.Response) -> Iterator[Any]:
+        """Yield the records of an answer."""
+        for document in JsonDecoder().decode(response):
+            yield from self._inner.extract(document, {})
+
+
 class _Backoff(BackoffStrategy):
     """A backoff strategy of this package."""
 
@@ -156,6 +168,7 @@ _SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, Owner, Any], Any
         lambda one: isinstance(one, our_errors.HttpResponseFilter),
         lambda one, owner, config: HttpResponseFilter(one, config),  # noqa: ARG005
     ),
+    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
     (lambda one: hasattr(one, "auth"), _Signer),
     (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
     (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
