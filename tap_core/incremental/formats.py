@@ -156,8 +156,16 @@ def _write_seconds(instant: datetime) -> str:
 
 
 def _write(text: str, instant: datetime) -> str:
-    if "%z" not in text:
-        instant = instant.astimezone(timezone.utc)
+    return _spelled(text, instant) if "%z" in text else _write_utc(text, instant)
+
+
+@lru_cache(maxsize=1_024)
+def _write_utc(text: str, instant: datetime) -> str:
+    """Write an instant; equal ones are one, whatever clock they are told by."""
+    return _spelled(text, instant.astimezone(timezone.utc))
+
+
+def _spelled(text: str, instant: datetime) -> str:
     milliseconds = f"{instant.microsecond // 1_000:03}"
 
     def spelled(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import pytest
 import requests
@@ -16,6 +16,10 @@ from tap_core.manifest.components.requests import HttpRequester, RequestPath, fi
 from tap_core.manifest.errors import ManifestError
 from tests.manifest.pieces import made
 
+BASES = (
+    *("https://a.io", "https://a.io/", "https://a.io/v1", "https://a.io/v1?x=1", "https://a.io#y"),
+    *("https://a.io/../v1", "https://a.io/v1;p", "a.io/v1", "mailto:x", "//a.io", "x"),
+)
 URL = "type: HttpRequester\nurl: http://api/v1\n"
 
 
@@ -53,6 +57,17 @@ def query(requester: HttpRequester, **scope):
 def test_a_url_is_joined_of_base_and_path(options, url):
     requester = made(f"type: HttpRequester\n{options}", HttpRequester, host="h")
     assert sent(requester, stream_partition={"id": 7}).url == url
+
+
+@given(
+    base=st.sampled_from(BASES),
+    path=st.text("ab/.-_:?#;é%", min_size=1, max_size=8),
+)
+def test_a_path_of_plain_words_is_joined_like_any_other(base: str, path: str):
+    """What is quick is what the standard library says."""
+    requester, path = HttpRequester(url_base=base, path=path), path.lstrip("/")
+    folder = base if base.endswith("/") else f"{base}/"
+    assert requester.request({}).url == (urljoin(folder, path) if path else base)
 
 
 def test_parameters_are_texts_and_lists_and_what_is_empty_is_left_out():

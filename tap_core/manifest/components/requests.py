@@ -7,10 +7,11 @@ the joining of URLs are Airbyte's (its YAML reference, "HttpRequester").
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from tap_core.documents import dump_json
@@ -44,6 +45,9 @@ __all__ = [
     "listed",
     "properties_in",
 ]
+
+_PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
+"""A path that is nothing but words."""
 
 _Body: TypeAlias = tuple[Any, bool | None]
 """A body, and whether it is sent as JSON; nothing, where there is none."""
@@ -232,7 +236,7 @@ def finished(request: HTTPRequest) -> HTTPRequest:
     A parameter that the URL has with the same value is not sent twice, and there is a body only
     where something is in it, whatever the method.
     """
-    query = urlsplit(request.url).query
+    query = urlsplit(request.url).query if "?" in request.url else ""
     if query and request.params:
         known = {name: values[0] for name, values in parse_qs(query).items()}
         request.params = {
@@ -263,7 +267,16 @@ def _joined(base: str, path: str) -> str:
     """Join a path to a URL, below all of it; a whole URL stands for itself."""
     if not path:
         return base
-    return urljoin(base if base.endswith("/") else f"{base}/", path)
+    folder = base if base.endswith("/") else f"{base}/"
+    if _PLAIN.fullmatch(path) and _takes_plain(folder):
+        return folder + path
+    return urljoin(folder, path)
+
+
+@lru_cache(maxsize=256)
+def _takes_plain(folder: str) -> bool:
+    """Return whether a path of plain words is joined to a URL by writing it behind."""
+    return urljoin(folder, "a/b") == f"{folder}a/b"
 
 
 def _fields(given: Any, scope: Scope) -> dict[str, Any]:
