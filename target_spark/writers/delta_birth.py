@@ -97,7 +97,7 @@ def added(
         files = [] if df is None else _written(df, birth, moved)
         made = _made(df, birth) if df is not None and version == 0 else ()
         is_done = _commit(log, version, [_info(metadata, files), *made, *files, transaction])
-    except BaseException:
+    except Exception:  # an interrupt may come when the commit is made already
         _remove(moved)
         raise
     if not is_done:
@@ -189,19 +189,28 @@ def _made(df: DataFrame, birth: Birth) -> Iterator[dict[str, Any]]:
 
 
 def _commit(log: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
-    """Let a commit appear, on the disk for good; False where there is one."""
+    """Let a commit appear, on the disk for good; False where there is another one.
+
+    A server that lost its answer says of a commit that it made that one is there already; so
+    what is there is looked at, whatever was said.
+    """
     lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in actions)
-    fresh = log / f".{uuid.uuid4().hex}.tmp"
+    fresh, there = log / f".{uuid.uuid4().hex}.tmp", log / f"{version:020}.json"
     try:
         with fresh.open("x", encoding="utf-8") as file:
             file.write("\n".join([*lines, ""]))
             file.flush()
             os.fsync(file.fileno())
-        os.link(fresh, log / f"{version:020}.json")
-    except FileExistsError:
-        return False
+        try:
+            os.link(fresh, there)
+        except OSError as error:
+            if not (there.exists() and there.samefile(fresh)):
+                if isinstance(error, FileExistsError):
+                    return False
+                raise
     finally:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the commit is made, or an error is on its way
+            fresh.unlink(missing_ok=True)
     return True
 
 

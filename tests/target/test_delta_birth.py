@@ -128,6 +128,27 @@ def test_where_files_cannot_have_two_names_commits_are_deltas(
     assert len(list(folder.glob("*.parquet"))) == 2
 
 
+@pytest.mark.parametrize("number", [errno.EEXIST, errno.ETIMEDOUT])
+def test_a_commit_whose_answer_was_lost_is_made(
+    spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As a file server may say it; there is none here, so its answer is made up."""
+    link = os.link
+
+    def lost(here: Path, there: Path) -> None:
+        link(here, there)
+        if there.suffix == ".json":
+            raise OSError(number, "lost")
+
+    writer, folder = DeltaWriter(), Path(table.path)
+    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    monkeypatch.setattr(os, "link", lost)
+    for each in (1, 2):
+        writer.append(spark, table, rows(spark, (each, "a", 1)), marker(each))
+    assert by_us(folder) == [True, True]
+    assert content(spark, table) == [(1, "a", 1), (2, "a", 1)]
+
+
 @pytest.mark.parametrize("step", ["alter", "upsert", "replace", "care"])
 def test_what_changes_a_table_is_deltas_and_all_after_it(
     spark: SparkSession, table: Table, step: str
