@@ -178,8 +178,8 @@ class BatchWriter:
 
     def _write(self, work: Work) -> Outcome:
         spark = self._engine.spark()
-        rows = work.count if work.retires is None else None
-        layout = self._fit(spark, work.table, work.layout, work.design, rows)
+        has_rows = work.retires is None
+        layout = self._fit(spark, work.table, work.layout, work.design, has_rows=has_rows)
         check_history(work, layout)
         if work.retires is not None:
             return self._retire(spark, work, layout, work.retires)
@@ -250,12 +250,10 @@ class BatchWriter:
         table: Table,
         wanted: Layout,
         design: Design,
-        rows: int | None = None,
+        *,
+        has_rows: bool = False,
     ) -> Layout:
-        """Return the layout in the table's terms, the table made or grown where it must.
-
-        ``rows`` are so many as are written next.
-        """
+        """Return the layout in the table's terms, the table made (for rows or none) or grown."""
         state = self._tables[table.key]
         if state.fitted is not None and state.wanted == wanted:
             return state.fitted
@@ -263,7 +261,7 @@ class BatchWriter:
         if types is None:
             if state.commits:
                 raise removed_meanwhile(table)
-            self._writer.create(spark, table, wanted, design, rows=rows)
+            self._writer.create(spark, table, wanted, design, has_rows=has_rows)
             state.is_new = True
             state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
             fitted = wanted
@@ -423,7 +421,7 @@ class BatchWriter:
             self._quarantined.add(count, work, examples)
             state.counted = True
         table = quarantine.quarantine_of(work.table)
-        self._fit(spark, table, quarantine.LAYOUT, Design(), count)
+        self._fit(spark, table, quarantine.LAYOUT, Design(), has_rows=True)
         number = state.commits + 1
         observed = Observation()
         counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))

@@ -344,7 +344,7 @@ def _a_life(options: LoadOptions, spark: SparkSession, table: Table) -> Iterator
     writer = writer_for(options.format)
     layout = layout_of({"properties": {"id": {"type": "integer"}}}, (), ColumnOptions())
     try:
-        writer.create(spark, table, layout, Design(), rows=1)
+        writer.create(spark, table, layout, Design(), has_rows=True)
         yield "made"
         marker = Marker(_PROBE, uuid.uuid4().hex, int(time.time() * 1000), 1, 0)
         writer.append(spark, table, spark.range(1).selectExpr("id"), marker)

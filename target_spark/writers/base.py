@@ -120,11 +120,11 @@ class Writer(Protocol):
         layout: Layout,
         design: Design,
         *,
-        rows: int | None = None,
+        has_rows: bool = False,
     ) -> None:
         """Make an empty table.
 
-        Where the next call writes so many ``rows`` of this layout into it, a format whose
+        Where the next call writes rows of this layout into it (``has_rows``), a format whose
         rows make their table may leave it to them.
         """
         ...

@@ -106,13 +106,13 @@ class DeltaWriter:
         layout: Layout,
         design: Design,
         *,
-        rows: int | None = None,
+        has_rows: bool = False,
     ) -> None:
         """Make an empty table, or leave it to the rows that come: two commits cost twice one."""
         birth = None
         if self._settled is None:  # asked once: it is hundreds of answers
             self._settled = settles_writes(spark)
-        if rows is not None and not self._settled:
+        if has_rows and not self._settled:
             birth = birth_of(table, layout, design, PROPERTIES)
         if birth is not None:
             self._births[table.key] = birth

@@ -50,7 +50,7 @@ class DryWriter:
         layout: Layout,
         _design: Design,
         *,
-        rows: int | None = None,  # noqa: ARG002  (of both nothing is written)
+        has_rows: bool = False,  # noqa: ARG002  (of both nothing is written)
     ) -> None:
         """Note a table that would be made."""
         self._new.add(table.key)

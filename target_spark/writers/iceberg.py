@@ -117,7 +117,7 @@ class IcebergWriter:
         layout: Layout,
         design: Design,
         *,
-        rows: int | None = None,  # noqa: ARG002  (a snapshot needs a table that is there)
+        has_rows: bool = False,  # noqa: ARG002  (a snapshot needs a table that is there)
     ) -> None:
         """Make an empty table, and its database in a catalog that does not have it.
 

@@ -131,11 +131,11 @@ class ParquetWriter:
         layout: Layout,
         design: Design,  # noqa: ARG002
         *,
-        rows: int | None = None,
+        has_rows: bool = False,
     ) -> None:
         """Make an empty table: one part without rows, for readers to see its columns."""
         self.annotate(spark, table, layout)
-        if rows is not None:
+        if has_rows:
             return
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns

@@ -50,7 +50,7 @@ def test_rows_batch_and_table_are_one_commit(spark: SparkSession, table: Table) 
     writer, folder = DeltaWriter(), Path(table.path)
     left = folder / "_first-1" / "_temporary"  # by a run that died here
     left.mkdir(parents=True)
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     assert [path.name for path in folder.iterdir()] == ["_first-1"]
     assert writer.is_empty(spark, table)
     effect = writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
@@ -73,7 +73,7 @@ def by_us(folder: Path) -> list[bool]:
 def test_later_batches_are_commits_like_the_first(spark: SparkSession, table: Table) -> None:
     """Up to the one with which Delta makes its checkpoint; then all are Delta's."""
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=5_000_000)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     for number in range(1, 14):
         data = rows(spark, (number, "a", 1)) if number % 5 else None
         if data is None:
@@ -92,7 +92,7 @@ def test_later_batches_are_commits_like_the_first(spark: SparkSession, table: Ta
 def test_another_writers_commit_between_batches_ends_it(spark: SparkSession, table: Table) -> None:
     """Its rows and ours are there once, and nothing is left of the try that came too late."""
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
     theirs = rows(spark, (7, "b", 2)).write.format("delta").mode("append")
@@ -120,7 +120,7 @@ def test_where_files_cannot_have_two_names_commits_are_deltas(
 
     monkeypatch.setattr(os, "link", refused)
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
     assert not any(by_us(folder))
@@ -141,7 +141,7 @@ def test_a_commit_whose_answer_was_lost_is_made(
             raise OSError(number, "lost")
 
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     monkeypatch.setattr(os, "link", lost)
     for each in (1, 2):
         writer.append(spark, table, rows(spark, (each, "a", 1)), marker(each))
@@ -154,7 +154,7 @@ def test_what_changes_a_table_is_deltas_and_all_after_it(
     spark: SparkSession, table: Table, step: str
 ) -> None:
     writer, folder = DeltaWriter(), Path(table.path)
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
     if step == "alter":
@@ -174,7 +174,7 @@ def test_what_changes_a_table_is_deltas_and_all_after_it(
 
 def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     writer.upsert(
         spark, table, batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1)), KEYS, marker(1)
     )
@@ -194,7 +194,7 @@ def test_a_state_right_after_the_first_rows_is_one_commit_too(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
     assert [next(iter(action)) for action in logged(Path(table.path), 1)] == ["commitInfo", "txn"]
@@ -210,7 +210,7 @@ def test_a_table_that_another_made_meanwhile_is_appended_to(
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     DeltaWriter().create(spark, table, LAYOUT, Design())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, "{}"))
@@ -223,7 +223,7 @@ def test_a_table_that_another_made_meanwhile_is_appended_to(
 
 def test_a_state_after_anothers_commit_is_deltas_own(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), rows=1)
+    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     theirs = rows(spark, (2, "b", 2)).write.format("delta").mode("append")
     theirs.save(spark_address(table.path))
@@ -243,7 +243,7 @@ def test_a_state_after_anothers_commit_is_deltas_own(spark: SparkSession, table:
 def test_what_the_first_protocol_does_not_know_is_made_by_delta(
     spark: SparkSession, table: Table, layout: Layout, design: Design
 ) -> None:
-    DeltaWriter().create(spark, table, layout, design, rows=1)
+    DeltaWriter().create(spark, table, layout, design, has_rows=True)
     assert versions(Path(table.path)) == [f"{0:020}.json"]
 
 
@@ -254,7 +254,7 @@ def test_a_users_settings_for_delta_are_deltas_to_keep(
     key = f"spark.databricks.delta.{key}"
     spark.conf.set(key, "true")
     try:
-        DeltaWriter().create(spark, table, LAYOUT, Design(), rows=1)
+        DeltaWriter().create(spark, table, LAYOUT, Design(), has_rows=True)
     finally:
         spark.conf.unset(key)
     assert logged(Path(table.path), 0)
@@ -269,7 +269,7 @@ def test_comments_properties_and_nulls_are_as_in_a_table_made_before_its_rows(
     found = []
     for name in ("before", "with"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
-        writer.create(spark, table, layout, Design(), rows=1 if name == "with" else None)
+        writer.create(spark, table, layout, Design(), has_rows=name == "with")
         data = spark.sql("SELECT 1L AS id, 'x' AS b")
         writer.append(spark, table, data, marker(1))
         ref = f"delta.`{spark_address(table.path)}`"

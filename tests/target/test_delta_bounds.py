@@ -56,7 +56,7 @@ def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) ->
     layout = Layout(tuple(Column(name, name, Text()) for name in df.columns))
     table, writer = Table(str(folder), folder.name), DeltaWriter()
     if by_us:
-        writer.create(spark, table, layout, Design(), rows=df.count())
+        writer.create(spark, table, layout, Design(), has_rows=True)
         writer.append(spark, table, df, marker(1))
     else:
         df.write.format("delta").save(spark_address(str(folder)))

@@ -118,8 +118,8 @@ class Custom:
 
     def told(self, scope: Scope) -> None:
         """Take the name of the stream, which a class may ask for."""
-        if not self._streams:
-            self._streams.append(str(scope.get("stream_name") or self.parameters.get("name", "")))
+        if not self._streams and (name := scope.get("stream_name")):
+            self._streams.append(str(name))
 
     @property
     def _name(self) -> str:
