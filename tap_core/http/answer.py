@@ -70,12 +70,11 @@ class Answer(requests.Response):
 
     @classmethod
     def of(cls, response: requests.Response) -> requests.Response:
-        """Return a response as an answer; those of other libraries stay what they are."""
+        """Make a response an answer; those of other libraries stay what they are."""
         if type(response) is not requests.Response:
             return response
-        answer = cls()
-        vars(answer).update(vars(response))
-        return answer
+        response.__class__ = cls
+        return response
 
     def json(self, **kwargs: Any) -> Any:
         """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
