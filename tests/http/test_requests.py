@@ -7,14 +7,17 @@ from decimal import Decimal
 
 import pytest
 import requests
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, SingerSDKDeprecationWarning
-from tap_core.http.request import HTTPRequest, PageContext
+from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.streams.rest import RESTStream, _HTTPStream
 from tests.http.server import Reply, page
 
 ONE = {"id": 1}
+NAMES = st.text("aAbB-", min_size=1, max_size=3) | st.sampled_from(["user-agent", "Accept"])
 
 
 @pytest.fixture
@@ -138,6 +141,52 @@ def test_requests_say_who_sends_them(one_page):
     headers = {"user-agent": "theirs/2"}
     assert asked_by(one_page, http_headers=headers).headers["user-agent"] == "theirs/2"
     assert headers == {"user-agent": "theirs/2"}
+
+
+@given(
+    headers=st.dictionaries(NAMES, st.none() | NAMES, max_size=3),
+    usual=st.dictionaries(NAMES, NAMES, max_size=3),
+    params=st.none() | st.text(max_size=9) | st.dictionaries(st.text(), st.integers(), max_size=2),
+    body=st.fixed_dictionaries({"data": st.none() | st.binary() | st.dictionaries(NAMES, NAMES)})
+    | st.fixed_dictionaries({"json": st.none() | st.dictionaries(NAMES, st.integers())}),
+    method=st.sampled_from(["GET", "post", "PUT"]),
+)
+def test_a_request_is_prepared_as_its_session_would(headers, usual, params, body, method):
+    def asked() -> requests.Request:
+        return requests.Request(
+            method, "http://a.example/ä b", headers, params=params, auth=signed, **body
+        )
+
+    session = requests.Session()
+    session.headers.update(usual)
+    ours = prepared(session, asked(), user_agent="us/1")
+    if not any(name.lower() == "user-agent" for name in headers):
+        headers = {**headers, "User-Agent": "us/1"}
+    theirs = session.prepare_request(asked())
+    assert [*ours.headers.items()] == [*theirs.headers.items()]
+    known = (ours.method, ours.url, ours.body, ours.hooks)
+    assert known == (theirs.method, theirs.url, theirs.body, theirs.hooks)
+    assert vars(ours).keys() == vars(theirs).keys()
+
+
+def signed(request):
+    request.headers["Signed"] = request.url[-1]
+    return request
+
+
+@pytest.mark.parametrize(
+    "members", [{"cookies": {"a": "1"}}, {"params": {"x": "1"}}, {"auth": ("user", "word")}]
+)
+def test_what_a_session_has_of_its_own_is_sent(one_page, members):
+    session = requests.Session()
+    vars(session).update(members)
+    if "cookies" in members:
+        session.cookies = requests.cookies.cookiejar_from_dict(members["cookies"])
+    request = requests.Request("GET", one_page.server.url)
+    ours, theirs = prepared(session, request, user_agent="us"), session.prepare_request(request)
+    assert ours.headers == theirs.headers
+    assert ours.url == theirs.url
+    assert len(ours.headers) + len(ours.url) > len(requests.Session().headers) + len(request.url)
 
 
 def test_a_stream_has_one_session_of_its_own(one_page):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import requests
@@ -107,6 +109,43 @@ def test_an_author_says_how_often(source):
 def test_the_jitter_of_the_sdk_is_less_than_a_second(source):
     stream = source.stream()
     assert 3 <= super(type(stream).__base__, stream).backoff_jitter(3) < 4
+
+
+def test_what_succeeds_at_once_is_sent_without_the_loop(source):
+    source.server.answers(page(ONE))
+    with patch("backoff.on_exception", side_effect=AssertionError):
+        assert source.records() == [ONE]
+
+
+def test_time_counts_from_the_first_try(source):
+    seen, begun = [], []
+
+    def waits(self):
+        begun.append(len(source.server.asked))
+        yield 0
+        yield 1
+        yield 2
+
+    def handler(self, details):
+        seen.append((details["tries"], details["elapsed"] >= slow, type(details["exception"])))
+
+    slow, replies = 0.2, iter([BUSY, BUSY, page(ONE)])
+
+    def answer(_):
+        threading.Event().wait(0 if len(source.server.asked) > 1 else slow)  # nobody sleeps here
+        return next(replies)
+
+    source.server.answers_by(answer)
+    assert source.records(backoff_wait_generator=waits, backoff_handler=handler) == [ONE]
+    assert begun == [0]
+    assert seen == [(1, True, RetriableAPIError), (2, True, RetriableAPIError)]
+
+
+def test_a_later_failure_does_not_repeat_the_first(source):
+    source.server.answers(BUSY, Reply("", 404))
+    with pytest.raises(FatalAPIError, match=r"^404 .*, try 2\]$") as caught:
+        source.records()
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
