@@ -246,7 +246,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     def _prepare_for_threads(self, threads: int) -> None:
         """Make session and authenticator, which all threads share, and room for connections."""
-        _ = self.authenticator
+        _ = self.authenticator, self.user_agent
         make_room(self.requests_session, threads)
 
     @property

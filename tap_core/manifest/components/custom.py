@@ -170,7 +170,6 @@ def _asked(scope: Scope) -> dict[str, Any]:
 # Records
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomRecordExtractor(Custom):
     """Finds the records of an answer, by ``extract_records(response)``."""
 
@@ -197,7 +196,6 @@ def _undecoded(response: requests.Response) -> Iterator[Any]:
     return iter((response,))
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomRecordFilter(Custom):
     """Says which records stay, by ``filter_records(records, …)``."""
 
@@ -209,7 +207,6 @@ class CustomRecordFilter(Custom):
         return any(True for _ in kept)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomTransformation(Custom):
     """Changes records, by ``transform(record, …)``."""
 
@@ -232,7 +229,6 @@ class CustomTransformation(Custom):
         return transform
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomSchemaNormalization(Custom):
     """Converts the values of records, by ``transform(record, schema)``."""
 
@@ -243,7 +239,6 @@ class CustomSchemaNormalization(Custom):
         self.instance.transform(record, schema)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomDecoder(Custom):
     """Reads the documents of an answer, by ``decode(response)``."""
 
@@ -254,7 +249,6 @@ class CustomDecoder(Custom):
         return iter(self.instance.decode(response))
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomSchemaLoader(Custom):
     """Gives the schema of a stream, by ``get_json_schema()``."""
 
@@ -266,7 +260,6 @@ class CustomSchemaLoader(Custom):
         return cast("JsonSchema", self.instance.get_json_schema())
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomStateMigration(Custom):
     """Brings a state to its present form, by ``should_migrate`` and ``migrate``."""
 
@@ -295,7 +288,6 @@ class CustomStateMigration(Custom):
 # Requests
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomAuthenticator(Custom):
     """Puts credentials on a request: called with it, or by ``get_auth_header()``."""
 
@@ -324,7 +316,6 @@ def _of(instance: Any, method: str) -> Any:
     return found() if callable(found) else None
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomErrorHandler(Custom):
     """Judges answers, by ``interpret_response`` and ``backoff_time``."""
 
@@ -359,7 +350,6 @@ class CustomErrorHandler(Custom):
         return _seconds(self.instance, response, tries)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomBackoffStrategy(Custom):
     """Says how long to wait, by ``backoff_time(response, tries)``."""
 
@@ -387,7 +377,6 @@ def _word(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomPaginationStrategy(Custom):
     """Says which page comes next, by ``next_page_token(response, …)``."""
 
@@ -444,7 +433,6 @@ class CustomPaginationStrategy(Custom):
 _SENDS: Final = ("send_request", "_request_params", "_request_headers", "_http_client")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomRequester(Custom):
     """Says what is asked for, by ``get_url_base``, ``get_request_params`` and their like."""
 
@@ -514,7 +502,6 @@ class CustomRequester(Custom):
         return made
 
 
-@dataclass(frozen=True, kw_only=True)
 class CustomPartitionRouter(Custom):
     """Gives the slices of a stream, by ``stream_slices()``."""
 

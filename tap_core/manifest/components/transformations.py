@@ -247,9 +247,8 @@ def _renamed(record: Mapping[str, Any], rename: Callable[[str], str]) -> dict[st
 
 
 # A letter beyond ASCII that has no form there counts as a small one, and stays.
-_WORDS: Final = re.compile(
-    r"[A-Z]+[a-z\x80-\U0010ffff]*|[a-z\x80-\U0010ffff]+|[0-9]+|([^A-Za-z0-9]+)"
-)
+_WORDS: Final = re.compile(r"[A-Z]+[^\0-`{-\x7f]*|[^\0-`{-\x7f]+|[0-9]+|([^A-Za-z0-9]+)")
+"""What is in none of the ranges is a small letter; it is read faster than what is in them."""
 
 
 @lru_cache(maxsize=8_192)
