@@ -24,7 +24,7 @@ __all__ = ["main"]
 _USAGE: Final = """\
 Usage: tap-manifest --manifest FILE [OPTION ...]
        tap-manifest spec|check|discover|read --manifest FILE [OPTION ...]
-       tap-manifest lint FILE ...
+       tap-manifest lint [--manifest] FILE ...
        tap-manifest install NAME --manifest FILE
 
 Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
@@ -134,7 +134,10 @@ def _config_file(arguments: Sequence[str]) -> Path | None:
     return Path(found[0]).absolute() if len(found) == 1 and found != ["ENV"] else None
 
 
-def _lint(paths: Sequence[str]) -> int:
+def _lint(arguments: Sequence[str]) -> int:
+    flag = "--manifest"
+    paths = [one.removeprefix(f"{flag}=") for one in arguments if one != flag]
+    paths = paths or [*filter(None, [os.environ.get(_FLAGS[flag])])]
     if not paths or {"--help", "-h"}.intersection(paths):
         print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
         return 0 if paths else 2

@@ -326,6 +326,21 @@ class TestTheCommand:
         assert f"{bad}:" in shown
         assert "confg" in shown
 
+    def test_lint_takes_its_files_as_the_other_commands_do(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        path = str(manifest(tmp_path, stream("items", "/{{ confg.x }}")))
+        for arguments in ([path], ["--manifest", path], [f"--manifest={path}"]):
+            assert main(["lint", *arguments]) == 1
+            assert capsys.readouterr().out.startswith(f"{path}:")
+        monkeypatch.setenv("TAP_MANIFEST_FILE", path)
+        assert main(["lint"]) == 1
+        assert main(["lint", "--manifest", "there-is-none.yaml"]) == 1
+        assert capsys.readouterr().out.count(f"{path}:") == 1
+
     def test_an_installed_one_answers_for_the_manifest_alone(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))
         program = tmp_path / "source-items"
