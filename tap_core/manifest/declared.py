@@ -20,6 +20,7 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.manifest.build import build
 from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.jobs import AsyncRetriever
+from tap_core.manifest.components.partitions import GroupingPartitionRouter
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
@@ -196,10 +197,16 @@ class Declared(RESTStream[Turn]):
         found = self.declared.incremental_sync
         if not isinstance(found, DatetimeBasedCursor):
             return None
-        if self._host.changes:
-            changes: dict[str, Any] = dict(self._host.changes)
-            return replace(found, **changes)
-        return found
+        changes: dict[str, Any] = dict(self._host.changes)
+        if self._has_groups:
+            changes["global_substream_cursor"] = True
+        return replace(found, **changes) if changes else found
+
+    @property
+    def _has_groups(self) -> bool:
+        """Whether slices are groups: one member more shifts them, so they share a state."""
+        routers = self.retriever.routers
+        return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
     @property
     def is_wanted(self) -> bool:
@@ -322,13 +329,20 @@ class Sliced(Declared):
         return None if self._follows is None else self._follows.stream_state(self.name)
 
     def remembered(self, parent: str) -> Any:
-        """Return the position of a parent when all children of its records had been synced."""
+        """Return the position of a parent when all children of its records had been synced.
+
+        Slices of several routers have none: there all parents are read, as airbyte-cdk does, since
+        what is new for the values of one router need not be for those of another.
+        """
+        if len(self.retriever.routers) > 1:
+            return None
         kept = self.stream_state.get("parent_state")
         return kept.get(parent) if isinstance(kept, Mapping) else None
 
     def remember(self, parent: str, position: Any) -> None:
         """Keep the position of a parent, as soon as this stream has ended."""
-        self._of_run["parents"][parent] = position
+        if len(self.retriever.routers) == 1:
+            self._of_run["parents"][parent] = position
 
     def _complete_state(self, *, saw_all: bool) -> None:
         super()._complete_state(saw_all=saw_all)

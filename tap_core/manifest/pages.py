@@ -49,7 +49,8 @@ class Pages:
     ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
     ``documents`` gives what records are selected from, where that is something else. ``behind``
     hears how many records each page had, before it is said whether there is another. ``sizes``
-    makes pages smaller, where something says how.
+    makes pages smaller, where something says how. ``admits`` says which records are kept, where
+    that is not for the API to decide.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Pages:
         documents: Callable[[requests.Response], Iterator[Any]] | None = None,
         behind: Callable[[int], None] | None = None,
         sizes: PageSizes | None = None,
+        admits: Callable[[Record], bool] | None = None,
     ) -> None:
         self.finished: bool = False
         self._walk = walk
@@ -73,6 +75,7 @@ class Pages:
         self._is_pristine = is_pristine
         self._behind = behind
         self._sizes = sizes
+        self._admits = admits
         self._comes_again: bool = False
         self._first: Any = None
         self._counts = _Counts()
@@ -106,8 +109,11 @@ class Pages:
         def extracted() -> None:
             counts.size += 1
 
+        admits = self._admits
         documents = self._noting(self._documents(response))
         for record in self._select(documents, self._scope, extracted):
+            if admits is not None and not admits(record):
+                continue
             counts.kept += 1
             counts.last = record
             yield record

@@ -399,8 +399,16 @@ class ManifestStream(_Sending):
             documents=whole and whole(self._decoder),
             behind=self._restarts.behind_page,
             sizes=reduction and PageSizes(reduction, walk.size),
+            admits=self._admits,
         )
         return self._walking
+
+    @property
+    def _admits(self) -> Callable[[Record], bool] | None:
+        """What keeps records of a page, where the cursor does: those are the ones that count."""
+        cursor, gate = self.incremental_sync, self._gate
+        filters = cursor is not None and cursor.is_client_side_incremental
+        return gate.admits if filters and gate is not None else None
 
     def _parser(self, walk: Any) -> Callable[[requests.Response], Iterable[Record]]:
         parse: Callable[[requests.Response], Iterable[Record]] = walk.parse

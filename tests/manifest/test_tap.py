@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -29,6 +30,9 @@ incremental_sync:
   start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
   end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
 """
+GROWING = CURSOR.replace('"2024-01-25"', "\"{{ config.get('end', '2024-01-20') }}\"")
+"""One window that ends where the settings say."""
+GROWING = GROWING.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
 DAYS = [f"2024-01-{day:02}" for day in range(1, 26)]
 
 
@@ -102,6 +106,59 @@ class TestWindows:
             several = run(manifest(tmp_path, declared, tail=level), server)
         assert several.records("items") == one.records("items")
         assert several.state == one.state
+
+    def test_groups_share_a_cursor(self, tmp_path: Path):
+        """A member more shifts those behind it; airbyte-cdk has one state for all of them, too."""
+        router = """
+        partition_router:
+          type: GroupingPartitionRouter
+          group_size: 2
+          underlying_partition_router:
+            {type: ListPartitionRouter, cursor_field: kind, values: "{{ config['kinds'] }}"}
+        """
+        path = "/{{ stream_slice.kind | join('+') }}"
+        path = manifest(tmp_path, stream("items", path, retriever=router, more=GROWING))
+        with serving() as server:
+            dated(server)
+            ran = run(path, server, config={"kinds": ["a", "b", "c"]})
+            run(
+                path,
+                server,
+                state=ran.state,
+                config={"kinds": ["new", "a", "b", "c"], "end": "2024-01-25"},
+            )
+        assert asked(server) == [
+            "/a+b?since=2024-01-01&until=2024-01-20",
+            "/c?since=2024-01-01&until=2024-01-20",
+            "/new+a?since=2024-01-19&until=2024-01-25",
+            "/b+c?since=2024-01-19&until=2024-01-25",
+        ]
+        assert "partitions" not in ran.state["bookmarks"]["items"]
+
+    def test_pages_are_counted_by_the_records_that_the_cursor_keeps(self, tmp_path: Path):
+        """With ``is_client_side_incremental`` a page of old records has none, as in airbyte-cdk."""
+        pages = """
+        paginator:
+          type: DefaultPaginator
+          page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+          pagination_strategy:
+            type: CursorPagination
+            cursor_value: "{{ last_record.id }}:{{ last_page_size }}"
+            stop_condition: "{{ last_page_size == 0 }}"
+        """
+        own = CURSOR.replace("step: P10D", "is_client_side_incremental: true")
+        own = own.replace("cursor_granularity: P1D", "")
+        path = manifest(tmp_path, stream("items", "/i", retriever=pages, more=own))
+        state = {"bookmarks": {"items": {"at": "2024-01-20"}}}
+        days = [["25", "20", "19"], ["18", "21"], ["03"], ["24"]]
+        answers = [
+            page(*({"id": int(day), "at": f"2024-01-{day}"} for day in each)) for each in days
+        ]
+        with serving() as server:
+            server.answers(*answers)
+            ran = run(path, server, state=state)
+        assert [one.query.get("page") for one in server.asked] == [None, ["20:2"], ["21:1"]]
+        assert [one["id"] for one in ran.records("items")] == [25, 20, 21]
 
     def test_slices_have_a_cursor_each(self, tmp_path: Path):
         router = """
@@ -203,6 +260,27 @@ class TestParentsThatGoOn:
         assert parents["items"]["replication_key_value"] == "2024-01-25"
         again = asked(server)[first:]
         assert again == ["/i?since=2024-01-01&until=2024-01-25"]  # the stream itself
+
+    def test_all_parents_are_read_where_other_routers_have_slices_besides(self, tmp_path: Path):
+        """As under airbyte-cdk, which keeps no position of parents there."""
+        others = "- {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+        head, router = dedent(self.ROUTER).strip().split("\n", 1)
+        several = f"{head}\n- {indent(dedent(router), '  ').strip()}\n{others}\n"
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=several, more=GROWING)
+        path = manifest(tmp_path, stream("items", "/i", more=GROWING), sub)
+        with serving() as server:
+            dated(server)
+            ran = run(path, server)
+            first = asked(server)
+            server.asked.clear()
+            known = {
+                **ran.state["bookmarks"]["sub"],
+                "parent_state": {"items": {"at": "2024-01-20"}},
+            }
+            run(path, server, state={"bookmarks": {"sub": known}}, config={"end": "2024-01-25"})
+        assert "parent_state" not in ran.state["bookmarks"]["sub"]
+        again = {one.partition("?")[0] for one in asked(server)}
+        assert again > {one.partition("?")[0] for one in first}
 
     def test_a_position_that_airbyte_cdk_kept_is_gone_on_from(self, tmp_path: Path):
         path = self.declared(tmp_path)
