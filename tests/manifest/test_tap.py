@@ -332,6 +332,16 @@ class TestTheClass:
             tap_class(path)(config={"url": server.url}).check_connection()
         assert asked(server) == ["/i"]
 
+    def test_a_stream_without_slices_is_as_good_as_any(self, tmp_path: Path):
+        router = """
+        partition_router: {type: ListPartitionRouter, cursor_field: kind, values: []}
+        """
+        path = manifest(tmp_path, stream("items", "/{{ stream_slice.kind }}/i", retriever=router))
+        with serving() as server:
+            server.answers(Reply("", 404))
+            tap_class(path)(config={"url": server.url}).check_connection()
+        assert server.asked == []
+
     def test_a_check_of_a_stream_that_is_not_there_is_told(self, tmp_path: Path):
         path = manifest(tmp_path, stream("other", "/o"))
         with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
