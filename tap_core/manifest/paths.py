@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import translate
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, TypeAlias, cast
+
+from tap_core.manifest.errors import ManifestError
 
 __all__ = [
     "ABSENT",
@@ -52,12 +54,11 @@ def has_wildcard(path: Sequence[str]) -> bool:
 def walker(path: Sequence[str]) -> Callable[[Any], Any]:
     """Return the function that gives the value at a path, or `ABSENT`.
 
-    With wildcards it is the first value found.
+    The function raises a ManifestError where a path with wildcards leads to several values.
     """
     steps = tuple(map(str, path))
     if has_wildcard(steps):
-        find = _finder(steps)
-        return lambda document: next((holder[name] for holder, name in find(document)), ABSENT)
+        return _only(steps)
     if not steps:
         return lambda document: document
     if len(steps) == 1:
@@ -70,6 +71,21 @@ def walker(path: Sequence[str]) -> Callable[[Any], Any]:
             if document is ABSENT:
                 break
         return document
+
+    return walk
+
+
+def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
+    find = _finder(tuple(steps))
+
+    def walk(document: Any) -> Any:
+        found = [holder[name] for holder, name in islice(find(document), 2)]
+        if len(found) > 1:
+            raise ManifestError(
+                f"the path {'/'.join(steps)} leads to several values, and one is wanted: name the"
+                " steps instead of wildcards. A field_path with a step `*` takes all."
+            )
+        return found[0] if found else ABSENT
 
     return walk
 

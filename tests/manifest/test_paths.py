@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.paths import ABSENT, found_all, put_at, remover, split, walker
 
 _VALUES = st.recursive(
@@ -48,6 +49,12 @@ def test_a_path_leads_to_one_value(path, value):
 def test_wildcards_find_all_values_in_the_order_of_the_document(path, values):
     document = {"p": {"id": 1, "l": [{"v": 7}, {"v": 8}]}, "q": {"id": 2}}
     assert found_all(path)(document)[: len(values)] == values
+
+
+def test_one_value_is_not_chosen_among_several():
+    assert walker(["**", "x"])({"a": {"x": [1, 2]}}) == [1, 2]
+    with pytest.raises(ManifestError, match=r"\*\*/x leads to several"):
+        walker(["**", "x"])({"a": {"x": [1]}, "b": {"x": [2]}})
 
 
 def test_a_text_is_a_path_with_slashes():

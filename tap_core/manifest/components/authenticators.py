@@ -253,7 +253,7 @@ class JwtAuthenticator:
         ends = int(ends_at.timestamp())
         now = ends - self.token_duration
         claims = {name: value for name, value in known.items() if value}
-        return {**own, **claims, "iat": now, "nbf": now, "exp": ends}
+        return {**own, **claims, "iat": now, "exp": ends, "nbf": now}
 
     def _key(self) -> Any:
         if self.passphrase:
