@@ -137,6 +137,15 @@ def test_of_several_handlers_a_later_one_may_still_try_again_or_ignore(action, r
     assert handler(COMPOSITE.replace("ACTION", action)).judge(response, {}) == expected
 
 
+@pytest.mark.parametrize(("first", "then"), [("FAIL", "RATE_LIMITED"), ("RATE_LIMITED", "FAIL")])
+def test_of_several_handlers_one_that_knows_of_a_limit_is_heard(first, then):
+    """airbyte-cdk hears the last one, so the second case fails there."""
+    limit = "{type: HttpResponseFilter, http_codes: [403], action: %s}"
+    found = [filtered(limit % action) for action in (first, then)]
+    verdict = CompositeErrorHandler(error_handlers=found).judge(answer(403), {})
+    assert verdict.action is Action.RATE_LIMITED
+
+
 def test_several_handlers_wait_by_the_first_strategy_that_knows():
     found = handler(COMPOSITE.replace("ACTION", "FAIL"))
     assert (found.max_tries, found.max_seconds) == (4, 600)

@@ -71,6 +71,8 @@ _DECIDES: Final = frozenset(
 )
 """What ends the way through several handlers: other words may be overruled by a later one."""
 
+_LIMITED: Final = Action.RATE_LIMITED
+
 _WHERE_MESSAGES_ARE: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
@@ -218,7 +220,10 @@ class CompositeErrorHandler:
         return max((each.max_seconds or 0.0 for each in self.error_handlers), default=None)
 
     def judge(self, response: requests.Response, scope: Scope) -> Verdict:
-        """Return what the first handler says that does not give up, else what a filter says."""
+        """Return what the first handler says that decides, else what the first one says of all.
+
+        Where that is to give up, one that knows of a limit has it tried again.
+        """
         usual = kept = usual_verdict(response)
         for handler in self.error_handlers:
             verdict = handler.judge(response, scope)
@@ -226,7 +231,7 @@ class CompositeErrorHandler:
                 continue
             if verdict.action in _DECIDES:
                 return verdict
-            if kept is usual:
+            if kept is usual or (kept.action is Action.FAIL and verdict.action is _LIMITED):
                 kept = verdict
         return kept
 
