@@ -27,7 +27,7 @@ from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Schemas, Scope, StateMigration, StreamFace
 from tap_core.manifest.pages import Turn
 from tap_core.manifest.slices import Slices, product
-from tap_core.manifest.states import parents_of, partition_field, translated
+from tap_core.manifest.states import as_others_keep, parents_of, partition_field, translated
 from tap_core.state.document import StateDocument
 from tap_core.state.partitions import freeze
 from tap_core.streams.rest import RESTStream
@@ -111,8 +111,11 @@ class _Requests(metrics.Counter):
 class Declared(RESTStream[Turn]):
     """What a stream is declared as."""
 
+    is_parent: bool = False
+    """Whether it is read for others' slices: all of it, whatever state it has as itself."""
+
     _goes_on: bool = False
-    """Whether it is read from a position, though the run began without a state of its own."""
+    """Whether such a parent is read from a position that others have kept for it."""
 
     TYPE_CONFORMANCE_LEVEL = TypeConformanceLevel.NONE
     adds_context = False
@@ -172,7 +175,9 @@ class Declared(RESTStream[Turn]):
         """The stream's components."""
         node = self._node
         if "incremental_stream" in node:
-            known = self._goes_on or self.name in self._host.names_with_state
+            known = self._goes_on or (
+                not self.is_parent and self.name in self._host.names_with_state
+            )
             node = node["incremental_stream" if known else "full_refresh_stream"]
         made: DeclarativeStream = build(self._host.manifest, node, DeclarativeStream, self.config)
         return made
@@ -219,20 +224,30 @@ class Declared(RESTStream[Turn]):
             return catalog is None and self.selected_by_default
         return self.selected
 
+    def decide_anew(self) -> None:
+        """Forget which of two ways was taken before it was known whether there is a state."""
+        if "incremental_stream" in self._node:
+            for name in _MADE:
+                vars(self).pop(name, None)
+
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
         field, state = partition_field(self._incremental_node), self._migrated(kept)
         return translated(state, cursor_field=self.replication_key, partition_field=field)
 
     def _migrated(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state of an older version of the connector as one of this version."""
-        state = kept
-        for migration in self._part("state_migrations", list[StateMigration]) or ():
+        """Return a state of an older version of the connector as one of this version.
+
+        A migration is asked about airbyte-cdk's form of a state of ours: it knows no other.
+        """
+        migrations = self._part("state_migrations", list[StateMigration]) or ()
+        state, is_migrated = as_others_keep(kept) if migrations else kept, False
+        for migration in migrations:
             if isinstance(migration, CustomStateMigration):
                 migration.of(self._incremental_node)
-            if migration.should_migrate(state):
-                state = migration.migrate(state)
-        return state
+            if state and migration.should_migrate(state):
+                state, is_migrated = migration.migrate(state), True
+        return state if is_migrated else kept
 
 
 class Sliced(Declared):
@@ -319,8 +334,7 @@ class Sliced(Declared):
         vars(made).update(_of_run={}, _follows=follows, _state_manager=self._manager_of(follows))
         if known and "incremental_stream" in self._node:
             made._goes_on = True  # noqa: SLF001  (a copy)
-            for name in _MADE:
-                vars(made).pop(name, None)
+            made.decide_anew()
         return cast(StreamFace, made)
 
     @property

@@ -14,8 +14,10 @@ from typing import Any, Final
 __all__ = [
     "CURSOR_STATE",
     "LegacyToPerPartitionStateMigration",
+    "as_others_keep",
     "context_of",
     "entry_of",
+    "is_ours",
     "kept_of",
     "own_translated",
     "parents_of",
@@ -60,7 +62,7 @@ def translated(
 
     ``partition_field`` is the one key of the stream's slices, where they have just one.
     """
-    if _OURS.intersection(state) or not state:
+    if is_ours(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
@@ -83,7 +85,7 @@ def own_translated(
 
     ``by_slices`` is whether routers give it slices, each of which has a cursor.
     """
-    if _OURS.intersection(state) or not state:
+    if is_ours(state) or not state:
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
@@ -120,6 +122,25 @@ def said_to_others(state: Mapping[str, Any] | None, cursor_field: str) -> dict[s
         for one in state.get("partitions") or ()
     ]
     return {"states": states} if states else kept_of(state, cursor_field)
+
+
+def as_others_keep(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stream's state in the form of airbyte-cdk; one that is no state of ours as it is."""
+    if not is_ours(state):
+        return state
+    if "partitions" not in state:
+        return kept_of(state, str(state.get("replication_key")))
+    states = [
+        {"partition": one["context"], "cursor": cursor}
+        for one in state["partitions"]
+        if (cursor := kept_of(one, str(one.get("replication_key"))))
+    ]
+    return {"use_global_cursor": False, "states": states}
+
+
+def is_ours(state: Mapping[str, Any]) -> bool:
+    """Return whether this SDK has kept a stream's state."""
+    return bool(_OURS.intersection(state))
 
 
 def parents_of(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -172,7 +172,10 @@ class ManifestTap(Tap):
 
     def _translated(self, name: str, kept: Mapping[str, Any]) -> Mapping[str, Any]:
         stream = self.streams.get(name)
-        return stream.translated(kept) if isinstance(stream, ManifestStream) and kept else kept
+        if not isinstance(stream, ManifestStream) or not kept:
+            return kept
+        stream.decide_anew()  # what a catalog asked of it before was asked without a state
+        return stream.translated(kept)
 
     # What streams share
 
@@ -250,6 +253,7 @@ class ManifestTap(Tap):
             if known is node or known == node:
                 return stream
         made = ManifestStream(self, node)
+        made.is_parent = True
         made.forced_replication_method = REPLICATION_FULL_TABLE
         self._parents.append((node, made))
         return made

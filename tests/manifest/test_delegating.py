@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
+import pytest
+
+from tap_core.manifest.tap import tap_class
 from tests.http.server import page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -50,9 +55,39 @@ def test_a_parent_is_read_whole_in_the_first_run_though_its_own_state_is_there_b
     assert set(asked(server)) == {"/all", "/each/1"}
 
 
-def test_with_a_state_it_is_asked_what_is_new_as_itself_and_as_a_parent(tmp_path: Path):
+def test_with_a_state_it_is_asked_what_is_new_and_all_as_a_parent(tmp_path: Path):
+    """As in airbyte-cdk 7.39: others' slices do not depend on the state of the stream itself."""
     state = {"bookmarks": {"all": {"at": "2024-01-02"}}}
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-01-03"}))
         run(manifest(tmp_path, *declared()), server, state=state)
-    assert set(asked(server)) == {"/news", "/each/1"}
+    assert sorted(asked(server)) == ["/all", "/each/1", "/news"]
+
+
+@pytest.mark.parametrize(
+    ("stream_name", "paths"), [("all", ["/news"]), ("each", ["/all", "/each/1"])]
+)
+def test_each_alone_under_airbyte(tmp_path: Path, stream_name: str, paths: list[str]):
+    """A catalog of its own is looked at before the state is known."""
+    kept = {"stream_descriptor": {"name": "all"}, "stream_state": {"at": "2024-01-02"}}
+    files = {"catalog": {"streams": [_configured(stream_name)]}}
+    files["state"] = [{"type": "STREAM", "stream": kept}]
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-03"}))
+        files["config"] = {"url": server.url}
+        command = ["read"]
+        for name, content in files.items():
+            (file := tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            command += [f"--{name}", str(file)]
+        tap_class(manifest(tmp_path, *declared())).cli(command, standalone_mode=False)
+    assert sorted(asked(server)) == paths
+
+
+def _configured(name: str) -> dict[str, Any]:
+    declared = {"name": name, "json_schema": {}, "supported_sync_modes": ["incremental"]}
+    return {
+        "stream": declared,
+        "sync_mode": "incremental",
+        "destination_sync_mode": "append",
+        "cursor_field": ["at"],
+    }
