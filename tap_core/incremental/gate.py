@@ -1,8 +1,9 @@
 """Which records belong to the interval of a sync, where the API cannot tell.
 
 Rules of the room: decided once per context, asked per record. A record without a usable
-cursor passes. A feed comes newest first: the first record before its cut-off says that all
-that follow are older, so that no further page is asked for.
+cursor passes. A feed comes newest first: where the last record of a page is before its cut-off
+all that follow are older, so that no further page is asked for. Of a feed in disorder, too, only
+the last record of a page is looked at, as airbyte-cdk does.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Gate:
         passed: dt.datetime | None,
     ) -> None:
         self.is_past: bool = False
-        """Whether a feed has come to records before its cut-off."""
+        """Whether the last record of a feed was one before its cut-off."""
         self._order = order
         self._find = find
         self._lower = lower
@@ -52,12 +53,13 @@ class Gate:
             value = None
         found = self._order.instant(value)
         if found is None:
+            self.is_past = False
             self._order.tell_unusable(value)
             return True
         is_passed = found == self._passed
         if self._is_feed:
             self._look_at_rank(found)
-            self.is_past = self.is_past or is_passed or found < self._lower
+            self.is_past = is_passed or found < self._lower
         return not is_passed and (self._upper is None or self._lower <= found <= self._upper)
 
     def _look_at_rank(self, found: dt.datetime) -> None:

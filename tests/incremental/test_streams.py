@@ -294,15 +294,24 @@ FEED = {"is_data_feed": True, **UNASKED}
 
 def test_a_feed_ends_behind_the_page_that_comes_to_what_was_sent(server: Server, lane: Any) -> None:
     """Older records of that page are dropped; the one at the cut-off comes once more."""
-    dates = ("2023-03-01", "2023-02-04", "2023-02-03", "2023-01-20", "2023-01-19", "2023-01-20")
+    dates = ("2023-03-01", "2023-02-04", "2023-02-03", "2023-01-20", "2023-01-20", "2023-01-19")
     api = Api(server, at(*(f"{date}T00:00:00Z" for date in (*dates, "2023-01-18"))), size=2)
     state = stored("2023-01-20T00:00:00Z")
     output = read(server, lane(dated(**FEED)), state)
-    assert ids(output) == [2, 3, 4, 6]  # the first is later than the end
+    assert ids(output) == [2, 3, 4, 5]  # the first is later than the end
     assert api.asked == ["", " p1", " p2"]
     assert bookmark_of(output.states[-1]) == "2023-02-04T00:00:00Z"
     api.server.asked.clear()
     output = read(server, lane(dated(**FEED, boundary="drop")), state)
+    assert ids(output) == [2, 3]
+    assert api.asked == ["", " p1"]
+
+
+def test_the_last_record_of_a_page_says_whether_a_feed_goes_on(server: Server, lane: Any) -> None:
+    """As airbyte-cdk does it: an older one before it ends nothing."""
+    dates = ("2023-01-19", "2023-02-03", "2023-01-22", "2023-01-17", "2023-02-04")
+    api = Api(server, at(*(f"{date}T00:00:00Z" for date in dates)), size=2)
+    output = read(server, lane(dated(**FEED)), stored("2023-01-20T00:00:00Z"))
     assert ids(output) == [2, 3]
     assert api.asked == ["", " p1"]
 
