@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tap_core.manifest.tree import UNKNOWN, Items, Node
 
-__all__ = ["component", "parameter_names", "with_parameters"]
+__all__ = ["component", "parameter_names", "with_own_parameters", "with_parameters"]
 
 _PARAMETERS: Final = "$parameters"
 
@@ -26,6 +26,7 @@ _IMPLIED: Final[Mapping[str, Mapping[str, str]]] = {
     "DeclarativeStream": {
         "retriever": "SimpleRetriever",
         "schema_loader": "JsonFileSchemaLoader",
+        "state_migrations": "LegacyToPerPartitionStateMigration",
     },
     "DynamicDeclarativeStream": {
         "stream_template": "DeclarativeStream",
@@ -204,6 +205,18 @@ def with_parameters(node: Any) -> Any:
     if node.parameters and "type" in node:
         own = {name: with_parameters(one) for name, one in node.parameters.items()}
         made[_PARAMETERS] = Node(own, line=node.line)
+    return made
+
+
+def with_own_parameters(node: Node) -> Node:
+    """Return a mapping of values, a body maybe, with the ``$parameters`` that airbyte-cdk puts in.
+
+    What has a ``type`` is a component to it: parameters fill it, and are in it once more.
+    """
+    if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
+        return node
+    made = Node(node, line=node.line, lines=node.lines)
+    made[_PARAMETERS] = Node(node.parameters, line=node.line)
     return made
 
 

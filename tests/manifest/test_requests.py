@@ -116,6 +116,28 @@ request_body_json:
     assert json.loads(sent(requester).body) == {"query": "{ a }"}
 
 
+def test_parameters_fill_a_body_that_says_a_type():
+    """It is a component to airbyte-cdk, and ``$parameters`` stand in it; a JSON Schema is none."""
+    requester = made(
+        f"""{URL}$parameters: {{size: 2, word: "{{{{ config.word }}}}"}}
+request_body_json:
+  type: report
+  size: "{{{{ parameters.size }}}}"
+  inner: [{{type: part}}, {{type: object}}, {{a: 1}}]
+""",
+        HttpRequester,
+        word="w",
+    )
+    given = {"size": 2, "word": "w"}
+    part = {"type": "part", **given, "$parameters": given}
+    assert json.loads(sent(requester).body) == {
+        "type": "report",
+        **given,
+        "inner": [part, {"type": "object"}, {"a": 1}],
+        "$parameters": given,
+    }
+
+
 def test_one_template_may_give_all_parameters():
     requester = made(
         URL + """request_parameters: "{{ {'type': 'x', 'none': none, 'empty': ''} }}" """,
@@ -239,7 +261,7 @@ def test_a_token_may_be_the_path_of_the_next_page(options, token, url):
         ("type: HttpRequester\npath: x", "needs a `url`"),
         (f"{URL}request_body_json: {{a: 1}}\nrequest_body_data: {{a: 1}}", "has one body"),
         (f"{URL}http_method: PURGE", "PURGE"),
-        (f"{URL}verb: GET", "no option 'verb'"),
+        (f"{URL}http_methods: GET", "no option 'http_methods'"),
     ],
 )
 def test_what_makes_no_request_is_refused_where_it_stands(text, words):
