@@ -230,6 +230,29 @@ def test_an_authenticator_signs_requests_and_logs_in_once_for_all_streams(tmp_pa
     assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
 
 
+def test_an_authenticator_may_change_what_it_signs(tmp_path: Path):
+    """The length of the body is that of the one which is sent."""
+    components = f"""
+    import json
+    from {CDK}.auth.declarative_authenticator import NoAuth
+
+    class Signed(NoAuth):
+        def __call__(self, request):
+            document = {{**json.loads(request.body), "signed": "very much"}}
+            request.body = json.dumps(document).encode()
+            return request
+    """
+    body = f"""
+    http_method: POST
+    request_body_json: {{kind: all}}
+    authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Signed}}
+    """
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items", body))
+    assert server.asked[0].json == {"kind": "all", "signed": "very much"}
+
+
 def test_a_requester_says_parameters_headers_and_body(tmp_path: Path):
     components = f"""
     from dataclasses import dataclass
@@ -427,6 +450,48 @@ def test_errors_and_waits_and_pages_are_decided_by_classes(tmp_path: Path):
         ran = read(tmp_path, server, components, *streams)
     assert asked(server) == ["/items", "/items", "/items?page=2", "/none"]
     assert len(ran.records("items")) == 4
+
+
+def test_a_migration_hears_of_our_states_in_the_form_that_it_knows(tmp_path: Path):
+    """A second sync goes on from the first, and what it wants to change is changed."""
+    components = f"""
+    from {CDK}.migrations.state_migration import StateMigration
+
+    class Nested(StateMigration):
+        def should_migrate(self, stream_state):
+            return len(stream_state) > 0 and "states" not in stream_state
+
+        def migrate(self, stream_state):
+            states = [
+                {{"partition": {{"kind": kind}}, "cursor": cursor}}
+                for kind, cursor in stream_state.items()
+            ]
+            return {{"use_global_cursor": False, "states": states}}
+    """
+    more = f"""
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+    state_migrations:
+      - {{type: CustomStateMigration, class_name: {PLACE}.Nested}}
+    """
+    router = """
+    partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+    """
+    path = "/{{ stream_partition.kind }}"
+    declared = stream("items", path, retriever=dedent(router), more=dedent(more))
+    old = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
+    with serving() as server:
+        server.answers_by(lambda one: page({"at": "2024-05-06"}) if one.path == "/a" else page())
+        first = read(tmp_path, server, components, declared, state=old)
+        read(tmp_path, server, components, declared, state=first.state)
+    assert asked(server) == [
+        *("/a?since=2024-02-03", "/b?since=2024-03-04"),
+        *("/a?since=2024-05-06", "/b?since=2024-03-04"),
+    ]
 
 
 def test_schemas_decoders_and_states_come_from_classes(tmp_path: Path):

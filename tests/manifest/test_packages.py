@@ -195,3 +195,50 @@ def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
     package(tmp_path, __init__="LONG = 7\n")
     with pytest.raises(ManifestError, match=r"no such Python file"):
         class_named("source_x.Waits", tmp_path)
+
+
+def test_a_file_of_the_package_is_imported_by_its_whole_name(tmp_path: Path):
+    """``import source_x.model`` binds the package, ``import source_x.model as m`` the file."""
+    package(
+        tmp_path,
+        model="KIND = 'daily'\n",
+        whole="import source_x.model\n\nclass Whole:\n    kind = source_x.model.KIND\n",
+        named="import source_x.model as m\n\nclass Named:\n    kind = m.KIND\n",
+    )
+    assert vars(class_named("source_x.whole.Whole", tmp_path))["kind"] == "daily"
+    assert vars(class_named("source_x.named.Named", tmp_path))["kind"] == "daily"
+
+
+def test_components_are_imported_by_their_name_alone(tmp_path: Path):
+    package(
+        tmp_path,
+        components="KIND = 'daily'\n",
+        other="import components\n\nclass Other:\n    kind = components.KIND\n",
+    )
+    assert vars(class_named("source_x.other.Other", tmp_path))["kind"] == "daily"
+
+
+def test_a_schema_loader_may_settle_its_file_by_itself(tmp_path: Path):
+    loader = """
+        from dataclasses import InitVar, dataclass
+        from airbyte_cdk.sources.declarative.interpolation.interpolated_string import (
+            InterpolatedString,
+        )
+        from airbyte_cdk.sources.declarative.schema.json_file_schema_loader import (
+            JsonFileSchemaLoader,
+        )
+
+        @dataclass
+        class Own(JsonFileSchemaLoader):
+            parameters: InitVar = {"name": "reports"}
+
+            def __post_init__(self, parameters):
+                self.file_path = InterpolatedString.create(
+                    "./schemas/{{ parameters['name'] }}.json", parameters=self.parameters
+                )
+    """
+    package(tmp_path, components=loader)
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "reports.json").write_text('{"properties": {"day": {}}}')
+    made = class_named("source_x.components.Own", tmp_path)(config={}, parameters={})
+    assert made.get_json_schema() == {"properties": {"day": {}}}

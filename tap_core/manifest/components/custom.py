@@ -307,6 +307,7 @@ class CustomAuthenticator(Custom):
             signed.prepare_body(form, None)
         if document := _of(asked, "get_request_body_json"):
             signed.prepare_body(None, None, document)
+        signed.prepare_content_length(signed.body)  # a signature may have changed the body
         return cast("requests.PreparedRequest", signed)
 
 

@@ -208,8 +208,12 @@ class _Imports:
                 _run_init(module)
             if wanted:
                 return _IMPORT(module.__name__, scope, local, wanted, 0)
-            return module
+            return sys.modules[self._root_of(root)]
         return _IMPORT(name, scope, local, wanted or (), level)
+
+    def _root_of(self, root: str) -> str:
+        """Return the name of the module that ``import root.inner`` binds, which is the first."""
+        return f"{self._package}.{root}" if root == "components" else self._package
 
     def _with_files(self) -> ModuleType:
         """Return the module pkgutil with a ``get_data`` that knows the folder's files."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tap_core.manifest.components import schemas as ours
-from tap_core.manifest.face.templates import evaluated
+from tap_core.manifest.face.templates import InterpolatedString, evaluated
 
 __all__ = [
     "InlineSchemaLoader",
@@ -69,11 +69,13 @@ class JsonFileSchemaLoader(SchemaLoader):
         return type(cls.__name__, (cls,), {"FOLDER": folder, "__module__": cls.__module__})
 
     def __post_init__(self, parameters: Mapping[str, Any]) -> None:
-        """Settle the path."""
+        """Settle the path; a subclass may settle it otherwise, in `file_path`."""
         self._name = str((parameters or {}).get("name", ""))
-        self._path = str(evaluated(self.file_path, self.config, parameters or {}))
+        self.file_path = InterpolatedString.create(self.file_path, parameters=parameters or {})
 
     def get_json_schema(self) -> Mapping[str, Any]:
         """Return the schema of the file."""
-        loader = ours.JsonFileSchemaLoader(self._path, self.FOLDER, "JsonFileSchemaLoader")
-        return loader.json_schema(_Named(self._name))  # type: ignore[arg-type]  # asked for its name
+        path = str(evaluated(self.file_path, self.config, {}))
+        loader = ours.JsonFileSchemaLoader(path, self.FOLDER, "JsonFileSchemaLoader")
+        name = getattr(self, "_name", "")
+        return loader.json_schema(_Named(name))  # type: ignore[arg-type]  # asked for its name
