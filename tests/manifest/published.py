@@ -1,61 +1,191 @@
 """Published manifests of others, run by either side against one API that fits all of them.
 
 Rules of the room: the manifests lie in an environment of peers, and none of their text is kept
-here. Their hosts become paths of a server on loopback. What it answers is made of the manifest:
-under each path that an extractor looks at, two records with all fields that its schemas name.
+here. Their hosts become paths of a server on loopback, their pages become small. A manifest is run
+twice: the second run begins with the states that the first one stored, each side's with its own.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tap_core.incremental.formats import format_of
+import yaml
+
 from tap_core.manifest.load import read_manifest
 from tap_core.manifest.spec import config_jsonschema
-from tests.http.server import Asked, Reply, Server, serving
+from tests.http.server import Asked, Server, serving
+from tests.manifest.any_api import START, AnyApi, nodes, written
+from tests.manifest.beside.running import positions
 
-__all__ = ["Told", "by_airbyte_cdk", "by_us", "example"]
+__all__ = ["Run", "Told", "by_airbyte_cdk", "by_us", "example"]
 
-_START = (dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=2)).replace(microsecond=0)
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T+ ]\d\d[:%\dA.]+(Z|[+-]\d\d:?\d\d)?")
-_EPOCH = re.compile(r"\b1[789]\d{8}(\d{3})?\b")
-_VALUES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+_TIME = re.compile(r"\d\d(:|%3A)?(\d\d)(:|%3A)?\d\d([.,]\d+)?")
+_DAY = re.compile(
+    r"(\d{4}-?\d\d-?\d\d(?:T|\+|%20| |%2B|%3A|:)?)(\d\d(:|%3A)?(\d\d)(?:(:|%3A)?\d\d(?:\.\d+)?)?)"
+)
+_EPOCH = re.compile(r"(?<![\d.])(1[789]\d{8})(\d{3})?(\.\d+)?(?!\d)")
+_SIZE = re.compile(r"(\bpage_size: *[\"']?)[1-9]\d*(?=[\"']?\s*$)", re.MULTILINE)
+_BUDGET = re.compile(r"\napi_budget:.*\n(?:[ #-].*\n|\n)*")  # only how fast is asked
+_BASE = re.compile(r"url_base: *[\"']?\{\{ *config(?:\[[\"'](\w+)|\.get\([\"'](\w+)|\.(\w+))")
+_SETTING = re.compile(r"^\{\{ *config(?:\[[\"'](\w+)[\"']\]|\.get\([\"'](\w+)[^}]*|\.(\w+)) *\}\}$")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_PLAIN = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+_DATES = (
+    *("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%d-%m-%Y", "%d/%m/%Y %H:%M"),
+    *("%Y-%m-%dT%H:%M:%S.000Z", "%Y-%m-%d %H:%M:%S", "%Y%m%d", "%s", "%Y%m%d%H", "%Y-%m"),
+)
+_WORDS = (
+    *("7", "true", "text/words", "sandbox_text", "https://text.example.com", "text.example.com"),
+    *("1.5", "TEXT", "a@text.com", "text.freshdesk.com", "P1D", "0123456789abcdef01234567"),
+    *("sk_live_abc", "01-2012", "en", "US", "20261120", "user", "2026", "text_1", "1,2"),
+)
+_NOW_MINUTES = 6
 
-Told = tuple[list[str], dict[str, list[Any]], int]
-"""The requests, each once, without the time of day; the records by stream; the exit code."""
+
+@dataclass
+class Told:
+    """What one run asked for, sent and stored, without the time of day."""
+
+    code: int = 0
+    requests: list[str] = field(default_factory=list)
+    records: dict[str, list[Any]] = field(default_factory=dict)
+    states: dict[str, dict[str, str]] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list, compare=False)
+    stored: list[Any] = field(default_factory=list, compare=False)
 
 
-def by_us(manifest: Path) -> Told:
-    """Return what our Airbyte source makes of a manifest."""
+@dataclass(frozen=True)
+class Run:
+    """How a side is run: its command, and what carries it out."""
+
+    command: Sequence[str]
+    carry_out: Callable[[Sequence[str], Path], tuple[str, str, int]]
+
+
+def by_us(manifest: Path) -> list[Told]:
+    """Return what our Airbyte source makes of a manifest: once, and once more."""
     command = [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest"]
-    return _ran(manifest, command)
+    return told_of(manifest, Run(command, _carried_out))
 
 
-def by_airbyte_cdk(manifest: Path, python: Path) -> Told:
+def by_airbyte_cdk(manifest: Path, python: Path) -> list[Told]:
     """Return what airbyte-cdk makes of it."""
     command = [str(python.with_name("source-declarative-manifest")), "read", "--manifest-path"]
-    return _ran(manifest, command)
+    return told_of(manifest, Run(command, _carried_out))
 
 
-def example(schema: Mapping[str, Any], name: str = "") -> Any:
-    """Return settings that fit a schema, dates a few days ago."""
+def _carried_out(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
+    places = [str(Path(__file__).parents[2]), str(folder)]
+    ran = subprocess.run(
+        [*command],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=folder,
+        env={
+            "PYTHONPATH": os.pathsep.join(places),
+            "PATH": "",
+            "AIRBYTE_ENABLE_UNSAFE_CODE": "true",
+        },
+    )
+    return ran.stdout, ran.stderr, ran.returncode
+
+
+def told_of(manifest: Path, run: Run, choice: int = 0, runs: int = 2) -> list[Told]:
+    """Return what a side makes of a manifest in so many runs, each from the states before."""
+    with serving() as server, TemporaryDirectory() as name:
+        folder = Path(name)
+        path = _copied(manifest, folder, server.url)
+        known = read_manifest(path)
+        if "spec" not in known.raw:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(_spec_of(path.parent))
+            known = read_manifest(path)
+        schemas = [_read(one) for one in sorted(path.parent.rglob("schemas/**/*.json"))]
+        server.answers_by(AnyApi(known.tree, server.url, schemas).answer)
+        config = example(config_jsonschema(known), choice=choice)
+        for key in _BASE.findall(path.read_text(encoding="utf-8")):
+            config["".join(key)] = f"{server.url}/base"
+        _begin(config, nodes(known.tree), config_jsonschema(known)["properties"])
+        catalog = {"streams": [_configured(str(one["name"])) for one in known.streams]}
+        files = {"config": config, "catalog": catalog}
+        told: list[Told] = []
+        for _ in range(runs):
+            arguments = [*run.command, str(path)]
+            for word, content in files.items():
+                (file := folder / f"{word}.json").write_text(json.dumps(content), encoding="utf-8")
+                arguments += [f"--{word}", str(file)]
+            server.asked.clear()
+            told.append(_told(server, *run.carry_out(arguments, folder)))
+            files["state"] = told[-1].stored
+        return told
+
+
+def _spec_of(package: Path) -> str:
+    """Return the specification that lies beside a manifest as a part of it."""
+    for file in package.glob("spec.*"):
+        said = yaml.safe_load(file.read_text(encoding="utf-8"))
+        said = said.get("connectionSpecification") or said["connection_specification"]
+        return f"\nspec: {json.dumps({'type': 'Spec', 'connection_specification': said})}\n"
+    return ""
+
+
+def _begin(
+    config: dict[str, Any], found: Iterable[Mapping[str, Any]], schemas: Mapping[str, Any]
+) -> None:
+    """Put where cursors begin into settings, in the format in which it is asked for."""
+    for node in found:
+        start = node.get("start_datetime")
+        start = start if isinstance(start, dict) else {"datetime": start}
+        key = _SETTING.search(str(start.get("datetime")))
+        form = start.get("datetime_format") or node.get("datetime_format")
+        if key and isinstance(config.get(name := "".join(key.groups(""))), str):
+            moment = str(written(START, str(form)) or config[name])
+            if re.search(schemas[name].get("pattern") or "", moment):
+                config[name] = moment
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _copied(manifest: Path, folder: Path, url: str) -> Path:
+    """Return the manifest in a folder where its package lies, its hosts on our server."""
+    package = folder / manifest.parent.name
+    shutil.copytree(manifest.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in [*package.rglob("*.py"), package / manifest.name]:
+        text = file.read_text(encoding="utf-8").replace("https://", f"{url}/")
+        text = _BUDGET.sub("\n", _SIZE.sub(r"\g<1>2", text))
+        file.write_text(text, encoding="utf-8")
+    return package / manifest.name
+
+
+def example(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
+    """Return settings that fit a schema, dates a few days ago; of choices that one."""
     said = [schema[word] for word in ("const", "default") if word in schema]
     said += (schema.get("enum") or [])[:1]
-    if said:
+    if said and said[0] is not None and not ("start" in name and _DATE.match(str(said[0]))):
         return said[0]
+    found = {
+        key: example(one, key, choice) for key, one in (schema.get("properties") or {}).items()
+    }
     if choices := schema.get("oneOf") or schema.get("anyOf"):
-        return example(choices[0])
-    if "properties" in schema:
-        return {key: example(one, key) for key, one in schema["properties"].items()}
-    return _plain(schema, name)
+        chosen = example(choices[min(choice, len(choices) - 1)], name, choice)
+        return {**found, **chosen} if isinstance(chosen, dict) else chosen
+    return found if "properties" in schema else _plain(schema, name)
 
 
 def _plain(schema: Mapping[str, Any], name: str) -> Any:
@@ -63,37 +193,18 @@ def _plain(schema: Mapping[str, Any], name: str) -> Any:
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "array":
         return [example(schema.get("items") or {})]
-    if "date" in name or schema.get("format") in {"date", "date-time"}:
-        is_day = schema.get("format") == "date" or schema.get("pattern", "").endswith("{2}$")
-        return _START.strftime("%Y-%m-%d" if is_day else "%Y-%m-%dT%H:%M:%SZ")
-    return _VALUES.get(kind, "text")
-
-
-def _ran(manifest: Path, command: list[str]) -> Told:
-    with serving() as server, TemporaryDirectory() as folder:
-        text = manifest.read_text(encoding="utf-8").replace("https://", f"{server.url}/")
-        files = {"manifest.yaml": text}
-        (path := Path(folder, "manifest.yaml")).write_text(text, encoding="utf-8")
-        known = read_manifest(path)
-        server.answers_by(_Api(known.tree).answer)
-        streams = [str(one["name"]) for one in known.streams]
-        files["config.json"] = json.dumps(example(config_jsonschema(known)))
-        files["catalog.json"] = json.dumps({"streams": [_configured(one) for one in streams]})
-        for name, content in files.items():
-            Path(folder, name).write_text(content, encoding="utf-8")
-        arguments = [str(path)]
-        for name in ("config", "catalog"):
-            arguments += [f"--{name}", str(Path(folder, f"{name}.json"))]
-        root = str(Path(__file__).parents[2])
-        ran = subprocess.run(
-            [*command, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            env={"PYTHONPATH": root, "PATH": ""},
-        )
-        return _told(server, ran)
+    is_date = "date" in name or "since" in name or schema.get("format") in {"date", "date-time"}
+    if is_date and kind == "integer":
+        return int(START.timestamp())
+    if kind in _PLAIN:
+        return schema.get("minimum", _PLAIN[kind])
+    pattern = re.compile(schema.get("pattern") or "")
+    dates = [START.strftime(one) for one in _DATES]
+    if schema.get("format") == "date":
+        dates.insert(0, dates[1])
+    examples = [str(one) for one in schema.get("examples") or ()]
+    words = [*(dates if is_date else ()), "text", *examples, *_WORDS, *dates]
+    return next((word for word in words if pattern.search(word)), "text")
 
 
 def _configured(name: str) -> dict[str, Any]:
@@ -102,96 +213,85 @@ def _configured(name: str) -> dict[str, Any]:
     return {"stream": declared, "sync_mode": "incremental", "destination_sync_mode": "append"}
 
 
-def _told(server: Server, ran: subprocess.CompletedProcess[str]) -> Told:
-    records: dict[str, list[Any]] = {}
-    for line in ran.stdout.splitlines():
-        message = json.loads(line)
+# What it comes to
+
+
+def _told(server: Server, output: str, errors: str, code: int) -> Told:
+    told = Told(code)
+    stored: dict[str, Any] = {}
+    for line in output.splitlines():
+        message = json.loads(line) if line.startswith("{") else {"type": "LOG"}
         if message["type"] == "RECORD":
-            found = records.setdefault(message["record"]["stream"], [])
+            found = told.records.setdefault(message["record"]["stream"], [])
             found.append(json.loads(_masked(json.dumps(message["record"]["data"]), server)))
-    for found in records.values():
+        elif message["type"] == "STATE":
+            stored[message["state"]["stream"]["stream_descriptor"]["name"]] = message["state"]
+        elif message["type"] == "TRACE" and message["trace"]["type"] == "ERROR":
+            told.errors.append(json.dumps(message["trace"]["error"]))
+    told.errors += [errors] if code else []
+    for found in told.records.values():
         found.sort(key=lambda one: json.dumps(one, sort_keys=True))
-    requests = {_masked(_shown(one), server) for one in server.asked}
-    return sorted(requests), records, ran.returncode
+    told.stored = list(stored.values())
+    for name, state in stored.items():
+        stands = positions(state["stream"].get("stream_state") or {})
+        told.states[name] = {
+            _masked(one, server): _masked(at, server)
+            for one, at in stands.items()
+            if not _is_start(at)
+        }
+    told.states = {name: stands for name, stands in told.states.items() if stands}
+    told.requests = sorted({_masked(_shown(one), server) for one in server.asked})
+    return told
+
+
+def _is_start(at: str) -> bool:
+    """Return whether a position is where settings begin, or before: nothing follows from it.
+
+    airbyte-cdk stores where settings begin, ours nothing.
+    """
+    if re.match(r"\d{4}-\d\d-\d\d", at) and at[:10] < f"{START:%Y-%m-%d}":
+        return True
+    day = START.replace(hour=0, minute=0, second=0)
+    moments = (f"{START:%Y%m%d%H%M}", f"{START.timestamp():.0f}", f"{day.timestamp():.0f}")
+    digits = re.sub(r"\D", "", at)
+    if digits == at and len(at) <= 10 and int(at) < START.timestamp():
+        return True
+    return digits.startswith(moments) or digits.rstrip("0") == f"{START:%Y%m%d}".rstrip("0")
+
+
+_OWN = {"host", "user-agent", "accept-encoding", "connection", "content-length", "accept"}
 
 
 def _shown(asked: Asked) -> str:
     query = sorted((name, *values) for name, values in asked.query.items())
     body = asked.body.decode()
-    if body.startswith("{"):
+    with suppress(ValueError):
         body = json.dumps(json.loads(body), sort_keys=True)
     headers = {name.lower(): value for name, value in asked.headers.items()}
-    return f"{asked.method} {asked.path} {query} {headers.get('authorization')} {body}"
+    if headers.get("accept") in {"*/*", "application/json"}:
+        headers.pop("accept")
+    kept = sorted((name, value) for name, value in headers.items() if name not in _OWN)
+    return f"{asked.method} {asked.path} {query} {kept} {body}"
 
 
 def _masked(text: str, server: Server) -> str:
+    """Return a text without what is different each time: the server's port, and the time of now."""
     text = text.replace(server.url.removeprefix("http://"), "the.server")
-    return _EPOCH.sub("<epoch>", _TIME.sub(r"\1", text))
+    text = re.sub(r"[Ss]ignature=[0-9a-f]{64}", "<signature>", text)
+    return _EPOCH.sub(_epoch, _DAY.sub(_clock, text))
 
 
-# What is answered
+def _is_now(minute: int) -> bool:
+    now = dt.datetime.now(dt.timezone.utc).minute
+    return (now - minute + _NOW_MINUTES) % 60 <= _NOW_MINUTES + 1
 
 
-class _Api:
-    """Answers every request alike, but for pages after the second."""
-
-    def __init__(self, tree: Mapping[str, Any]) -> None:
-        nodes = list(_nodes(tree))
-        extractors = [one for one in nodes if one.get("type") == "DpathExtractor"]
-        self._paths = [one.get("field_path") or [] for one in extractors]
-        self._pages = {
-            one["page_token_option"].get("field_name")
-            for one in nodes
-            if isinstance(one.get("page_token_option"), dict)
-        }
-        self._record = _record(nodes)
-
-    def answer(self, asked: Asked) -> Reply:
-        """Answer with two records under every path, with none on a page after the second."""
-        is_late = any(asked.query.get(name, ["0"])[0] not in {"0", "1"} for name in self._pages)
-        records = [] if is_late else [{**self._record, "id": number} for number in (1, 2)]
-        document: dict[str, Any] = {} if is_late else dict(self._record, id=1)
-        for path in self._paths:
-            _put(document, [str(name) for name in path], records)
-        return Reply(document)
+def _clock(found: re.Match[str]) -> str:
+    if not _is_now(int(found[4])):
+        return found[0]
+    return found[1] + re.sub(r"\d", "0", found[2])
 
 
-def _put(document: dict[str, Any], path: list[str], records: list[Any]) -> None:
-    if path:
-        *way, last = path
-        for name in way:
-            inner = document.get(name)
-            document[name] = document = inner if isinstance(inner, dict) else {}
-        document[last] = records
-
-
-def _record(nodes: list[Mapping[str, Any]]) -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    for node in nodes:
-        properties = node.get("properties")
-        if isinstance(properties, dict):
-            record |= {name: _value(one) for name, one in properties.items()}
-    for node in nodes:
-        field, form = node.get("cursor_field"), node.get("datetime_format")
-        if isinstance(field, str) and isinstance(form, str) and "{{" not in field + form:
-            form = (node.get("cursor_datetime_formats") or [form])[0]
-            record[field] = format_of(form).write(_START)
-        if isinstance(key := node.get("parent_key"), str) and "." not in key:
-            record.setdefault(key, 7)
-    return record
-
-
-def _value(schema: Any) -> Any:
-    kinds = schema.get("type", "string") if isinstance(schema, dict) else "string"
-    kind = next((one for one in [*kinds] if one != "null"), None)
-    return _VALUES.get(kinds if isinstance(kinds, str) else str(kind), "a text")
-
-
-def _nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-        for inner in node.values():
-            yield from _nodes(inner)
-    elif isinstance(node, list):
-        for inner in node:
-            yield from _nodes(inner)
+def _epoch(found: re.Match[str]) -> str:
+    is_now = _is_now(int(found[1]) // 60 % 60)
+    return re.sub(r"\d", "9", found[0]) if is_now else found[0]

@@ -19,7 +19,17 @@ from tests.http.server import Asked, Reply, Server, serving
 from tests.manifest.beside import apis, exhibits, jobs, numbers
 from tests.peers import peer_python
 
-__all__ = ["CASES", "CDK", "CDK_6", "FOLDER", "Case", "by_airbyte_cdk", "by_us", "expected"]
+__all__ = [
+    "CASES",
+    "CDK",
+    "CDK_6",
+    "FOLDER",
+    "Case",
+    "by_airbyte_cdk",
+    "by_us",
+    "expected",
+    "positions",
+]
 
 FOLDER = Path(__file__).parent
 CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which has it, too
@@ -57,6 +67,15 @@ class Case:
 
 _START = "1704067200"
 """What airbyte-cdk stores for a slice without records; ours stores nothing, which is the same."""
+
+_BESIDE = frozenset(
+    {
+        *("starting_replication_value", "replication_key_signpost", "replication_key"),
+        "progress_markers",
+        *("use_global_cursor", "lookback_window", "parent_state", "__ab_no_cursor_state_message"),
+    }
+)
+"""What stands beside a position in a state, and is none."""
 
 _SHOP = {"token": "t", "shop": "Corner", "start": "2024-01-01", "places": ["here", "there"]}
 _REPORTS = {"token": "t", "start": "2024-01-16"}
@@ -257,12 +276,12 @@ def _told(server: Server, output: str) -> dict[str, Any]:
             records.setdefault(record["stream"], []).append(record["data"])
         elif message["type"] == "STATE":
             state = message["state"]["stream"]
-            positions = _positions(state.get("stream_state") or {})
-            states[state["stream_descriptor"]["name"]] = positions
+            found = positions(state.get("stream_state") or {})
+            states[state["stream_descriptor"]["name"]] = found
     for found in records.values():
         found.sort(key=lambda one: json.dumps(one, sort_keys=True))
     told = {"requests": [json.loads(one) for one in requests], "records": records}
-    told["states"] = {name: positions for name, positions in states.items() if positions}
+    told["states"] = {name: found for name, found in states.items() if found}
     text: str = json.dumps(told, sort_keys=True).replace(server.url, "http://the.api")
     result: dict[str, Any] = json.loads(text)
     return result
@@ -281,8 +300,10 @@ def _request(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _positions(state: Mapping[str, Any]) -> dict[str, str]:
+def positions(state: Mapping[str, Any]) -> dict[str, str]:
     """Return how far each slice came, whichever side says so."""
+    if state.get("use_global_cursor") and "state" in state:
+        state = state["state"]
     if "states" in state:
         found = {_slice(one["partition"]): _only(one["cursor"]) for one in state["states"]}
         return {name: value for name, value in found.items() if value != _START}
@@ -296,7 +317,7 @@ def _positions(state: Mapping[str, Any]) -> dict[str, str]:
         return {name: str(value) for name, value in state["cursor_state"].items()}
     if "replication_key_value" in state:
         return {"": str(state["replication_key_value"])}
-    known = {name: one for name, one in state.items() if not name.startswith("__ab_")}
+    known = {name: one for name, one in state.items() if name not in _BESIDE}
     if len(known) > 1:
         return {name: str(value) for name, value in known.items()}
     return {"": _only(known)} if known else {}

@@ -1,0 +1,220 @@
+"""An API that fits whatever manifest: what it answers is made of the manifest alone.
+
+Rules of the room: an answer is a function of the request, so that either side hears the same
+whatever it asked before. Under each path that an extractor looks at there are two records with all
+fields that the schemas name; a page after the second has none.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote_plus
+
+from tap_core.incremental.formats import format_of
+from tests.http.server import Asked, Reply
+
+__all__ = ["START", "AnyApi", "nodes", "written"]
+
+_NOW = dt.datetime.now(dt.timezone.utc).replace(microsecond=0)
+START = _NOW - dt.timedelta(days=2, minutes=25)
+"""When settings begin: at another minute than now, so that a time of now can be told from it."""
+
+_VALUES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+_WORD = "2nd-page"
+_ENOUGH = 4000  # for pages without an end that could be told from the manifest
+_CHAIN = re.compile(
+    r"response((?:\.get\(\s*['\"][^'\"]+['\"][^)]*\)|\[['\"][^'\"]+['\"]\]|\.\w+)+)"
+)
+_POSITION = re.compile(r"STARTPOSITION[ =:]+(\d+)")
+_PARAMETER = re.compile(r"\{\{ *parameters(?:\[['\"](\w+)['\"]\]|\.(\w+)) *\}\}$")
+_LINK = re.compile(r"get\(\s*['\"]([^'\"]+)['\"]|\[['\"]([^'\"]+)['\"]\]|\.(?!get\()(\w+)")
+
+
+class AnyApi:
+    """Answers every request alike, but for pages after the second."""
+
+    def __init__(
+        self, tree: Mapping[str, Any], url: str, schemas: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        found = list(nodes(tree))
+        extractors = [one for one in found if "Extractor" in str(one.get("type"))]
+        paths = {tuple(_path(one)) for one in extractors}
+        self._paths = sorted(paths, key=lambda path: (len(path), path))
+        self._pages = [_Page(one["page_token_option"]) for one in found if _has_token(one)]
+        tokens = _tokens(found, url)
+        self._tokens = [one for one in tokens if tuple(one[0]) not in paths]
+        self._done = [*_done(found)]
+        self._linked = any("headers" in str(one.get("cursor_value")) for one in found)
+        self._url = url
+        self._records = [_record([*found, *schemas], number) for number in (1, 2)]
+        self._document = self._records[0] | _granted(found)
+        self._count = 0
+
+    def answer(self, asked: Asked) -> Reply:
+        """Answer with two records under every path, with none on a page after the second."""
+        self._count += 1
+        if self._count > _ENOUGH:
+            return Reply({})
+        said = " ".join([asked.path, str(asked.query), unquote_plus(asked.body.decode())])
+        is_second = _WORD in said or _WORD in str(asked.headers)
+        position = _POSITION.search(said)
+        is_late = any(page.is_late(asked) for page in self._pages)
+        is_late = is_late or (position is not None and int(position[1]) > 3)
+        document = {} if is_late else copy.deepcopy(self._document)
+        for path in self._paths:
+            records = copy.deepcopy([] if is_late else self._records[int(is_second) :])
+            _put(document, list(path), records)
+        for path, status in self._done:
+            _put(document, path, status)
+        for path, token, end in self._tokens:
+            _put(document, path, end if is_second or is_late else token)
+        link = f'<{self._url}{asked.path}?page={_WORD}>; rel="next"'
+        has_link = self._linked and not (is_second or is_late)
+        return Reply(document, headers={"Link": link} if has_link else {})
+
+
+def _path(extractor: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the steps to the records; those that are a parameter's as it is."""
+    parameters = getattr(extractor, "parameters", {})
+    given = extractor.get("field_path") or []
+    for step in given if isinstance(given, list) else []:
+        found = _PARAMETER.match(str(step))
+        yield str(parameters.get("".join(found.groups(""))) if found else step)
+
+
+class _Page:
+    """Where requests say which page they want."""
+
+    def __init__(self, option: Mapping[str, Any]) -> None:
+        name = option.get("field_name") or (option.get("field_path") or [""])[-1]
+        self._name = str(name)
+        self._spoken = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
+
+    def is_late(self, asked: Asked) -> bool:
+        """Return whether a page after the second is asked for."""
+        given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
+        found = self._spoken.search(unquote_plus(asked.body.decode()))
+        said = given[0] or (found[1] if found else "0")
+        return said.isdecimal() and int(said) > 1
+
+
+def nodes(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a document, outer ones first."""
+    if isinstance(node, dict):
+        yield node
+        for inner in node.values():
+            yield from nodes(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            yield from nodes(inner)
+
+
+def written(moment: dt.datetime, form: str) -> Any:
+    """Return a moment in a format, None where it is no format."""
+    with suppress(ValueError):
+        return format_of(form).write(moment)
+    return None
+
+
+def _has_token(node: Mapping[str, Any]) -> bool:
+    option = node.get("page_token_option")
+    return isinstance(option, dict) and ("field_name" in option or "field_path" in option)
+
+
+def _tokens(found: list[Mapping[str, Any]], url: str) -> Iterator[tuple[list[str], Any, Any]]:
+    """Yield where answers have a token of the next page, the token, and what a last page has."""
+    for node in found:
+        strategy = node.get("pagination_strategy")
+        if not isinstance(strategy, dict):
+            continue
+        is_link = "RequestPath" in str(node.get("page_token_option"))
+        token = f"{url}/next?page={_WORD}" if is_link else _WORD
+        stops = _chain(strategy.get("stop_condition"))
+        if stops:
+            yield stops, (more := _is_more(stops[-1])), not more
+        if value := _chain(strategy.get("cursor_value")):
+            yield value, token, None
+
+
+def _done(found: list[Mapping[str, Any]]) -> Iterator[tuple[list[str], Any]]:
+    """Yield where answers have the status of a job, and that it is done."""
+    for node in found:
+        if statuses := (node.get("status_mapping") or {}).get("completed"):
+            yield node["status_extractor"]["field_path"], statuses[0]
+
+
+def _chain(template: Any) -> list[str]:
+    found = _CHAIN.search(str(template or ""))
+    return ["".join(one) for one in _LINK.findall(found[1])] if found else []
+
+
+def _is_more(name: str) -> Any:
+    low = name.lower()
+    return True if "more" in low or "next" in low else not ("last" in low or "end" in low)
+
+
+def _granted(found: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a request for a token is answered with."""
+    granted: dict[str, Any] = {"access_token": "granted-1", "expires_in": 7200, "id": 1}
+    for node in found:
+        if node.get("type") == "OAuthAuthenticator":
+            granted[str(node.get("access_token_name") or "access_token")] = "granted-1"
+            form = node.get("token_expiry_date_format")
+            until: Any = format_of(str(form)).write(_NOW + dt.timedelta(days=1)) if form else 7200
+            granted[str(node.get("expires_in_name") or "expires_in")] = until
+        if path := node.get("session_token_path"):
+            _put(granted, [str(one) for one in path], "session-1")
+    return granted
+
+
+def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
+    if path and "*" not in path:
+        *way, last = path
+        for name in way:
+            inner = document.get(name)
+            if isinstance(inner, list):
+                inner = next((one for one in inner if isinstance(one, dict)), {})
+            elif not isinstance(inner, dict):
+                inner = document[name] = {}
+            document = inner
+        document[last] = value
+
+
+def _record(found: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for node in found:
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            named = properties.items()
+            record |= {name: _value(one, number) for name, one in named if name not in record}
+    for node in found:
+        field, form = node.get("cursor_field"), node.get("datetime_format")
+        if isinstance(field, str) and isinstance(form, str) and "{{" not in field + form:
+            form = (node.get("cursor_datetime_formats") or [form])[0]
+            moment = START + dt.timedelta(hours=1 if number == 1 else 20)
+            record[field] = written(moment, form) or record.get(field)
+        if isinstance(key := node.get("parent_key"), str) and "." not in key:
+            record[key] = record.get(key) or 6 + number
+    return {**record, "id": number}
+
+
+def _value(schema: Any, number: int, depth: int = 0) -> Any:
+    if not isinstance(schema, dict):
+        return "a text"
+    kinds = schema.get("type") or "string"
+    kind = next((one for one in ([kinds] if isinstance(kinds, str) else kinds) if one != "null"), 0)
+    properties = schema.get("properties")
+    if kind == "object" and isinstance(properties, dict) and depth < 3:
+        return {name: _value(one, number, depth + 1) for name, one in properties.items()}
+    if kind == "array" and isinstance(schema.get("items"), dict) and depth < 3:
+        return [_value(schema["items"], number, depth + 1)]
+    if schema.get("format") == "date-time":
+        return (START + dt.timedelta(hours=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if schema.get("format") == "date":
+        return (START + dt.timedelta(days=number - 1)).strftime("%Y-%m-%d")
+    return _VALUES.get(str(kind), f"text {number}")
