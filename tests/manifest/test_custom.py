@@ -230,6 +230,23 @@ def test_an_authenticator_signs_requests_and_logs_in_once_for_all_streams(tmp_pa
     assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
 
 
+@pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
+def test_a_token_that_a_class_asks_for_itself_may_stand_below_others(tmp_path: Path, hook: str):
+    """The one hook is that of airbyte-cdk 7, the other that of the versions before it."""
+    components = f"""
+    from {CDK}.auth import DeclarativeOauth2Authenticator
+
+    class Granted(DeclarativeOauth2Authenticator):
+        def {hook}(self):
+            return {{"data": [{{"access_token": "t-1", "expires_in": 3600}}]}}
+    """
+    body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        read(tmp_path, server, components, stream("items", "/items", body))
+    assert server.asked[0].headers["Authorization"] == "Bearer t-1"
+
+
 def test_an_authenticator_may_change_what_it_signs(tmp_path: Path):
     """The length of the body is that of the one which is sent."""
     components = f"""

@@ -16,6 +16,7 @@ from typing import Any, cast
 import requests
 from requests.auth import AuthBase
 
+from tap_core.authenticators.token_endpoint import TokenNames
 from tap_core.manifest.face.dates import AirbyteDateTime, ab_datetime_now, ab_datetime_parse
 from tap_core.manifest.face.templates import InterpolatedString, evaluated
 from tap_core.manifest.paths import ABSENT, walker
@@ -289,10 +290,18 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def refresh_access_token(self) -> tuple[str, Any]:
         """Return a new token, and when it ends."""
-        answer = self._get_refresh_access_token_response()
-        return answer[self.get_access_token_name()], answer.get(self.get_expires_in_name())
+        answer = self._make_handled_request()
+        names = TokenNames(self.get_access_token_name(), deep=True)
+        if not (token := names.found(answer, names.access_token)):
+            raise ValueError(f"The answer has no {names.access_token}.")
+        return token, names.found(answer, self.get_expires_in_name())
+
+    def _make_handled_request(self) -> Any:
+        """Ask for a token, in the words of airbyte-cdk 7."""
+        return self._get_refresh_access_token_response()
 
     def _get_refresh_access_token_response(self) -> Any:
+        """Ask for a token, in the words of the versions before it."""
         response = requests.request(
             method="POST",
             url=str(self.get_token_refresh_endpoint()),
