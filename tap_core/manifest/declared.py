@@ -9,6 +9,7 @@ goes on from where its children left it keeps its position in a state of its own
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -27,7 +28,13 @@ from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Schemas, Scope, StateMigration, StreamFace
 from tap_core.manifest.pages import Turn
 from tap_core.manifest.slices import Slices, product
-from tap_core.manifest.states import as_others_keep, parents_of, partition_field, translated
+from tap_core.manifest.states import (
+    LOOKBACK,
+    as_others_keep,
+    parents_of,
+    partition_field,
+    translated,
+)
 from tap_core.state.document import StateDocument
 from tap_core.state.partitions import freeze
 from tap_core.streams.rest import RESTStream
@@ -213,6 +220,28 @@ class Declared(RESTStream[Turn]):
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
 
+    def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
+        """Return from when until when there is anything to read.
+
+        Slices that share a cursor end where the first of them does: what changes in one of them
+        while others are read is then later than what is kept, and read by the next run.
+        """
+        start, end = super()._edges(cursor)
+        if not cursor.global_substream_cursor:
+            return start, end
+        run = self._tap.document.runs
+        if self._of_run.get("ends", (None,))[0] != run:
+            self._of_run["ends"] = (run, end)
+        return start, min(end, self._of_run["ends"][1])
+
+    def _stored(self, cursor: DatetimeBasedCursor, context: Context | None) -> dt.datetime | None:
+        """Return the instant up to which a context was sent, None for the beginning."""
+        found = super()._stored(cursor, context)
+        seconds = self.stream_state.get(LOOKBACK) if cursor.global_substream_cursor else None
+        if found is None or not seconds or cursor.lookback_window:
+            return found
+        return found - dt.timedelta(seconds=seconds)
+
     @property
     def is_wanted(self) -> bool:
         """Whether it is selected, as far as that is known without its schema.
@@ -360,8 +389,11 @@ class Sliced(Declared):
 
     def _complete_state(self, *, saw_all: bool) -> None:
         super()._complete_state(saw_all=saw_all)
-        if parents := self._of_run.get("parents"):
+        parents = self._of_run.get("parents")
+        if parents:
             self.stream_state["parent_state"] = parents
+        was_earlier = self.stream_state.pop(LOOKBACK, None)
+        if parents or was_earlier:
             self._tap.document.touch(self.name)
             self._tap.run.checkpoint(owed=True)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "CURSOR_STATE",
+    "LOOKBACK",
     "LegacyToPerPartitionStateMigration",
     "as_others_keep",
     "context_of",
@@ -28,6 +29,10 @@ __all__ = [
 
 CURSOR_STATE: Final = "cursor_state"
 """Where the state of a cursor of others stands, if it is more than one value."""
+
+LOOKBACK: Final = "lookback_window"
+"""How long a run of airbyte-cdk took that left one cursor for all slices, in seconds: what changed
+while others were read may be so much earlier."""
 
 _OURS: Final = frozenset(
     {
@@ -188,6 +193,8 @@ def _of_partitions(
     result: dict[str, Any] = {}
     if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
         result |= read(state["state"], cursor_field)
+        if isinstance(seconds := state.get(LOOKBACK), int) and seconds > 0:
+            result[LOOKBACK] = seconds
     partitions = [
         {
             "context": context_of(entry["partition"]),

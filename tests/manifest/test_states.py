@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tap_core.manifest.states import entry_of, kept_of, own_translated, said_to_others, translated
+from tests.http.server import page, serving
+from tests.manifest.running import asked, manifest, run, stream
 
 NONE: dict[str, Any] = {}
 
@@ -134,3 +138,41 @@ def test_a_state_without_a_position_is_none_of_a_cursor():
     assert own_translated({"__ab_no_cursor_state_message": True}, "at", by_slices=False) == {}
     assert said_to_others(None, "at") == {}
     assert kept_of({"replication_key": "other", "replication_key_value": 1}, "at") == {}
+
+
+def test_slices_that_share_a_cursor_end_where_the_first_of_them_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What changed in one of them while others were read is read by the next run."""
+    days = (dt.datetime(2024, 1, day, tzinfo=dt.timezone.utc) for day in range(10, 30))
+    monkeypatch.setattr("tap_core.streams.windowed.utc_now", lambda: next(days))
+    router = """
+    partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
+    """
+    more = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "2024-01-01"
+      start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+      end_time_option: {type: RequestOption, inject_into: request_parameter, field_name: until}
+      global_substream_cursor: true
+    """
+    declared = stream("items", "/{{ stream_partition.kind }}", retriever=router, more=more)
+    with serving() as server:
+        server.answers_by(lambda one: page({"at": f"2024-01-{'08' if one.path == '/a' else 11}"}))
+        ran = run(manifest(tmp_path, declared), server)
+        state = {"use_global_cursor": True, "state": {"at": "2024-01-05"}, "states": []}
+        state["lookback_window"] = 90_000
+        again = run(manifest(tmp_path, declared), server, state={"bookmarks": {"items": state}})
+    first, second, *resumed = asked(server)
+    assert (
+        first.partition("?")[2] == second.partition("?")[2] == ("since=2024-01-01&until=2024-01-10")
+    )
+    assert ran.state["bookmarks"]["items"]["replication_key_value"] == "2024-01-10"
+    assert [one.partition("&")[0] for one in resumed] == [
+        "/a?since=2024-01-03",
+        "/b?since=2024-01-03",
+    ]
+    assert "lookback_window" not in again.state["bookmarks"]["items"]
