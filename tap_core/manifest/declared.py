@@ -17,7 +17,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tap_core import metrics
+from tap_core.clock import utc_now
 from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.incremental.durations import duration_of
+from tap_core.incremental.order import order_by
 from tap_core.manifest.build import build
 from tap_core.manifest.components.custom import CustomStateMigration
 from tap_core.manifest.components.jobs import AsyncRetriever
@@ -258,6 +261,19 @@ class Declared(RESTStream[Turn]):
         if "incremental_stream" in self._node:
             for name in _MADE:
                 vars(self).pop(name, None)
+
+    def has_outlived(self, state: Mapping[str, Any]) -> bool:
+        """Return whether the API no longer knows what changed since a state of ours."""
+        given = self._node.get("api_retention_period")
+        period = build(self._host.manifest, given, str | None, self.config, _parameters(self._node))
+        cursor = self.incremental_sync if period and state else None
+        if cursor is None:
+            return False
+        entries = [state, *(state.get("partitions") or ())]
+        values = [one.get("replication_key_value") for one in entries]
+        order = order_by(cursor, self.name)
+        found = [at for one in values if (at := order.instant(one)) is not None]
+        return not found or max(found) < duration_of(period).before(utc_now())
 
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""

@@ -175,7 +175,16 @@ class ManifestTap(Tap):
         if not isinstance(stream, ManifestStream) or not kept:
             return kept
         stream.decide_anew()  # what a catalog asked of it before was asked without a state
-        return stream.translated(kept)
+        found = stream.translated(kept)
+        if stream.has_outlived(found):
+            self.logger.warning(
+                "Stream '%s': its state is older than the api_retention_period: all is read anew.",
+                name,
+            )
+            self.names_with_state -= {name}
+            stream.decide_anew()
+            return {}
+        return found
 
     # What streams share
 

@@ -64,6 +64,19 @@ def test_with_a_state_it_is_asked_what_is_new_and_all_as_a_parent(tmp_path: Path
     assert sorted(asked(server)) == ["/all", "/each/1", "/news"]
 
 
+@pytest.mark.parametrize(("period", "path"), [("P30D", "/all"), ("P90Y", "/news")])
+def test_a_state_that_the_api_has_forgotten_counts_for_nothing(
+    tmp_path: Path, period: str, path: str
+):
+    both = declared()[0] + f"    api_retention_period: {period}\n"
+    state = {"bookmarks": {"all": {"at": "2024-01-02"}}}
+    with serving() as server:
+        server.answers(page({"id": 1, "at": "2024-01-03"}))
+        ran = run(manifest(tmp_path, both), server, state=state)
+    assert asked(server) == [path]
+    assert ran.state["bookmarks"]["all"]["replication_key_value"] == "2024-01-03"
+
+
 @pytest.mark.parametrize(
     ("stream_name", "paths"), [("all", ["/news"]), ("each", ["/all", "/each/1"])]
 )

@@ -73,8 +73,9 @@ class StateDelegatingStream:
     name: str
     full_refresh_stream: DeclarativeStream
     incremental_stream: DeclarativeStream
+    api_retention_period: str | None = None
+    """For how long the API knows what changed: with an older state all is read anew."""
 
-    IGNORED: ClassVar[frozenset[str]] = frozenset({"api_retention_period"})
     LATER: ClassVar[bool] = True
     """Within the fields of a class of others it stays a part of the document."""
 
