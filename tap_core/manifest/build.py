@@ -20,7 +20,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
 from tap_core.manifest.literals import has_template, read_plain
 from tap_core.manifest.load import Manifest
-from tap_core.manifest.options import NOT_SUPPORTED, is_meant_otherwise, unknown_options
+from tap_core.manifest.options import NOT_SUPPORTED, unknown_options
 from tap_core.manifest.parameters import with_own_parameters
 from tap_core.manifest.registry import MODULES, class_of
 from tap_core.manifest.scalars import fitted, wanted_by
@@ -375,8 +375,7 @@ class Builder:
     def _check_options(self, plan: Plan, node: Node, spot: _Spot) -> None:
         known = plan.shapes.keys() | plan.ignored | node.filled | {_TYPE}
         kind = node.get(_TYPE) or "this component"
-        for key, is_fault in unknown_options(node, known, self.manifest.parameter_names):
-            is_error = is_fault and (self.faults is not None or is_meant_otherwise(key, known))
+        for key, is_error in unknown_options(node, known, self.manifest.parameter_names):
             at = spot.below(key, node.lines.get(key, 0))
             said = "" if is_error else " It is ignored."
             message = f"{kind} has no option '{key}'.{said}{_near(str(key), plan.shapes)}"

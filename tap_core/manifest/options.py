@@ -2,8 +2,7 @@
 
 Rules of the room: airbyte-cdk ignores all of them, and published manifests have many: words for
 people, and options or parameters that slipped into a component they do not belong to. Those are
-told as warnings; a word that nothing in the manifest knows is a fault. A linter tells of all
-faults; a run is refused for those that look like a slip of the pen: something else was meant.
+told as warnings; a word that nothing in the manifest knows is a fault.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tap_core.manifest.registry import MODULES, class_of
 from tap_core.manifest.shapes import plan_of
 from tap_core.manifest.tree import Node
 
-__all__ = ["NOT_SUPPORTED", "is_meant_otherwise", "unknown_options"]
+__all__ = ["NOT_SUPPORTED", "unknown_options"]
 
 NOT_SUPPORTED: Final = frozenset({"truncated_list_retriever"})
 """What Airbyte has, and no manifest can have here."""
@@ -52,11 +51,6 @@ def unknown_options(
     if len(strange) < len(unknown):
         strange = _slips_of_the_pen(strange, known)
     return [(one, one in strange) for one in unknown]
-
-
-def is_meant_otherwise(option: Any, known: Collection[Any]) -> bool:
-    """Return whether an unknown option looks like one that a component has, or that Airbyte has."""
-    return bool(_slips_of_the_pen([option], known))
 
 
 def _slips_of_the_pen(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
