@@ -16,8 +16,11 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from requests.exceptions import RequestException
+
 from tap_core import metrics
 from tap_core.clock import utc_now
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.incremental.durations import duration_of
 from tap_core.incremental.order import order_by
@@ -60,6 +63,8 @@ _MADE: Final = (
     *("_selection", "_signer", "_handler", "_decoder"),
 )
 """What a stream makes of its declaration when it is first needed."""
+_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException)
+"""What may be wrong with one slice, and not with those behind it."""
 
 
 class ManifestHost(Protocol):
@@ -255,6 +260,11 @@ class Declared(RESTStream[Turn]):
         if self._metadata is None and (catalog is None or catalog.get_stream(self.name) is None):
             return catalog is None and self.selected_by_default
         return self.selected
+
+    def _outlives(self, error: Exception) -> bool:
+        """Return whether other slices are read behind one that failed: not with wrong settings."""
+        is_of_one = bool(self.retriever.routers) and isinstance(error, _OF_ONE_SLICE)
+        return is_of_one and getattr(error, "failure_type", None) != "config_error"
 
     def decide_anew(self) -> None:
         """Forget which of two ways was taken before it was known whether there is a state."""

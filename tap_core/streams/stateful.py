@@ -212,6 +212,10 @@ class Stateful(Declared):
     def _end_context(self) -> None:
         """End what was begun for a context that was read, or could not be."""
 
+    def _outlives(self, error: Exception) -> bool:  # noqa: ARG002
+        """Return whether other contexts are read behind one that failed; as in singer_sdk none."""
+        return False
+
     @property
     def partitions(self) -> list[dict[str, Any]] | None:
         """Contexts that this stream is synced for, one after the other.

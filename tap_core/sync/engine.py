@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -25,7 +24,6 @@ from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
     InvalidStreamSortException,
-    SingerSDKDeprecationWarning,
 )
 from tap_core.records.shape import ENCODING_ERRORS
 from tap_core.state.key import value_finder
@@ -33,6 +31,7 @@ from tap_core.state.partitions import freeze
 from tap_core.sync.again import was_sent
 from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
+from tap_core.sync.failing import Failures
 from tap_core.sync.meters import Tally, metered
 from tap_core.sync.plan import plan_of
 from tap_core.sync.replication import (
@@ -43,6 +42,7 @@ from tap_core.sync.replication import (
 from tap_core.sync.spread import crew_of
 from tap_core.sync.versions import begin_version
 from tap_core.sync.workers import Job
+from tap_core.sync.yielded import record_of, unpack
 
 if TYPE_CHECKING:
     from tap_core.metrics import Counter
@@ -60,14 +60,12 @@ __all__ = [
     "end_partition",
     "end_records",
     "family_of",
-    "is_foreign",
     "pulling",
     "state_is_due",
     "sync_context",
     "sync_part",
     "sync_partition",
     "sync_stream",
-    "unpack",
 ]
 
 
@@ -150,11 +148,13 @@ def _share_out(
         make_entry(stream, current)
         if plan.spreads:
             begin_partition(stream, current, signpost)
+    failures = Failures(stream)
     with metered(stream, run), crew_of(run, plan.threads, [stream], spreads=plan.spreads) as crew:
         for current in contexts:
             work = partial(sync_context, context=current, signpost=signpost)
-            crew.submit(Job(stream, current, work))
+            crew.submit(Job(stream, current, failures.noting(work)))
         crew.drain()
+    failures.tell()
     end_records(stream, None)
 
 
@@ -256,13 +256,15 @@ def _pull(
     signpost: Any,
 ) -> None:
     """Pull all records of the contexts of one sync."""
-    done = 0
+    done, failures = 0, Failures(stream)
     with metered(stream, run) as (counter, timer), family_of(stream, run, plan):
         for current in contexts:
             counter.with_context(current or {})
             timer.with_context(current or {})
             signpost = None if context else signpost
-            done = sync_partition(stream, run, plan, current, signpost, counter, done)
+            with failures.noted():
+                done = sync_partition(stream, run, plan, current, signpost, counter, done)
+    failures.tell()
     end_records(stream, context)
 
 
@@ -370,7 +372,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     most = run.most
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
-        if record.__class__ is not dict and (record := _record_of(record)) is None:
+        if record.__class__ is not dict and (record := record_of(record)) is None:
             continue
         done += 1
         if not bodies:
@@ -424,7 +426,7 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
     bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
     stop = min(done + run.limit - len(bodies), next_state)
     for pulled in records:
-        if (record := _record_of(pulled)) is None:
+        if (record := record_of(pulled)) is None:
             continue
         done += 1
         made = bodies_of(record)
@@ -444,17 +446,6 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
             counted, stop = done, min(done + run.room(), next_state)
     counter.increment(done - counted)
     return done
-
-
-def _record_of(pulled: Any) -> Any:
-    """Return the record of what an author yielded: it may be a pair, or None for none."""
-    record = unpack(pulled)[0] if isinstance(pulled, tuple) else pulled
-    return dict(record) if is_foreign(record) else record
-
-
-def is_foreign(record: Any) -> bool:
-    """Tell whether a record is a mapping of another kind: encoders know dicts only."""
-    return isinstance(record, Mapping) and not isinstance(record, dict)
 
 
 def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
@@ -572,17 +563,6 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
         stream._tap.run.checkpoint(owed=False)
     elif write:
         stream._write_state_message()
-
-
-def unpack(record: tuple[Record, Context | None]) -> tuple[Record, Context | None]:
-    """Take the deprecated pair of a record and its child context apart."""
-    warnings.warn(
-        "Yielding a tuple of (record, child_context) is deprecated: yield the record, and"
-        " say the context in get_child_context or generate_child_contexts.",
-        SingerSDKDeprecationWarning,
-        stacklevel=2,
-    )
-    return record
 
 
 def _refuse(

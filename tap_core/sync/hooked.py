@@ -26,14 +26,13 @@ from tap_core.sync.engine import (
     end_partition,
     end_records,
     family_of,
-    is_foreign,
     pulling,
     state_is_due,
-    unpack,
 )
 from tap_core.sync.meters import metered
 from tap_core.sync.plan import plan_of
 from tap_core.sync.replication import log_sort_error
+from tap_core.sync.yielded import is_foreign, unpack
 
 if TYPE_CHECKING:
     from tap_core.metrics import Counter
