@@ -452,7 +452,7 @@ class ManifestStream(_Sending):
             vars(made).pop(made_of_mine, None)
         declared = DeclarativeStream(retriever=retriever, name=self.name)
         vars(made).update(declared=declared, incremental_sync=None, own_cursor=None, schema={})
-        made._in_hand = None  # noqa: SLF001  (a copy)
+        vars(made).update(_in_hand=None, _gate=None)
         return made
 
     def _select(self) -> Selection:

@@ -59,6 +59,11 @@ class _Round:
     is_trial: bool = False
     """Whether one window is enough to see that the source answers."""
 
+    @property
+    def is_one(self) -> bool:
+        """Whether it has one window, which the stream itself reads: no copies, nor threads."""
+        return self.cursor.is_data_feed or not self.cursor.step
+
 
 class Windowed(Stream, abc.ABC):
     """A stream that may be read in windows of time."""
@@ -167,6 +172,9 @@ class Windowed(Stream, abc.ABC):
                 crew, self, size, windows, lambda made, one: read(made, one, current)
             )
             return
+        if current.is_one:
+            yield from ((window, self._read_window(window, current)) for window in windows)
+            return
         self._prepare_for_threads(1)  # what copies share
         for window in windows:
             made = copy.copy(self)
@@ -179,9 +187,8 @@ class Windowed(Stream, abc.ABC):
         return current.cursor.windows(current.lower, current.end)
 
     def _threads_of(self, current: _Round) -> int:
-        is_one = current.cursor.is_data_feed or not current.cursor.step
         if (
-            is_one
+            current.is_one
             or not current.in_sync
             or self.ABORT_AT_RECORD_COUNT is not None
             or not self._tap.run.may_lead
@@ -235,7 +242,7 @@ class Windowed(Stream, abc.ABC):
 
     def _end_context(self) -> None:
         """Let no thread go on that pulls for this context."""
-        current, self._round, self.stream_interval = self._round, None, None
+        current, self._round, self.stream_interval, self._gate = self._round, None, None, None
         if current is not None:
             current.threads.__exit__(*sys.exc_info())
 
