@@ -154,7 +154,7 @@ def _is_plain(session: requests.Session) -> bool:
 
     It would then go through all that it might add, which takes as long as the rest of a request.
     """
-    adds = session.cookies or session.params or any(session.hooks.values())
+    adds = session.cookies or session.params or any((session.hooks or {}).values())
     return type(session) is requests.Session and not adds
 
 

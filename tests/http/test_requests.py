@@ -189,6 +189,16 @@ def test_what_a_session_has_of_its_own_is_sent(one_page, members):
     assert len(ours.headers) + len(ours.url) > len(requests.Session().headers) + len(request.url)
 
 
+def test_a_session_may_have_had_everything_taken_away():
+    session = requests.Session()
+    vars(session).update(hooks=None, params=None, headers=None, cookies=None)
+    request = requests.Request("GET", "http://a.example", auth=signed)
+    assert dict(prepared(session, request, user_agent="us").headers) == {
+        "User-Agent": "us",
+        "Signed": "/",
+    }
+
+
 def test_a_stream_has_one_session_of_its_own(one_page):
     stream, other = one_page.stream(), one_page.stream()
     assert stream.requests_session is stream.requests_session

@@ -261,7 +261,7 @@ def test_a_token_may_be_the_path_of_the_next_page(options, token, url):
         ("type: HttpRequester\npath: x", "needs a `url`"),
         (f"{URL}request_body_json: {{a: 1}}\nrequest_body_data: {{a: 1}}", "has one body"),
         (f"{URL}http_method: PURGE", "PURGE"),
-        (f"{URL}http_methods: GET", "no option 'http_methods'"),
+        (f"{URL}verb: GET", "no option 'verb'"),
     ],
 )
 def test_what_makes_no_request_is_refused_where_it_stands(text, words):
