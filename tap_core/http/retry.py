@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import itertools
 import logging
-import random
 import time
 from collections.abc import Callable, Generator
 from datetime import datetime, timezone
@@ -200,7 +199,9 @@ def exponential() -> _Waits:
 
 def random_jitter(value: float) -> float:
     """Return a wait with up to one second more."""
-    return value + random.random()  # noqa: S311 - it keeps clients apart, and no secret
+    import backoff
+
+    return backoff.random_jitter(value)
 
 
 def runtime(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:

@@ -231,8 +231,8 @@ class Declared(RESTStream[Turn]):
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return from when until when there is anything to read.
 
-        Slices that share a cursor end where the first of them does: what changes in one of them
-        while others are read is then later than what is kept, and read by the next run.
+        Slices that share a cursor end where the first of them does. The state does not pass that
+        in any case, since its signpost is the earliest end: what is later would come once more.
         """
         start, end = super()._edges(cursor)
         if not cursor.global_substream_cursor:

@@ -18,7 +18,6 @@ __all__ = [
     "as_others_keep",
     "context_of",
     "entry_of",
-    "is_ours",
     "kept_of",
     "own_translated",
     "parents_of",
@@ -67,7 +66,7 @@ def translated(
 
     ``partition_field`` is the one key of the stream's slices, where they have just one.
     """
-    if is_ours(state) or not state:
+    if _is_ours(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
@@ -90,7 +89,7 @@ def own_translated(
 
     ``by_slices`` is whether routers give it slices, each of which has a cursor.
     """
-    if is_ours(state) or not state:
+    if _is_ours(state) or not state:
         return dict(state)
     if any(key in state for key in _NOTHING):
         return {}
@@ -131,7 +130,7 @@ def said_to_others(state: Mapping[str, Any] | None, cursor_field: str) -> dict[s
 
 def as_others_keep(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stream's state in the form of airbyte-cdk; one that is no state of ours as it is."""
-    if not is_ours(state):
+    if not _is_ours(state):
         return state
     if "partitions" not in state:
         return kept_of(state, str(state.get("replication_key")))
@@ -143,7 +142,7 @@ def as_others_keep(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"use_global_cursor": False, "states": states}
 
 
-def is_ours(state: Mapping[str, Any]) -> bool:
+def _is_ours(state: Mapping[str, Any]) -> bool:
     """Return whether this SDK has kept a stream's state."""
     return bool(_OURS.intersection(state))
 

@@ -20,6 +20,16 @@ from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.running import Ran, asked, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
+MIGRATED = f"""
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+state_migrations:
+  - {{type: CustomStateMigration, class_name: {PLACE}.NAME}}
+"""
 CDK = "airbyte_cdk.sources.declarative"
 
 
@@ -485,21 +495,12 @@ def test_a_migration_hears_of_our_states_in_the_form_that_it_knows(tmp_path: Pat
             ]
             return {{"use_global_cursor": False, "states": states}}
     """
-    more = f"""
-    incremental_sync:
-      type: DatetimeBasedCursor
-      cursor_field: at
-      datetime_format: "%Y-%m-%d"
-      start_datetime: "2024-01-01"
-      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
-    state_migrations:
-      - {{type: CustomStateMigration, class_name: {PLACE}.Nested}}
-    """
+    more = MIGRATED.replace("NAME", "Nested")
     router = """
     partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
     """
     path = "/{{ stream_partition.kind }}"
-    declared = stream("items", path, retriever=dedent(router), more=dedent(more))
+    declared = stream("items", path, retriever=dedent(router), more=more)
     old = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
     with serving() as server:
         server.answers_by(lambda one: page({"at": "2024-05-06"}) if one.path == "/a" else page())
@@ -536,21 +537,12 @@ def test_schemas_decoders_and_states_come_from_classes(tmp_path: Path):
         def migrate(self, stream_state):
             return {{"at": stream_state["old"]}}
     """
-    more = f"""
-    incremental_sync:
-      type: DatetimeBasedCursor
-      cursor_field: at
-      datetime_format: "%Y-%m-%d"
-      start_datetime: "2024-01-01"
-      start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
-    state_migrations:
-      - {{type: CustomStateMigration, class_name: {PLACE}.Renamed}}
-    """
+    more = MIGRATED.replace("NAME", "Renamed")
     declared = stream(
         "items",
         "/items",
         retriever=f"decoder: {{type: CustomDecoder, class_name: {PLACE}.Words}}",
-        more=dedent(more),
+        more=more,
     )
     head, loader, _ = declared.partition("schema_loader:")
     declared = f"""{head}{loader}

@@ -71,8 +71,6 @@ _DECIDES: Final = frozenset(
 )
 """What ends the way through several handlers: other words may be overruled by a later one."""
 
-_LIMITED: Final = Action.RATE_LIMITED
-
 _WHERE_MESSAGES_ARE: Final = (
     *("message", "messages", "error", "errors", "failures", "failure", "detail", "err"),
     *("error_message", "msg", "reason", "status_message"),
@@ -231,7 +229,8 @@ class CompositeErrorHandler:
                 continue
             if verdict.action in _DECIDES:
                 return verdict
-            if kept is usual or (kept.action is Action.FAIL and verdict.action is _LIMITED):
+            is_limited = verdict.action is Action.RATE_LIMITED
+            if kept is usual or (kept.action is Action.FAIL and is_limited):
                 kept = verdict
         return kept
 
