@@ -7,6 +7,7 @@
 #   make coverage  the tests again, with the branches that they leave out
 #   make bench     set everything up and run the benchmarks beside other tools
 #   make lock      write the lock files anew from the ranges in pyproject.toml
+#   make audit     look up the locked packages and the jars in a feed of advisories
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter; otherwise one that fits is looked for.
 
@@ -15,9 +16,18 @@ PEERS   := .venv-peers
 BIN     := $(VENV)/bin
 PY      := $(BIN)/python
 READY   := $(VENV)/.ready
-LOCK    := requirements-dev.lock
-UV_PIN  := uv==0.13.8
+LOCKS   := requirements-build.lock requirements-dev.lock samples/requirements.txt
 PYTEST_ARGS ?=
+
+# Every archive must have the hash that the lock file says. Without isolation, packages that are
+# published as source only are built with what requirements-build.lock has installed before:
+# pip checks no hashes of what it fetches for an isolated build.
+PIP     := pip install --quiet --disable-pip-version-check --no-deps
+LOCKED  := $(PIP) --require-hashes --no-build-isolation
+# --upgrade: `make lock` takes the newest versions; LOCK_ARGS= keeps those that are locked.
+LOCK_ARGS ?= --upgrade
+# Seconds of `make thorough` for each kind of input that is fuzzed.
+FUZZ_SECONDS ?= 20
 
 # Taps that are installed in place, each with its program.
 SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
@@ -32,21 +42,22 @@ BENCH_PEERS := singer_sdk airbyte_cdk dlt tap_postgres fivetran_sdk
 # The same examples of a property in every run, so that a run says something of the code alone.
 TEST := $(PY) -m pytest --hypothesis-profile=ci $(PYTEST_ARGS)
 
-.PHONY: help demo test thorough check lint types walls coverage bench peers lock setup clean
+.PHONY: help demo test thorough check lint types walls coverage bench peers lock audit setup clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 setup: $(READY)
 
-$(READY): $(LOCK) pyproject.toml samples/requirements.txt samples/*/pyproject.toml scripts/preflight.sh
+$(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh
 	@python="$$(PYTHON="$(PYTHON)" sh scripts/preflight.sh)" && \
 	  echo "Installing into $(VENV) with $$python" && \
 	  { [ -x $(PY) ] || "$$python" -m venv $(VENV); }
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r $(LOCK)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r samples/requirements.txt
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -e . $(SAMPLES:%=-e samples/%)
+	$(PY) -m $(LOCKED) -r requirements-build.lock
+	$(PY) -m $(LOCKED) -r requirements-dev.lock
+	$(PY) -m $(LOCKED) -r samples/requirements.txt
+	@# Folders have no hash: what is installed in place is a command of its own.
+	$(PY) -m $(PIP) --no-build-isolation -e . $(SAMPLES:%=-e samples/%)
 	-$(PY) -m target_spark.archive
 	@touch $@
 
@@ -102,9 +113,15 @@ peers: setup
 # Universal: the markers in the lock files choose for Python 3.10 to 3.13.
 lock: setup
 	$(PY) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV_PIN)
-	sh scripts/lock.sh .venv-lock/bin/uv
+	.venv-lock/bin/python -m $(LOCKED) -r requirements-uv.lock
+	sh scripts/lock.sh .venv-lock/bin/uv $(LOCK_ARGS)
 	rm -rf .venv-lock
 
+# 0: nothing known; 1: advisories; 3: the feed could not be reached, so nothing was checked.
+audit: setup
+	$(PY) -m venv .venv-audit
+	.venv-audit/bin/python -m $(LOCKED) -r requirements-audit.lock
+	$(PY) scripts/audit.py --pip-audit .venv-audit/bin/pip-audit
+
 clean:
-	rm -rf $(VENV) $(PEERS) .venv-lock demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) .venv-lock .venv-audit demo .mypy_cache .ruff_cache .pytest_cache

@@ -3,6 +3,8 @@
 Rules of the room: one environment per peer, below `.venv-peers/`, because peers bring versions
 that clash with ours and with each other. A test asks `peer_python` and skips, saying why, when
 the peer is not there; it never installs anything. `python -m tests.peers [NAME ...]` makes them.
+Peers are pinned by version, not by hash: nothing of them reaches a user, or the project's own
+environment; the tests start them as programs.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "airbyte_models": ("airbyte-protocol-models-pdv2==0.18.0",),
     # The client of that protocol that needs no container: it runs our commands as programs.
     "pyairbyte": ("airbyte==0.71.3",),
-    # The oldest releases that Fivetran's interface is served with here.
-    "fivetran_wire": ("grpcio==1.61.3", "protobuf==4.25.9"),
+    # The oldest releases that Fivetran's interface is served with here: the floors.
+    "fivetran_wire": ("grpcio==1.68.1", "protobuf==5.29.6"),
     # A loader, for the benchmarks: to Parquet and to Delta Lake.
     "dlt": ("dlt[deltalake,parquet]==1.31.0", "deltalake==1.6.6"),
     # A tap of the same database as the sample's, with its fast writer, for the benchmarks.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import peers
+from tests.project.locks import read_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.lock", "requirements-dev.lock")
@@ -18,17 +19,11 @@ LOCKS = ("requirements.lock", "requirements-dev.lock")
 
 def locked(name: str) -> dict[str, str]:
     """Return the packages of a lock file that this interpreter would install."""
-    from packaging.requirements import Requirement
-
-    found = {}
-    for line in (ROOT / name).read_text().splitlines():
-        if line and not line.startswith("#"):
-            requirement = Requirement(line)
-            if requirement.marker is None or requirement.marker.evaluate():
-                [specifier] = requirement.specifier
-                assert specifier.operator == "==", line
-                found[requirement.name.lower()] = specifier.version
-    return found
+    return {
+        package.name: str(package.version)
+        for package in read_lock(name)
+        if package.is_for_this_interpreter()
+    }
 
 
 UNLOCKED = {"faker", "connect"}
@@ -66,7 +61,7 @@ def test_a_tap_author_installs_no_spark() -> None:
     names = {re.match(r"[\w-]+", r)[0] for r in plain}  # type: ignore[index]
     assert names == {
         *("fsspec", "jsonpath-ng", "jsonschema", "msgspec", "pendulum", "python-backoff"),
-        *("python-dotenv", "requests", "typer", "typing-extensions"),
+        *("python-dotenv", "regex", "requests", "typer", "typing-extensions", "urllib3"),
     }
 
 

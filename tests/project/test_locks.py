@@ -1,0 +1,115 @@
+"""Lock files, and the commands that install from them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.project.locks import LOCKS, ROOT, read_lock
+
+DOCKERFILES = sorted((ROOT / "samples").glob("*/*/Dockerfile"))
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_archive_has_its_hash(name: str) -> None:
+    """Supply chain: what pip installs is the archive that was locked."""
+    packages = read_lock(name)
+    assert packages
+    for package in packages:
+        assert package.hashes, package.requirement
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", text) for text in package.hashes)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_address(name: str) -> None:
+    """Supply chain: which index is asked is the business of whoever installs."""
+    text = (ROOT / name).read_text("utf-8")
+    assert not re.search(r"://|--(?:extra-)?index-url|--find-links|--trusted-host", text)
+
+
+def test_all_locks_agree_on_each_package() -> None:
+    """Supply chain: one version of a package is looked at, not one for each file."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    tools = {"requirements-audit.lock", "requirements-uv.lock"}  # environments of their own
+    for name in set(LOCKS) - tools:
+        for package in read_lock(name):
+            key = (package.name, str(package.requirement.marker))
+            versions.setdefault(key, set()).add(str(package.version))
+    assert {key: found for key, found in versions.items() if len(found) > 1} == {}
+
+
+def installs(text: str) -> list[str]:
+    """Return the commands of a script that run `pip install`."""
+    lines = text.replace("\\\n", " ").splitlines()
+    commands = [part for line in lines if line[:1] != "#" for part in line.split("&&")]
+    return [command for command in commands if re.search(r"\bpip install\b", command)]
+
+
+def check_installs(commands: list[str]) -> None:
+    """Hold that nothing is installed but locked files, with hashes, and folders."""
+    for command in commands:
+        words = command.split("pip install", 1)[1].split()
+        assert "--no-deps" in words, command
+        named = [word for word in words if not word.startswith("-")]
+        if "-r" in words:
+            assert "--require-hashes" in words, command
+            [path] = named
+            assert path.removeprefix("/build/") in LOCKS, command
+            assert "build.lock" in path or "--no-build-isolation" in words, command
+        else:
+            assert "--no-build-isolation" in words, command
+            assert all(
+                (ROOT / word.removeprefix("/build").lstrip("/")).is_dir() for word in named
+            ), command
+
+
+@pytest.mark.parametrize("target", ["setup", "lock", "audit"])
+def test_make_installs_with_hashes(target: str) -> None:
+    """Supply chain: `make` takes no archive whose hash is not in a lock file."""
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commands = [
+        line.replace("--quiet", "").replace("-e ", "")
+        for line in installs(done.stdout)
+        if "-m pip install" in line
+    ]
+    assert len(commands) >= 4
+    check_installs(commands)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_images_install_with_hashes(path: Path) -> None:
+    """Supply chain: an image takes the locked archives, and its base image can be a digest."""
+    text = path.read_text("utf-8")
+    commands = installs(text)
+    assert len(commands) >= 3
+    check_installs(commands)
+    assert re.search(
+        r"^ARG BASE_IMAGE=\S+\nFROM (?:--platform=\S+ )?\$\{BASE_IMAGE\}$", text, re.MULTILINE
+    )
+    assert re.search(r"^USER (?!root|0)\w+$", text, re.MULTILINE)
+
+
+def test_pip_refuses_an_archive_with_another_hash(tmp_path: Path) -> None:
+    """Supply chain: an archive that was exchanged is not installed."""
+    wheel = tmp_path / "exchanged-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK")
+    lock = tmp_path / "requirements.lock"
+    lock.write_text(f"exchanged==1.0 --hash=sha256:{'0' * 64}\n")
+    offline = ["--no-index", "--find-links", str(tmp_path), "--target", str(tmp_path / "out")]
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
+    done = subprocess.run(
+        [*install, *offline, "-r", str(lock)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert not (tmp_path / "out").exists()
