@@ -1,0 +1,187 @@
+"""Look up the locked packages and the jars in a feed of advisories (`make audit`).
+
+Packages are looked up by pip-audit, jars by their Maven coordinates, both in a feed that speaks
+OSV's protocol (https://google.github.io/osv.dev/post-v1-query/). Nothing is called free of
+advisories unless the feed answered for it, and knew an advisory that it must know.
+
+Exit codes: 0 no advisory; 1 advisories, which are listed; 3 the feed could not be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import requests
+
+from target_spark import jars
+
+ROOT = Path(__file__).resolve().parents[1]
+FEED = "https://api.osv.dev/v1/query"
+TIMEOUT_SECONDS = 20
+CLEAN, ADVISORIES, NOT_CHECKED = 0, 1, 3
+LOCKS = ("requirements*.lock", "samples/*/*/requirements.lock", "samples/requirements.txt")
+
+
+class FeedError(Exception):
+    """The feed did not answer, or not as a feed of advisories does."""
+
+
+class Finding(NamedTuple):
+    """An advisory that concerns something that is used here."""
+
+    what: str
+    advisory: str
+    summary: str
+
+
+class Pin(NamedTuple):
+    """A package at one version."""
+
+    ecosystem: str
+    name: str
+    version: str
+
+
+KNOWN = Pin("PyPI", "jinja2", "2.4.1")
+"""A release with advisories. What knows of none is no feed, but a proxy's page or an empty copy."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Look everything up; return the exit code."""
+    parser = argparse.ArgumentParser(description="Look up locked packages and jars in a feed.")
+    parser.add_argument("--pip-audit", required=True, help="path of the pip-audit to use")
+    parser.add_argument(
+        "--feed",
+        default=os.environ.get("AUDIT_OSV_URL", FEED),
+        help="where OSV queries are sent, for example a mirror (variable AUDIT_OSV_URL)",
+    )
+    options = parser.parse_args(arguments)
+    packages = sorted(set(read_locks(ROOT)))
+    artifacts = sorted(set(list_jars()))
+    try:
+        check_feed(options.feed)
+        findings = [
+            *audit_packages(options.pip_audit, options.feed, packages),
+            *audit_jars(options.feed, artifacts),
+        ]
+    except FeedError as error:
+        print(
+            f"NOT CHECKED: the feed of advisories {options.feed} could not be used: {error}."
+            " Nothing is known about the packages and jars. Run this where the feed can be"
+            " reached, or name a mirror in AUDIT_OSV_URL.",
+            file=sys.stderr,
+        )
+        return NOT_CHECKED
+    for finding in findings:
+        print(f"{finding.what}: {finding.advisory}: {finding.summary}")
+    print(f"{len(packages)} packages and {len(artifacts)} jars: {len(findings)} advisories")
+    return ADVISORIES if findings else CLEAN
+
+
+def check_feed(feed: str) -> None:
+    """Raise FeedError unless the feed knows an advisory that it must know."""
+    if not query_feed(feed, KNOWN):
+        raise FeedError(f"it knows no advisory for {KNOWN.name} {KNOWN.version}")
+
+
+def read_locks(root: Path) -> Iterator[Pin]:
+    """Yield every package of every lock file, for whatever Python it is locked."""
+    for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
+        text = path.read_text("utf-8")
+        for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE):
+            yield Pin("PyPI", name, version)
+
+
+def list_jars() -> Iterator[Pin]:
+    """Yield every artifact that target-spark fetches, for each format and line of Spark."""
+    coordinates = [text for texts in jars.ARTIFACTS.values() for text in texts]
+    for line in jars.HADOOP_AWS:
+        coordinates += jars.wanted_for_s3(f"{line}.0")
+    for text in coordinates:
+        group, artifact, version = text.split(":")
+        yield Pin("Maven", f"{group}:{artifact}", version)
+
+
+def audit_packages(program: str, feed: str, pins: Sequence[Pin]) -> Iterator[Finding]:
+    """Yield what pip-audit finds."""
+    for part in _split_by_version(pins):
+        for package in _run_pip_audit(program, feed, part):
+            for found in package.get("vulns", ()):
+                names = ", ".join([found["id"], *found.get("aliases", ())])
+                mended = ", ".join(found.get("fix_versions", ())) or "no release"
+                what = f"{package['name']} {package['version']}"
+                yield Finding(what, names, f"{found['description'][:200]} (mended in: {mended})")
+
+
+def audit_jars(feed: str, pins: Iterable[Pin]) -> Iterator[Finding]:
+    """Yield the advisories of jars."""
+    for pin in pins:
+        for found in query_feed(feed, pin):
+            names = ", ".join([str(found["id"]), *found.get("aliases", ())])
+            summary = found.get("summary") or found.get("details") or "no description"
+            yield Finding(f"{pin.name} {pin.version}", names, str(summary)[:200])
+
+
+def query_feed(feed: str, pin: Pin) -> list[dict]:
+    """Return the advisories of a package that were not withdrawn.
+
+    Raises:
+        FeedError: the feed cannot be reached, or what answers is not a feed.
+    """
+    query = {"package": {"name": pin.name, "ecosystem": pin.ecosystem}, "version": pin.version}
+    found: list[dict] = []
+    while True:
+        try:
+            answer = requests.post(feed, json=query, timeout=TIMEOUT_SECONDS, allow_redirects=False)
+            answer.raise_for_status()
+            page = answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise FeedError(f"{type(error).__name__}: {error}") from error
+        if not isinstance(page, dict) or not isinstance(page.get("vulns", []), list):
+            raise FeedError("its answer is not one of OSV's")
+        found += [entry for entry in page.get("vulns", []) if not entry.get("withdrawn")]
+        if not page.get("next_page_token"):
+            return found
+        query["page_token"] = page["next_page_token"]
+
+
+def _split_by_version(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
+    """Split so that no part has two versions of a package: pip-audit refuses such a file."""
+    versions: dict[str, list[Pin]] = {}
+    for pin in pins:
+        versions.setdefault(pin.name, []).append(pin)
+    for number in range(max(map(len, versions.values()), default=0)):
+        yield [found[number] for found in versions.values() if len(found) > number]
+
+
+def _run_pip_audit(program: str, feed: str, pins: Iterable[Pin]) -> list[dict]:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        # Without markers: what is locked for another Python is looked up, too.
+        file.writelines(f"{pin.name}=={pin.version}\n" for pin in pins)
+        file.flush()
+        words = ["--requirement", file.name, "--no-deps", "--disable-pip", "--format", "json"]
+        service = ["--vulnerability-service", "osv", "--osv-url", feed]
+        done = subprocess.run(
+            [program, *words, *service, "--progress-spinner", "off"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    try:
+        return json.loads(done.stdout)["dependencies"]
+    except (ValueError, KeyError) as error:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise FeedError(f"pip-audit: {last}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""`make audit` against a server that stands in for the feed of advisories.
+
+The real feed cannot be reached where these tests run. The server speaks the part of OSV's protocol
+that is used: one query, one answer, further pages behind a token. pip-audit is the real one where
+`make audit` has installed it; elsewhere a program answers as pip-audit does, from the same feed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.project.locks import ROOT, read_lock
+
+SCRIPT = ROOT / "scripts" / "audit.py"
+KNOWN = ("PyPI", "jinja2", "2.4.1")
+
+# What pip-audit does with these arguments: it asks the feed for each line, and prints JSON.
+STAND_IN = """\
+import json, sys, urllib.request
+path, feed = sys.argv[2], sys.argv[sys.argv.index("--osv-url") + 1]
+out = []
+for line in open(path):
+    name, version = line.strip().split("==")
+    query = {"package": {"name": name, "ecosystem": "PyPI"}, "version": version}
+    with urllib.request.urlopen(feed, json.dumps(query).encode()) as answer:
+        found = json.load(answer).get("vulns", [])
+    vulns = [
+        {"id": v["id"], "aliases": [], "fix_versions": ["9"], "description": v["summary"]}
+        for v in found
+    ]
+    out.append({"name": name, "version": version, "vulns": vulns})
+print(json.dumps({"dependencies": out}))
+sys.exit(any(entry["vulns"] for entry in out))
+"""
+
+
+class Feed(BaseHTTPRequestHandler):
+    """A feed that knows the advisories of a table."""
+
+    advisories: ClassVar[dict[tuple[str, str, str], str]] = {}
+    asked: ClassVar[list[tuple[str, str, str]]] = []
+
+    def do_POST(self) -> None:
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        package = query["package"]
+        pin = (package["ecosystem"], package["name"], query["version"])
+        self.asked.append(pin)
+        page: dict[str, Any] = {}
+        if pin in self.advisories and "page_token" not in query:
+            withdrawn = {
+                "id": "GONE-1",
+                "summary": "a mistake",
+                "withdrawn": "2026-01-01T00:00:00Z",
+            }
+            page = {"vulns": [withdrawn], "next_page_token": "2"}
+        elif pin in self.advisories:
+            page = {"vulns": [{"id": self.advisories[pin], "summary": "a hole"}]}
+        body = json.dumps(page).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def feed() -> Iterator[str]:
+    Feed.advisories = {KNOWN: "OSV-0"}
+    Feed.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Feed) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/query"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def pip_audit(tmp_path: Path) -> Path:
+    program = tmp_path / "pip-audit"
+    program.write_text(f"#!{sys.executable}\n{STAND_IN}")
+    program.chmod(0o755)
+    return program
+
+
+def audit(feed: str, program: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), "--pip-audit", str(program), "--feed", feed],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_everything_that_is_locked_is_looked_up(feed: str, pip_audit: Path) -> None:
+    """Supply chain: packages for every Python and the jars of every format are asked for."""
+    done = audit(feed, pip_audit)
+    assert done.returncode == 0, done.stderr
+    assert "0 advisories" in done.stdout
+    asked = set(Feed.asked)
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
+        for package in read_lock(name):
+            assert ("PyPI", package.name, str(package.version)) in asked
+    jars = {name for ecosystem, name, _ in asked if ecosystem == "Maven"}
+    assert {"io.delta:delta-storage", "org.apache.hadoop:hadoop-aws"} <= jars
+    assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13" in jars
+
+
+def test_advisories_are_listed_by_what_they_concern(feed: str, pip_audit: Path) -> None:
+    """Supply chain: a hit on a package or a jar fails the audit, and says what and which."""
+    [jinja] = {p.version for p in read_lock("requirements-dev.lock") if p.name == "jinja2"}
+    jar = ("Maven", "io.delta:delta-storage", "4.4.0")
+    Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
+    # pip-audit reads the first page alone; the stand-in does as well.
+    done = audit(feed, pip_audit)
+    assert done.returncode == 1
+    assert "io.delta:delta-storage 4.4.0: OSV-2: a hole" in done.stdout
+    assert f"jinja2 {jinja}: GONE-1" in done.stdout
+    assert "2 advisories" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "feed_address", ["http://127.0.0.1:1/v1/query", "http://feed.invalid/v1/query"]
+)
+def test_a_feed_out_of_reach_is_not_a_clean_audit(feed_address: str, pip_audit: Path) -> None:
+    """Supply chain: without a feed the audit says that nothing was checked."""
+    done = audit(feed_address, pip_audit)
+    assert done.returncode == 3
+    assert "NOT CHECKED" in done.stderr
+    assert feed_address in done.stderr
+    assert "advisories\n" not in done.stdout
+
+
+def test_what_answers_but_is_no_feed_is_not_believed(feed: str, pip_audit: Path) -> None:
+    """Supply chain: an answer that knows no hole of a release that has them proves nothing."""
+    Feed.advisories = {}
+    done = audit(feed, pip_audit)
+    assert done.returncode == 3
+    assert "knows no advisory for jinja2 2.4.1" in done.stderr
+
+
+def test_a_pip_audit_that_fails_is_not_a_clean_audit(feed: str, tmp_path: Path) -> None:
+    """Supply chain: a tool that breaks down half-way has not checked anything."""
+    program = tmp_path / "pip-audit"
+    program.write_text("#!/bin/sh\necho 'requests.exceptions.ProxyError: no route' >&2\nexit 1\n")
+    program.chmod(0o755)
+    done = audit(feed, program)
+    assert done.returncode == 3
+    assert "pip-audit: requests.exceptions.ProxyError: no route" in done.stderr
+
+
+REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="pip-audit is not installed: make audit")
+def test_the_real_pip_audit_reads_the_feed(feed: str) -> None:
+    """Supply chain: pip-audit takes our files and the feed's address, and reports its hits."""
+    Feed.advisories = {KNOWN: "OSV-0"}
+    done = audit(feed, REAL)
+    assert done.returncode == 0, done.stderr
+    asked = {name for ecosystem, name, _ in Feed.asked if ecosystem == "PyPI"}
+    assert {"jinja2", "pyspark", "rpds-py"} <= asked
