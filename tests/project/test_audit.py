@@ -105,7 +105,7 @@ def audit(feed: str, program: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_everything_that_is_locked_is_looked_up(feed: str, pip_audit: Path) -> None:
-    """Supply chain: packages for every Python and the jars of every format are asked for."""
+    """SEC20: packages for every Python and the jars of every format are asked for."""
     done = audit(feed, pip_audit)
     assert done.returncode == 0, done.stderr
     assert "0 advisories" in done.stdout
@@ -119,7 +119,7 @@ def test_everything_that_is_locked_is_looked_up(feed: str, pip_audit: Path) -> N
 
 
 def test_advisories_are_listed_by_what_they_concern(feed: str, pip_audit: Path) -> None:
-    """Supply chain: a hit on a package or a jar fails the audit, and says what and which."""
+    """SEC20: a hit on a package or a jar fails the audit, and says what and which."""
     [jinja] = {p.version for p in read_lock("requirements-dev.lock") if p.name == "jinja2"}
     jar = ("Maven", "io.delta:delta-storage", "4.4.0")
     Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
@@ -135,7 +135,7 @@ def test_advisories_are_listed_by_what_they_concern(feed: str, pip_audit: Path) 
     "feed_address", ["http://127.0.0.1:1/v1/query", "http://feed.invalid/v1/query"]
 )
 def test_a_feed_out_of_reach_is_not_a_clean_audit(feed_address: str, pip_audit: Path) -> None:
-    """Supply chain: without a feed the audit says that nothing was checked."""
+    """SEC20: without a feed the audit says that nothing was checked."""
     done = audit(feed_address, pip_audit)
     assert done.returncode == 3
     assert "NOT CHECKED" in done.stderr
@@ -144,7 +144,7 @@ def test_a_feed_out_of_reach_is_not_a_clean_audit(feed_address: str, pip_audit: 
 
 
 def test_what_answers_but_is_no_feed_is_not_believed(feed: str, pip_audit: Path) -> None:
-    """Supply chain: an answer that knows no hole of a release that has them proves nothing."""
+    """SEC20: an answer that knows no hole of a release that has them proves nothing."""
     Feed.advisories = {}
     done = audit(feed, pip_audit)
     assert done.returncode == 3
@@ -152,7 +152,7 @@ def test_what_answers_but_is_no_feed_is_not_believed(feed: str, pip_audit: Path)
 
 
 def test_a_pip_audit_that_fails_is_not_a_clean_audit(feed: str, tmp_path: Path) -> None:
-    """Supply chain: a tool that breaks down half-way has not checked anything."""
+    """SEC20: a tool that breaks down half-way has not checked anything."""
     program = tmp_path / "pip-audit"
     program.write_text("#!/bin/sh\necho 'requests.exceptions.ProxyError: no route' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -166,7 +166,7 @@ REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
 
 @pytest.mark.skipif(not REAL.exists(), reason="pip-audit is not installed: make audit")
 def test_the_real_pip_audit_reads_the_feed(feed: str) -> None:
-    """Supply chain: pip-audit takes our files and the feed's address, and reports its hits."""
+    """SEC20: pip-audit takes our files and the feed's address, and reports its hits."""
     Feed.advisories = {KNOWN: "OSV-0"}
     done = audit(feed, REAL)
     assert done.returncode == 0, done.stderr

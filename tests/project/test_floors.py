@@ -88,7 +88,7 @@ def name_floor(floor: Floor) -> str:
 
 @pytest.mark.parametrize("floor", FLOORS, ids=name_floor)
 def test_the_project_admits_no_release_with_a_known_hole(floor: Floor) -> None:
-    """Supply chain: floors are above known holes."""
+    """SEC20: floors are above known holes."""
     requirements = declared()[floor.package]
     for requirement in requirements:
         lowest = [Version(s.version) for s in requirement.specifier if s.operator == ">="]
@@ -100,7 +100,7 @@ def test_the_project_admits_no_release_with_a_known_hole(floor: Floor) -> None:
 
 @pytest.mark.parametrize("floor", [*FLOORS, *OF_LOCKS_ALONE], ids=name_floor)
 def test_no_lock_has_a_release_with_a_known_hole(floor: Floor) -> None:
-    """Supply chain: what is locked is above known holes."""
+    """SEC20: what is locked is above known holes."""
     found = [
         (name, package.version)
         for name in LOCKS

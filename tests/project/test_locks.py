@@ -16,7 +16,7 @@ DOCKERFILES = sorted((ROOT / "samples").glob("*/*/Dockerfile"))
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_locked_archive_has_its_hash(name: str) -> None:
-    """Supply chain: what pip installs is the archive that was locked."""
+    """SEC20: what pip installs is the archive that was locked."""
     packages = read_lock(name)
     assert packages
     for package in packages:
@@ -26,13 +26,13 @@ def test_every_locked_archive_has_its_hash(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_names_no_address(name: str) -> None:
-    """Supply chain: which index is asked is the business of whoever installs."""
+    """SEC20: which index is asked is the business of whoever installs."""
     text = (ROOT / name).read_text("utf-8")
     assert not re.search(r"://|--(?:extra-)?index-url|--find-links|--trusted-host", text)
 
 
 def test_all_locks_agree_on_each_package() -> None:
-    """Supply chain: one version of a package is looked at, not one for each file."""
+    """SEC20: one version of a package is looked at, not one for each file."""
     versions: dict[tuple[str, str], set[str]] = {}
     tools = {"requirements-audit.lock", "requirements-uv.lock"}  # environments of their own
     for name in set(LOCKS) - tools:
@@ -69,7 +69,7 @@ def check_installs(commands: list[str]) -> None:
 
 @pytest.mark.parametrize("target", ["setup", "lock", "audit"])
 def test_make_installs_with_hashes(target: str) -> None:
-    """Supply chain: `make` takes no archive whose hash is not in a lock file."""
+    """SEC20: `make` takes no archive whose hash is not in a lock file."""
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", target],
         cwd=ROOT,
@@ -88,7 +88,7 @@ def test_make_installs_with_hashes(target: str) -> None:
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
 def test_images_install_with_hashes(path: Path) -> None:
-    """Supply chain: an image takes the locked archives, and its base image can be a digest."""
+    """SEC20: an image takes the locked archives, and its base image can be a digest."""
     text = path.read_text("utf-8")
     commands = installs(text)
     assert len(commands) >= 3
@@ -100,7 +100,7 @@ def test_images_install_with_hashes(path: Path) -> None:
 
 
 def test_pip_refuses_an_archive_with_another_hash(tmp_path: Path) -> None:
-    """Supply chain: an archive that was exchanged is not installed."""
+    """SEC20: an archive that was exchanged is not installed."""
     wheel = tmp_path / "exchanged-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK")
     lock = tmp_path / "requirements.lock"
