@@ -20,6 +20,7 @@ __all__ = [
     "ACTIVATE_VERSION_CONFIG",
     "ADD_RECORD_METADATA_CONFIG",
     "BATCH_CONFIG",
+    "BATCH_READING_CONFIG",
     "EMIT_ACTIVATE_VERSION_CONFIG",
     "FLATTENING_CONFIG",
     "NOT_BUILT",
@@ -355,6 +356,23 @@ BATCH_CONFIG = _settings(
             ),
         },
         additionalProperties=True,
+    ),
+)
+
+BATCH_READING_CONFIG = _settings(
+    batch_max_line_bytes=_setting(
+        "integer",
+        "Batch Max Line Bytes",
+        "The longest line, or cell of Parquet, of a batch file that is read; 67108864 (64 MiB)"
+        " unless given.",
+        minimum=1,
+    ),
+    batch_schemes=_setting(
+        "array",
+        "Batch Schemes",
+        "Schemes of addresses in BATCH messages that are followed besides local files and the"
+        " storages of objects (`s3`, `gs`, `abfs` and the like), such as `sftp`.",
+        items={"type": ["string"]},
     ),
 )
 

@@ -12,13 +12,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from tap_core.types import StrPath
 
 __all__ = [
+    "UnreadableJSONError",
     "deserialize_json",
     "dump_json",
     "load_json",
@@ -41,13 +42,31 @@ def with_value_at(fields: Mapping[str, Any], path: Sequence[str], value: Any) ->
     return {**fields, name: value}
 
 
+class UnreadableJSONError(json.JSONDecodeError):
+    """JSON that Python cannot hold: nested too deeply, or with a number beyond its limits."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "", 0)
+
+    def __str__(self) -> str:
+        return str(self.msg)
+
+
 def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
     """Read a JSON document; ``kwargs`` are those of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON.
+        json.JSONDecodeError: the text is not JSON, or cannot be held (`UnreadableJSONError`).
+        UnicodeDecodeError: bytes are not text.
     """
-    return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
+    try:
+        return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except RecursionError:
+        raise UnreadableJSONError("it is nested too deeply") from None
+    except (ValueError, InvalidOperation):  # sys.set_int_max_str_digits; exponents of decimals
+        raise UnreadableJSONError("a number in it has too many digits") from None
 
 
 deserialize_json = load_json

@@ -23,6 +23,7 @@ from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG,
     ADD_RECORD_METADATA_CONFIG,
     BATCH_CONFIG,
+    BATCH_READING_CONFIG,
     TARGET_BATCH_SIZE_ROWS_CONFIG,
     TARGET_LOAD_METHOD_CONFIG,
     TARGET_VALIDATE_RECORDS_CONFIG,
@@ -110,6 +111,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
             (TARGET_BATCH_SIZE_ROWS_CONFIG, None),
             (ACTIVATE_VERSION_CONFIG, PluginCapabilities.ACTIVATE_VERSION),
             (BATCH_CONFIG, PluginCapabilities.BATCH),
+            (BATCH_READING_CONFIG, PluginCapabilities.BATCH),
             (TARGET_VALIDATE_RECORDS_CONFIG, TargetCapabilities.VALIDATE_RECORDS),
         ):
             if capability is None or capability in known:

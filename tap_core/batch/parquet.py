@@ -19,6 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from tap_core.batch.parquet_bounds import check_parquet, rows_at_once, text_columns
+from tap_core.bounds import Bound
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ MARK: Final = {b"tap_core": b"json"}
 """Metadata of a column that holds JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
+_BUFFER: Final = 1 << 20
+"""Bytes of a column that are read ahead; without it whole columns of a row group are."""
 
 
 def _number(text: str) -> float | Decimal:
@@ -204,22 +208,43 @@ def _holds(read: Any, given: Any) -> bool:
 # Reading
 
 
-def read_parquet(file: IO[bytes]) -> Iterator[Record]:
+def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record]:
     """Yield the rows of a Parquet file, a thousand in memory at a time.
 
-    Columns that this room marked as JSON are read as such. Numbers are those of JSON: whole
-    decimals are integers, doubles the decimals that they are written as.
+    Columns marked as JSON are read as such. Numbers are those of JSON: whole decimals are
+    integers, doubles the decimals that they are written as.
+
+    Raises:
+        TooLargeError: a column would unpack to more than ``bound`` allows.
     """
     from pyarrow import parquet
 
-    source = parquet.ParquetFile(file)
+    metadata = parquet.read_metadata(file)
+    if bound is not None:
+        check_parquet(metadata, bound)
+    source = parquet.ParquetFile(
+        file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
+    )
     readers = [(each.name, reader) for each in source.schema_arrow if (reader := _reader(each))]
-    for batch in source.iter_batches(batch_size=_ROWS_AT_ONCE):
-        for row in batch.to_pylist():
+    for batch in source.iter_batches(batch_size=rows_at_once(metadata, _ROWS_AT_ONCE)):
+        columns = [_values(column) for column in batch.columns]
+        for values in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
+            row = dict(zip(batch.schema.names, values, strict=True))
             for name, read in readers:
                 if row[name] is not None:
                     row[name] = read(row[name])
             yield row
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; a text that a dictionary repeats is one object."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.DictionaryArray):
+        return list(column.to_pylist())
+    used = column.indices.unique().drop_null()
+    texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
+    return [texts.get(each) for each in column.indices.to_pylist()]
 
 
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:

@@ -1,23 +1,28 @@
 """The rows of a batch file, one after the other.
 
-Rules of the room: memory is bounded whatever the size of the file. Fractions of JSON are
-`Decimal`. Whatever is wrong with a file, from its address to its last byte, is one
-`BatchFileError` that names the file and the stream.
+Invariant: memory is bounded whatever the size of the file, since a line has a longest length and
+only regular files are opened. Fractions of JSON are `Decimal`. Whatever is wrong with a file, from
+its address to its last byte, is one `BatchFileError` that names the file and the stream.
 """
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from decimal import Decimal
-from typing import IO, Any, Final
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from urllib.parse import unquote
 
 import msgspec
 
+from tap_core.batch.addresses import check_address
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
-from tap_core.batch.storage import StorageTarget, without_secrets
-from tap_core.documents import load_json
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.storage import StorageTarget, local_path, without_secrets
+from tap_core.bounds import Bound, open_regular
+from tap_core.documents import UnreadableJSONError, load_json
 from tap_core.exceptions import BatchFileError
 from tap_core.types import Record
 
@@ -33,11 +38,12 @@ def rows_of_file(
     *,
     stream: str,
     storage: StorageTarget | None = None,
+    limits: FileLimits | None = None,
 ) -> Iterator[Record]:
     """Yield the records of a file.
 
     A ``storage`` is where the file is looked for: by its whole address where that lies in
-    the storage, else by its name.
+    the storage, else by its name. ``limits`` are the defaults unless given.
 
     Raises:
         BatchFileError: the file cannot be read, or not to its end.
@@ -45,10 +51,14 @@ def rows_of_file(
     """
     _refuse_unknown(encoding)
     reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
+    limits = limits or FileLimits()
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(_open(address, storage))
-            yield from reads(file, encoding, stack)
+            file = stack.enter_context(_open(address, storage, limits))
+            if encoding.format == BatchFileFormat.JSONL and encoding.compression == "gzip":
+                packed = gzip.GzipFile(fileobj=file)
+                file = cast("IO[bytes]", stack.enter_context(packed))
+            yield from reads(file, limits.line)
         except Exception as error:
             raise _complaint(address, stream, error) from error
 
@@ -61,13 +71,27 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
         raise NotImplementedError(f"Unsupported batch file compression: {encoding.compression}")
 
 
-def _open(address: str, storage: StorageTarget | None) -> IO[bytes]:
-    if storage is None:
-        return StorageTarget(address).at(address)
+def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
+    """Open a file where it is looked for; a local one only where it is a regular file."""
+    if storage is not None:
+        address = _found_in(storage, address)
+    check_address(address, limits.schemes, [storage.root] if storage is not None else ())
+    path = local_path(address)
+    if path is not None:
+        return open_regular(path)
+    return (storage or StorageTarget(address)).at(address)
+
+
+def _found_in(storage: StorageTarget, address: str) -> str:
+    """Return where an address is looked for in a storage: below its folder, nowhere else."""
     if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
-        return storage.at(address)
+        path = local_path(address)
+        if ".." not in (address.split("/") if path is None else path.parts):
+            return address
     name = StorageTarget.split_url(address)[1]
-    return storage.at(_below(storage, name))
+    if Path(unquote(name)).name != unquote(name) or unquote(name) == "..":
+        raise ValueError("its address does not end in the name of a file")
+    return _below(storage, name)
 
 
 def _below(storage: StorageTarget, name: str) -> str:
@@ -76,12 +100,8 @@ def _below(storage: StorageTarget, name: str) -> str:
     return f"{root.rstrip('/')}/{name}"
 
 
-def _lines(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> Iterator[Record]:
-    if encoding.compression == "gzip":
-        lines: Iterable[bytes] = stack.enter_context(gzip.GzipFile(fileobj=file))
-    else:
-        lines = file
-    for number, line in enumerate(lines, 1):
+def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
+    for number, line in enumerate(bound.lines(file), 1):
         if line.strip():
             yield _record(line, number)
 
@@ -89,7 +109,7 @@ def _lines(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -
 def _record(line: bytes, number: int) -> Record:
     try:
         found = _decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
         found = _read_with_care(line, number)
     if not isinstance(found, dict):
         raise ValueError(f"line {number} is no JSON object")  # noqa: TRY004  as other faults
@@ -102,16 +122,16 @@ def _read_with_care(line: bytes, number: int) -> Any:
     """Read what Python's own reader takes: NaN, or half of a letter."""
     try:
         return load_json(line)
+    except UnreadableJSONError as error:
+        raise ValueError(f"line {number} cannot be read: {error.msg}") from None
     except ValueError:
         raise ValueError(f"line {number} is no JSON, or was cut off") from None
 
 
-def _parquet(
-    file: IO[bytes], _encoding: BaseBatchFileEncoding, _stack: ExitStack
-) -> Iterator[Record]:
+def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     from tap_core.batch.parquet import read_parquet
 
-    return read_parquet(file)
+    return read_parquet(file, bound)
 
 
 def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:

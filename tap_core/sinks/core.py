@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, final
 
 from tap_core import metrics
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
+from tap_core.batch.limits import FileLimits
 from tap_core.exceptions import InvalidJSONSchema as InvalidJSONSchema
 from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
 from tap_core.sinks.dates import date_fields, read_dates_with_care
@@ -137,6 +138,11 @@ class Sink(abc.ABC):
     def batch_config(self) -> BatchConfig | None:
         """Where batch files are and what they hold, if the settings say it."""
         return batch_config_of(self.config)
+
+    @property
+    def batch_limits(self) -> FileLimits:
+        """The limits on batch files that are read."""
+        return FileLimits.from_config(self.config)
 
     @property
     def include_sdc_metadata_properties(self) -> bool:
@@ -361,7 +367,7 @@ class Sink(abc.ABC):
             BatchFileError: a file cannot be read.
             NotImplementedError: its format is not known.
         """
-        reader = FileReader(self.stream_name, self.schema, self.batch_config)
+        reader = FileReader(self.stream_name, self.schema, self.batch_config, self.batch_limits)
         for path in files:
             context: dict[str, Any] = {"records": []}
             for record in reader.records(path, encoding):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig, BatchFileFormat
+from tap_core.batch.limits import FileLimits
 from tap_core.batch.reading import rows_of_file
 from tap_core.catalog import SelectionMask
 from tap_core.records.conform import warn_once
@@ -36,11 +37,18 @@ def batch_config_of(config: Any) -> BatchConfig | None:
 class FileReader:
     """Reads the batch files of one stream with one schema."""
 
-    def __init__(self, stream: str, schema: JsonSchema, config: BatchConfig | None = None) -> None:
+    def __init__(
+        self,
+        stream: str,
+        schema: JsonSchema,
+        config: BatchConfig | None = None,
+        limits: FileLimits | None = None,
+    ) -> None:
         """Read files of ``stream``, from the storage of ``config`` where that is given."""
         self._stream = stream
         self._schema = schema
         self._storage = config.storage if config is not None else None
+        self._limits = limits
         self._conform = _conform(stream, schema)
 
     def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
@@ -50,7 +58,9 @@ class FileReader:
             BatchFileError: the file cannot be read, or not to its end.
             NotImplementedError: its format or compression is not known.
         """
-        rows = rows_of_file(address, encoding, stream=self._stream, storage=self._storage)
+        rows = rows_of_file(
+            address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
+        )
         if encoding.format == BatchFileFormat.PARQUET:
             rows = map(_dropping_nulls(self._schema), rows)
         return map(self._conform, rows)

@@ -136,7 +136,7 @@ class Router(Drainer, abc.ABC):
         sinks = [self.get_sink(route.alias) for route in routes]
         weighs = any(map(self._weighs, routes))
         schema, _ = self._raw_schemas.get(stream, (sinks[0].original_schema, None))
-        reader = FileReader(stream, schema, sinks[0].batch_config)
+        reader = FileReader(stream, schema, sinks[0].batch_config, sinks[0].batch_limits)
         for record in reader.records(path, encoding):
             if self._is_stopping:
                 return

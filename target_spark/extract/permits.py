@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeVar
 
 import msgspec
@@ -28,6 +29,7 @@ from typing_extensions import Self
 from tap_core.http.budget import count_with
 from tap_core.http.counters import Counters, LocalCounters, Place, Terms
 from target_spark.errors import PermitsError
+from target_spark.extract.connections import Connections, accept_each, most_connections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +39,8 @@ __all__ = ["Issuer", "PermitAddress", "Permits", "Share", "count_for_job"]
 _LOOPBACK: Final = "127.0.0.1"
 _PORT: Final = "spark.tap.permits.port"
 _LAST_PORT: Final = 65_535
-_HANDSHAKE_SECONDS: Final = 10.0
+_HANDSHAKE_SECONDS: Final = 3.0
+_BACKLOG: Final = 1024
 _ANSWER_SECONDS: Final = 30.0
 _TRIES: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -150,27 +153,42 @@ class Issuer:
             self._ready.set()
 
     async def _listen(self) -> None:
-        server = await asyncio.start_server(self._serve, self._bind, self._port, backlog=1024)
-        self._port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._over.wait()
-        server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        """Serve each connection in a task of its own until the issuer is closed."""
+        with _bound(self._bind, self._port) as listener:
+            self._port = listener.getsockname()[1]
+            accepting = asyncio.ensure_future(self._accept(listener))
+            self._ready.set()
+            await self._over.wait()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(accepting, *others, return_exceptions=True)
+            await asyncio.sleep(0)  # what was closed gives back its descriptor
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
+        connections = Connections(most_connections())
+        tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
+        async for accepted in accept_each(listener):
+            task = asyncio.ensure_future(self._serve(accepted, connections))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(partial(_close, accepted))
+
+    async def _serve(self, accepted: socket.socket, connections: Connections) -> None:
         """Answer one process until it goes away."""
+        reader, writer = await asyncio.open_connection(sock=accepted)
+        connections.add(writer)
         try:
             if await self._is_one_of_us(reader, writer):
+                connections.prove(writer)
                 while line := await reader.readline():
+                    connections.touch(writer)
                     writer.write(self._answer(line))
                     await writer.drain()
         except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
             pass  # it is gone, or speaks another language; it may come again
         finally:
-            writer.close()
+            connections.discard(writer)
 
     async def _is_one_of_us(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -187,6 +205,31 @@ class Issuer:
             return msgspec.json.encode(place) + b"\n"
         self._counters.lower(asked.name, _whole(asked.terms), asked.left, asked.seconds)
         return b"[0.0,true]\n"
+
+
+def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
+    """Close the socket of a connection whose task has ended, or was cancelled unstarted."""
+    accepted.close()
+    if not task.cancelled():
+        task.exception()  # of a client that was gone before it was served
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address."""
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.settimeout(0)
+        listener.bind(where)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _proof(key: bytes, challenge: bytes) -> bytes:

@@ -18,8 +18,11 @@ PEER = peer_python("singer_sdk")
 PROGRAM = Path(__file__).with_name("peer_plugins.py")
 ALIASED = "import runpy, sys; from tap_core import alias; alias.install(); "
 
-OURS = {"max_parallel_partitions", "max_parallel_streams"}
-"""Settings that taps have here alone."""
+OURS = {
+    *("max_parallel_partitions", "max_parallel_streams"),
+    *("batch_max_line_bytes", "batch_schemes"),
+}
+"""Settings that plugins have here alone."""
 
 NAMES = (
     "tap-bare",

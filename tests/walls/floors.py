@@ -30,6 +30,7 @@ FLOORS: dict[str, int] = {
     "tap_core.clock": 1,  # instants to and from text
     "tap_core.documents": 1,  # JSON documents whose numbers survive
     "tap_core.jsonpath": 1,  # values of a JSON document by path
+    "tap_core.bounds": 1,  # how much is read into memory at once
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
     "tap_core.encryption": 1,  # whether requests may leave unencrypted

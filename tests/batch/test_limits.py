@@ -1,0 +1,253 @@
+"""Batch files that a message chooses: which are opened, and how much of them is held."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tap_core.batch.addresses import check_address, schemes_of
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.reading import rows_of_file
+from tap_core.batch.storage import StorageTarget
+from tap_core.bounds import MIB, Bound
+from tap_core.exceptions import BatchFileError
+
+SMALL = FileLimits(Bound(1000, "the setting batch_max_line_bytes"))
+
+
+def read(path: object, form: str = "jsonl", compression: str | None = None, **given: Any) -> Any:
+    encoding = BaseBatchFileEncoding(form, compression)
+    return list(rows_of_file(str(path), encoding, stream="s", **given))
+
+
+def refused(*args: Any, **given: Any) -> str:
+    with pytest.raises(BatchFileError) as error:
+        read(*args, **given)
+    return str(error.value).partition("cannot be read: ")[2]
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
+    """A pipe without a writer, devices, a socket, a folder, and links to them."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    (tmp_path / "to-pipe").symlink_to("pipe")
+    for path in ("/dev/zero", "/dev/tty", *(tmp_path / n for n in ("pipe", "link", "to-pipe"))):
+        assert refused(path) in {"it is not a regular file", "No such device or address"}
+        assert refused(path, "parquet")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        assert refused(tmp_path / "socket")
+    assert refused(tmp_path) == "Is a directory"
+    (tmp_path / "rows").write_text('{"id":1}\n')
+    (tmp_path / "to-rows").symlink_to("rows")
+    assert read(tmp_path / "to-rows") == [{"id": 1}]
+
+
+def test_a_line_has_a_longest_length(tmp_path):
+    """The error names the limit and the setting, for plain and packed files."""
+    row = json.dumps({"id": "x" * 1000}).encode()
+    for compression in (None, "gzip"):
+        path = tmp_path / f"rows-{compression}"
+        path.write_bytes(row if compression is None else gzip.compress(row))
+        assert refused(path, compression=compression, limits=SMALL) == (
+            "a line is longer than 1,000 bytes; raise the setting batch_max_line_bytes to read it"
+        )
+        limits = FileLimits.from_config({"batch_max_line_bytes": 2000})
+        assert len(read(path, compression=compression, limits=limits)) == 1
+
+
+def test_a_line_of_many_small_values_is_refused_before_it_is_read(tmp_path):
+    """Such values take many times the memory of their text."""
+    path = tmp_path / "rows"
+    path.write_text('{"a":[' + "{}," * 300 + "1]}")
+    assert "holds so many values" in refused(path, limits=SMALL)
+
+
+def test_blank_lines_have_an_end(tmp_path):
+    """A file that unpacks to nothing but line ends gives no row."""
+    path = tmp_path / "rows"
+    path.write_bytes(gzip.compress(b'{"id":1}\n' + b"\n\r\n" * 999))
+    assert "a run of blank lines is longer" in refused(path, compression="gzip", limits=SMALL)
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ("[" * 200_000, "it is nested too deeply"),
+        ('{"id": ' + "9" * 100_000 + "}", "a number in it has too many digits"),
+        ('{"id": 1e99999999999999999999}', "a number in it has too many digits"),
+    ],
+)
+def test_a_line_that_python_cannot_hold_is_said_in_words(tmp_path, line, reason):
+    path = tmp_path / "rows"
+    path.write_text(line)
+    assert refused(path) == f"line 1 cannot be read: {reason}"
+
+
+def many_times(path: Path, value: str, rows: int, kind: Any = None) -> None:
+    """Write a file of a few kilobytes that repeats a long value."""
+    indexes = pa.array([0] * rows, pa.int32())
+    repeated = pa.DictionaryArray.from_arrays(indexes, pa.array([value], kind or pa.string()))
+    table = pa.table({"id": pa.array(range(rows)), "x": repeated})
+    parquet.write_table(
+        table, path, compression="zstd", store_schema=False, dictionary_pagesize_limit=1 << 30
+    )
+
+
+def test_a_repeated_value_of_parquet_is_held_once(tmp_path):
+    """A thousand rows of 16 MB each would be 16 GB."""
+    many_times(tmp_path / "rows", "a" * (16 * MIB), 3000)
+    assert (tmp_path / "rows").stat().st_size < 100_000
+    rows = read(tmp_path / "rows", "parquet")
+    assert len(rows) == 3000
+    assert len({id(row["x"]) for row in rows[:500]}) == 1
+
+
+def test_a_column_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
+    """Long values, and lists of millions of elements that are one run of bytes."""
+    many_times(tmp_path / "value", "a" * 100_000, 10)
+    assert "column 'x' unpacks" in refused(tmp_path / "value", "parquet", limits=SMALL)
+    long = pa.array([[0] * 5_000_000], pa.list_(pa.int64()))
+    parquet.write_table(pa.table({"x": long}), tmp_path / "list", compression="zstd")
+    limits = FileLimits(Bound(MIB, "the setting batch_max_line_bytes"))
+    assert "raise the setting batch_max_line_bytes" in refused(
+        tmp_path / "list", "parquet", limits=limits
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:9/rows.jsonl",
+        "HTTPS://127.0.0.1:9/rows.jsonl",
+        "ftp://127.0.0.1:9/rows.jsonl",
+        "sftp://host/rows.jsonl",
+        "ssh://host/rows.jsonl",
+        "smb://host/share/rows.jsonl",
+        "hdfs://host/rows.jsonl",
+        "webhdfs://host/rows.jsonl",
+        "github://org:repo@main/rows.jsonl",
+        "simplecache::http://127.0.0.1:9/rows.jsonl",
+        "filecache::file:///etc/passwd",
+        "blockcache::s3://bucket/rows.jsonl",
+        "zip://rows.jsonl::http://127.0.0.1:9/rows.zip",
+        "s3://bucket/a::http://127.0.0.1:9/rows",
+        "reference://::http://127.0.0.1:9/ref.json",
+        "tar://rows::file:///tmp/rows.tar",
+        "dask://x",
+        "data:,x://",
+        "FILE:///etc/passwd",
+        "abfss://container@127.0.0.1:9/rows.jsonl",
+        "abfs://c@core.windows.net.example.com/rows.jsonl",
+    ],
+)
+def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(address):
+    """The message is written by someone else."""
+    with pytest.raises(ValueError, match="address"):
+        check_address(address)
+    assert "address" in refused(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("/tmp/a", "file:///tmp/a", "local:///tmp/a", "a::b"),
+        *("s3://bucket/a", "s3a://bucket/a", "gs://bucket/a", "gcs://bucket/a", "memory://a"),
+        "abfss://container@account.dfs.core.windows.net/a",
+        "az://container/a",
+    ],
+)
+def test_files_and_storages_of_objects_are_followed(address):
+    check_address(address)
+
+
+def test_a_setting_or_the_place_of_the_settings_allows_more():
+    """By scheme, or at the very host that a setting names."""
+    check_address("sftp://host/a", schemes_of({"batch_schemes": ["SFTP://"]}))
+    check_address("hdfs://name:8020/b/a", roots=["hdfs://name:8020/warehouse"])
+    for other in ("hdfs://other:8020/a", "hdfs://name:8021/a", "http://name:8020/a"):
+        with pytest.raises(ValueError, match="begins with"):
+            check_address(other, roots=["hdfs://name:8020/warehouse", "/local"])
+
+
+def test_a_storage_of_the_settings_is_never_left(tmp_path):
+    """Neither by two dots, plain or escaped, nor by an address within an address."""
+    (tmp_path / "secret.json").write_text('{"id":"secret"}')
+    inner = tmp_path / "files"
+    inner.mkdir()
+    (inner / "rows.json").write_text('{"id":1}')
+    for root in (str(inner), inner.as_uri()):
+        storage = StorageTarget(root)
+        assert read(f"{root}/../files/rows.json", storage=storage) == [{"id": 1}]
+        for address in (
+            f"{root}/../secret.json",
+            f"{root}/..%2Fsecret.json",
+            f"{inner.as_uri()}/%2E%2E/secret.json",
+            "..%2Fsecret.json",
+            "x/..",
+            "x/",
+            f"%2F{tmp_path}/secret.json".replace("/", "%2F"),
+        ):
+            assert "secret" not in str(refused(address, storage=storage)), address
+    fsspec.filesystem("memory").pipe("/secret.json", b'{"id":"secret"}')
+    storage = StorageTarget("memory://files")
+    assert refused("memory://files/../secret.json", storage=storage) == "it is not there"
+
+
+BOMBS = """
+import resource, sys
+from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.reading import rows_of_file
+try:
+    for _ in rows_of_file(sys.argv[1], BaseBatchFileEncoding(sys.argv[2], sys.argv[3]), stream="s"):
+        pass
+except Exception as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def packed(path: Path, head: bytes, block: bytes, times: int) -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    with path.open("wb") as out:
+        out.write(packer.compress(head))
+        for _ in range(times):
+            out.write(packer.compress(block))
+        out.write(packer.flush())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "head, block, times",
+    [
+        (b'{"x":"', b"a" * MIB, 1500),
+        (b'{"x":[', b"{}," * (21 * MIB), 1),
+        (b'{"x":[', b"1.5," * (15 * MIB), 1),
+        (b'{"x":[', b'{"k":1.5},' * (MIB // 2 - 1000), 1),
+        (b'{"x":"\xf0\x9f\x98\x80', b"a" * MIB, 63),
+        (b'{"x":[', b'{"k":1.5},' * (MIB - 1000), 1),
+    ],
+    ids=["text", "objects", "numbers", "small", "wide", "keys"],
+)
+def test_no_packed_row_takes_more_than_600_megabytes(tmp_path, head, block, times):
+    """Rows just below the limit, of what takes most memory, and one far above it."""
+    packed(tmp_path / "rows", head, block, times)
+    command = [sys.executable, "-c", BOMBS, str(tmp_path / "rows"), "jsonl", "gzip"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env=environment
+    )
+    assert int(done.stdout.split()[-1]) < 600, done.stdout

@@ -1,0 +1,215 @@
+"""Connections without a key cannot exhaust the driver that counts the requests of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tap_core.http.counters import Terms
+from target_spark.extract import connections
+from target_spark.extract.permits import Issuer, PermitAddress
+
+EVEN = Terms("even", ((1000.0, 1.0),))
+
+DRIVER = """
+import os, resource, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+from target_spark.extract.permits import Issuer
+count = lambda: len(os.listdir("/dev/fd"))
+with Issuer() as issuer:
+    address = issuer.address
+    print(address.port, address.key.hex(), flush=True)
+    most = before = count()
+    for line in sys.stdin:  # "look" while the flood goes on, "end" when it is over
+        if line.strip() == "end":
+            break
+        until = time.monotonic() + float(line)
+        while time.monotonic() < until:
+            with open(os.devnull):
+                most = max(most, count())
+            time.sleep(0.01)
+        print(before, most, flush=True)
+    deadline = time.monotonic() + 20
+    while count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    print(count(), flush=True)
+"""
+
+FLOOD = """
+import socket, sys, time, resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+port, count, seconds, said = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+held = []
+until = time.monotonic() + seconds
+while time.monotonic() < until:
+    if len(held) < count:
+        made = socket.socket()
+        made.settimeout(5)
+        try:
+            made.connect(("127.0.0.1", port))
+            made.sendall(said.encode())
+        except OSError:
+            made.close()
+        else:
+            held.append(made)
+    else:
+        if len(held) == count:
+            print("full", flush=True)
+        held.append(None)
+        time.sleep(0.05)
+"""
+
+
+class Driver:
+    """A process of its own with the usual 1,024 descriptors, whose issuer is flooded."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        port, key = self.line().split()
+        self.address = PermitAddress("127.0.0.1", int(port), bytes.fromhex(key))
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def say(self, text: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
+
+
+@contextlib.contextmanager
+def program(text: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", text, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("said", ["", "x" * 70_000], ids=["silent", "loud"])
+def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(said):
+    """Files can be opened, workers are served, and all descriptors come back."""
+    with program(DRIVER) as process:
+        driver = Driver(process)
+        early = driver.address.counters()
+        assert early.ask("a", EVEN).is_taken
+        with program(FLOOD, driver.address.port, 1500, 60, said) as flood:
+            assert flood.stdout is not None
+            driver.say("0.5")
+            before, most = map(int, driver.line().split())
+            assert flood.stdout.readline() == "full\n"
+            late = PermitAddress("localhost", driver.address.port, driver.address.key).counters()
+            begun = time.monotonic()
+            assert early.ask("a", EVEN).is_taken
+            assert late.ask("a", EVEN).is_taken
+            assert time.monotonic() - begun < 10
+        early._close()
+        late._close()
+        driver.say("end")
+        left = int(driver.line())
+        process.wait(20)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.returncode == 0
+    assert most - before < 100
+    assert left <= before
+
+
+def where(issuer: Issuer) -> tuple[str, int]:
+    return issuer.address.host, issuer.address.port
+
+
+def clients(issuer: Issuer, count: int) -> list[PermitAddress]:
+    """Return addresses that each have a connection of their own."""
+    address = issuer.address
+    return [PermitAddress(f"127.0.0.{n + 1}", address.port, address.key) for n in range(count)]
+
+
+def test_more_workers_than_there_is_room_for_are_all_served(monkeypatch):
+    """The longest silent connection makes room, and its worker connects again."""
+    monkeypatch.setattr(connections, "_MOST", 4)
+    monkeypatch.setattr("target_spark.extract.permits._FIRST_PAUSE_SECONDS", 0.01)
+    with Issuer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
+        asking = [each.counters() for each in clients(issuer, 7)]
+        try:
+            for _ in range(3):
+                assert all(client.ask("a", EVEN).is_taken for client in asking)
+        finally:
+            for client in asking:
+                client._close()
+
+
+def test_a_worker_that_connects_during_an_endless_flood_gets_its_permit():
+    """New connections without a key come all the time, from several threads."""
+    with Issuer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
+        is_over = threading.Event()
+
+        def flood() -> None:
+            while not is_over.is_set():
+                with contextlib.suppress(OSError), socket.socket() as made:
+                    made.settimeout(1)
+                    made.connect(where(issuer))
+
+        threads = [threading.Thread(target=flood) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            begun = time.monotonic()
+            for each in clients(issuer, 5):
+                client = each.counters()
+                assert client.ask("a", EVEN).is_taken
+                client._close()
+            assert time.monotonic() - begun < 20
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_handshake_that_drips_is_cut_off(monkeypatch):
+    """The deadline is for the whole proof, not for each byte of it."""
+    monkeypatch.setattr("target_spark.extract.permits._HANDSHAKE_SECONDS", 0.3)
+    with Issuer() as issuer, socket.create_connection(where(issuer), 10) as client:
+        begun = time.monotonic()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while time.monotonic() - begun < 10:
+                client.sendall(b"a")
+                time.sleep(0.05)
+        assert time.monotonic() - begun < 5
+
+
+def test_a_driver_without_descriptors_says_so_once_and_goes_on(caplog):
+    """Connections wait until there are descriptors again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Issuer() as issuer, caplog.at_level(logging.WARNING):
+        client = socket.socket()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/dev/fd").iterdir())) - 1, hard))
+        try:
+            client.connect(where(issuer))
+            time.sleep(1.5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with client, client.makefile("rb") as read:
+            client.settimeout(10)
+            assert len(read.readline()) == 33
+    told = [one for one in caplog.records if "not accepted" in one.getMessage()]
+    assert len(told) == 1
+    assert "asyncio" not in {one.name for one in caplog.records}
