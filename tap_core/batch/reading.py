@@ -16,9 +16,10 @@ from typing import IO, Any, Final
 import msgspec
 
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
-from tap_core.batch.storage import StorageTarget, without_secrets
+from tap_core.batch.storage import StorageTarget
 from tap_core.documents import load_json
 from tap_core.exceptions import BatchFileError
+from tap_core.redaction import redact_url
 from tap_core.types import Record
 
 __all__ = ["rows_of_file"]
@@ -126,6 +127,6 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
     elif isinstance(error, OSError):
         reason = error.strerror or reason or type(error).__name__
     return BatchFileError(
-        f"Stream '{stream}': batch file {without_secrets(address)} cannot be read:"
+        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {reason or type(error).__name__}"
     )
