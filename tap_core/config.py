@@ -21,6 +21,7 @@ from typing import Any
 
 from tap_core.documents import load_json
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
+from tap_core.redaction import is_secret
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -31,10 +32,8 @@ __all__ = [
     "Environment",
     "copied",
     "fill_defaults",
-    "is_secret",
     "merge_missing_config_jsonschema",
     "parse_environment_config",
-    "property_schema",
     "read_config_files",
     "read_environment",
     "typed_text",
@@ -47,11 +46,6 @@ ENV = "ENV"
 
 TRUTHY = ("true", "1", "yes", "on")
 FALSY = ("false", "0", "no", "off", "")
-
-_SECRET_WORDS = ("password", "passwd", "passphrase", "secret", "token", "credential")
-_MARKS = ("secret", "writeOnly", "airbyte_secret")
-"""Keywords by which schemas call a setting secret, besides the format ``password``."""
-_SECRET_KEYS = ("api_key", "apikey", "access_key", "auth_key", "private_key", "conn_string")
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -304,35 +298,7 @@ _READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
 }
 
 
-# Secrets, defaults, built-in settings
-
-
-def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
-    """Whether a setting's value must not be shown: its schema or its name says so."""
-    if schema is not None and any(schema.get(word) for word in _MARKS):
-        return True
-    if schema is not None and schema.get("format") == "password":
-        return True
-    name = setting.lower().replace("-", "_")
-    return any(word in name for word in _SECRET_WORDS + _SECRET_KEYS)
-
-
-def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return what a schema says of a property; None: nothing.
-
-    Where its alternatives say different things, one that calls it secret counts.
-    """
-    known = (schema.get("properties") or {}).get(name)
-    if known is not None:
-        return known
-    found = [
-        inner
-        for keyword in ("anyOf", "oneOf", "allOf")
-        for branch in schema.get(keyword, ())
-        if isinstance(branch, dict) and (inner := property_schema(branch, name)) is not None
-    ]
-    secret = (one for one in found if isinstance(one, dict) and is_secret("", one))
-    return next(secret, found[0] if found else schema.get("additionalProperties"))
+# Defaults, built-in settings
 
 
 def copied(value: Any) -> Any:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any, TypeAlias
 
-from tap_core.config import is_secret, property_schema
+from tap_core.redaction import is_secret, property_schema
 from tap_core.types import JsonSchema
 
 __all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]

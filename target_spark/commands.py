@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tap_core.config import ConfigInput
 from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from target_spark import settings
 from target_spark.errors import TargetSparkError
 
@@ -101,7 +101,7 @@ class WordCommand:
         hide: Callable[[str], str] = str
         try:
             plugin = self._made(ConfigInput.from_cli_args(*given.config))
-            hide = hider(plugin.config)
+            hide = make_redactor(plugin.config)
             runs = {"last-state": _last_state, "replay": _replay}
             return runs[self._word](plugin, given)
         except (ConfigurationError, TargetSparkError) as error:

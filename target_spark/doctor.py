@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tap_core.config import ConfigInput
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from target_spark import settings
 from target_spark.columns import ColumnOptions, layout_of
 from target_spark.engine import started
@@ -99,7 +99,7 @@ def checks(
 ) -> Iterator[Check]:
     """Make every check and yield each, without secrets; ``check`` as in `examine`."""
     config, faults = _configuration(check, given)
-    hide = hider(config)
+    hide = make_redactor(config)
     for made in _checks(config, faults):
         yield replace(made, text=hide(made.text))
 

@@ -19,9 +19,10 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from tap_core.batch.formats import BaseBatchFileEncoding
-from tap_core.batch.storage import local_path, without_secrets
+from tap_core.batch.storage import local_path
 from tap_core.events import Files, StreamId
 from tap_core.exceptions import ConfigurationError
+from tap_core.redaction import redact_url
 from tap_core.types import JsonSchema
 from target_spark.errors import FilesError, UnsupportedError
 from target_spark.places import local_folder
@@ -168,7 +169,7 @@ def _size(address: str) -> int:
 
 def _told(address: str) -> str:
     """Return an address as it may be shown; a question mark is a letter in a local name."""
-    return address if local_path(address) is not None else without_secrets(address)
+    return address if local_path(address) is not None else redact_url(address, with_query=False)
 
 
 def unreadable(stream: StreamId, address: str, reason: str) -> FilesError:

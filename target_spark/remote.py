@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.redaction import Secrets
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
 from target_spark.remote_server import check_server
 from target_spark.retries import first_line
@@ -50,7 +51,6 @@ _LEAN: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 """Delta makes fifty tasks of each look at a log, which for ours are forty-eight too many."""
 
 _ZONE: Final = "spark.sql.session.timeZone"
-_SHORTEST: Final = 3
 _OF_A_START: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Settings of Spark that mean nothing here."""
 _OF_SERVER: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
@@ -68,7 +68,7 @@ class RemoteSession:
     ) -> None:
         self._settings = settings
         self._on_sessions = on_sessions
-        self._hide = _hider(settings.remote or "")
+        self._hide = _collect_parameters(settings.remote or "").hide
         self._local = threading.local()
         self._sessions: list[SparkSession] = []
         self._guard = threading.Lock()
@@ -291,18 +291,10 @@ def shown_address(url: str) -> str:
     return url.partition("/;")[0].partition(";")[0]
 
 
-def _hider(url: str) -> Callable[[str], str]:
-    """Return a function that takes the parameters of an address out of a text."""
+def _collect_parameters(url: str) -> Secrets:
+    """Return the parameters of a server's address, a token among them, as secrets."""
     _, _, parameters = url.partition(";")
-    values = (each.partition("=")[2] for each in parameters.split(";"))
-    secrets = sorted((each for each in values if len(each) >= _SHORTEST), key=len, reverse=True)
-
-    def hide(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    return hide
+    return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
 def _refused(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.secrets import SECRET_NAME
+from tap_core.redaction import SECRET_NAME_PATTERN
 from target_spark.bridge import quieten, unquieten
 from target_spark.errors import (
     SparkDiedError,
@@ -449,7 +449,7 @@ class Session:
         from pyspark.errors import PySparkRuntimeError
 
         launch: Any = java_gateway.launch_gateway  # it has no types
-        shown = {key: value for key, value in conf.items() if not SECRET_NAME.search(key)}
+        shown = {key: value for key, value in conf.items() if not SECRET_NAME_PATTERN.search(key)}
         popen: dict[str, Any] = {
             "stdout": _stderr_or_nothing(),
             "start_new_session": True,

@@ -28,7 +28,7 @@ from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.fivetran.command import asks_for_port
 from tap_core.protocols.singer.decode import Decoder
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
@@ -117,7 +117,7 @@ class TargetSpark(PluginBase):
                     self.logger.warning("Setting '%s' is one of other targets: %s.", name, instead)
         except ConfigValidationError as error:  # a run that cannot begin has a report, too
             refused = Report()
-            refused.ended(hider(config or {})(str(error)))
+            refused.ended(make_redactor(config or {})(str(error)))
             self._save(refused)
             raise
 
@@ -305,7 +305,7 @@ class TargetSpark(PluginBase):
 
     def _say(self, report: Report, faults: Sequence[BaseException]) -> None:
         """Tell what was done and what went wrong, to people and to programs."""
-        hide = hider(self.config)
+        hide = make_redactor(self.config)
         for fault in faults:
             self._log(fault, hide)
         done = STOPPED if self._is_stopping() else COMPLETE

@@ -33,7 +33,8 @@ from tap_core.authenticators.token_endpoint import (
     read_token,
 )
 from tap_core.clock import utc_now
-from tap_core.http.words import Secrets, hide_secrets_of_urllib3, secrets_of, sent_secrets
+from tap_core.redaction import Secrets, collect_secrets
+from tap_core.redaction.http import collect_sent_secrets, hide_secrets_of_urllib3
 
 __all__ = ["OAuthAuthenticator", "OAuthJWTAuthenticator", "margin"]
 
@@ -203,12 +204,14 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     def _asked(self, payload: Any) -> Token:
         known = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
-        self._hidden = payload_secrets(payload) | secrets_of(self._config) | secrets_of(known)
+        self._hidden = (
+            payload_secrets(payload) | collect_secrets(self._config) | collect_secrets(known)
+        )
         request = self._token_request(payload)
         outcome = request.send(self._session, self.patience, self.logger)
         response = outcome.response
         if response is not None:
-            self._hidden |= sent_secrets(response.request)
+            self._hidden |= collect_sent_secrets(response.request)
             if not response.ok:
                 self.handle_error(content=response.text, status_code=response.status_code)
         return read_token(outcome, request.place, self._hidden, self.token_names)

@@ -25,12 +25,8 @@ from tap_core.encryption import check_encrypted
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
 from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
-from tap_core.http.words import (
-    Secrets,
-    content_type,
-    secrets_of,
-    url_without_secrets,
-)
+from tap_core.redaction import Secrets, collect_secrets, redact_url
+from tap_core.redaction.http import content_type
 
 __all__ = [
     "AccessTokenError",
@@ -167,7 +163,7 @@ class TokenRequest:
     @property
     def place(self) -> str:
         """The URL without user-info, query, fragment and secrets: how messages name it."""
-        return self.secrets.hide(url_without_secrets(self.url).partition("?")[0])
+        return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
         self, session: requests.Session, patience: Patience, logger: logging.Logger
@@ -203,7 +199,9 @@ class TokenRequest:
 
 def payload_secrets(payload: Any) -> Secrets:
     """Return what of a request's body no message may repeat."""
-    return secrets_of({"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]})
+    return collect_secrets(
+        {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
+    )
 
 
 def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:

@@ -20,10 +20,11 @@ import msgspec
 from tap_core.batch.addresses import check_address
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
 from tap_core.batch.limits import FileLimits
-from tap_core.batch.storage import StorageTarget, local_path, without_secrets
+from tap_core.batch.storage import StorageTarget, local_path
 from tap_core.bounds import Bound, open_regular
 from tap_core.documents import UnreadableJSONError, load_json
 from tap_core.exceptions import BatchFileError
+from tap_core.redaction import redact_url
 from tap_core.types import Record
 
 __all__ = ["rows_of_file"]
@@ -146,6 +147,6 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
     elif isinstance(error, OSError):
         reason = error.strerror or reason or type(error).__name__
     return BatchFileError(
-        f"Stream '{stream}': batch file {without_secrets(address)} cannot be read:"
+        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
         f" {reason or type(error).__name__}"
     )

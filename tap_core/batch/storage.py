@@ -23,7 +23,7 @@ from tap_core.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-__all__ = ["StorageTarget", "local_path", "without_secrets"]
+__all__ = ["StorageTarget", "local_path"]
 
 _DRIVE = re.compile(r"^/(?=[A-Za-z]:)")
 _LOCAL = ("file", "local")
@@ -137,8 +137,3 @@ def local_path(address: str) -> Path | None:
         return None
     path = unquote(path.removeprefix("localhost") if path.startswith("localhost/") else path)
     return Path(_DRIVE.sub("", path) if os.name == "nt" else path)
-
-
-def without_secrets(address: str) -> str:
-    """Return an address as it may be shown: without user and password, without query."""
-    return re.sub(r"(?<=://)[^/@]*@", "", address.partition("?")[0])

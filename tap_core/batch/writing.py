@@ -19,9 +19,10 @@ from uuid import uuid4
 import msgspec
 
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig, BatchFileFormat
-from tap_core.batch.storage import StorageTarget, without_secrets
+from tap_core.batch.storage import StorageTarget
 from tap_core.exceptions import BatchFileError, ConfigurationError
 from tap_core.records.shape import as_body
+from tap_core.redaction import redact_url
 from tap_core.types import JsonSchema, Record
 
 __all__ = ["BatchFile", "FileKind", "FileNames", "encode_row", "is_built_in", "kind_of"]
@@ -171,7 +172,7 @@ class BatchFile:
             return step()
         except Exception as error:
             self._discard()
-            address = without_secrets(f"{self._storage.root.rstrip('/')}/{self._name}")
+            address = redact_url(f"{self._storage.root.rstrip('/')}/{self._name}", with_query=False)
             raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
 
     def _discard(self) -> None:

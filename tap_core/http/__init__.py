@@ -1,1 +1,1 @@
-"""What HTTP streams stand on: requests, answers, retries, budgets and words without secrets."""
+"""What HTTP streams stand on: requests, answers, retries and budgets."""

@@ -18,14 +18,9 @@ import requests
 from requests.exceptions import JSONDecodeError
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tap_core.http.words import (
-    Secrets,
-    body_excerpt,
-    content_type,
-    sent_secrets,
-    url_without_secrets,
-)
 from tap_core.jsonpath import extract_jsonpath
+from tap_core.redaction import Secrets, redact_url
+from tap_core.redaction.http import body_excerpt, collect_sent_secrets, content_type
 
 __all__ = [
     "Answer",
@@ -219,12 +214,12 @@ def _words_of_the_body(response: requests.Response, body: bytes, secrets: Secret
     message = (
         f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
     )
-    secrets = secrets | sent_secrets(response.request)
+    secrets = secrets | collect_sent_secrets(response.request)
     if response.history:
-        final = secrets.hide(url_without_secrets(response.url))
+        final = secrets.hide(redact_url(response.url))
         message += f", after a redirect to {final}: is the login still valid?"
     elif response.is_redirect:
-        target = secrets.hide(url_without_secrets(response.headers["Location"]))
+        target = secrets.hide(redact_url(response.headers["Location"]))
         message += f", a redirect to {target} that is not followed"
     excerpt = body_excerpt(response, secrets)
     return f"{message}; it begins: {excerpt[:200]}" if excerpt else message

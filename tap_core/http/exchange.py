@@ -20,7 +20,8 @@ from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.filed import filed
-from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
+from tap_core.redaction import Secrets, redact_url
+from tap_core.redaction.http import collect_sent_secrets
 
 __all__ = [
     "DEFAULT_REQUEST_TIMEOUT",
@@ -105,8 +106,8 @@ def _clean(
     text = str(error)
     for url in (request.url or "", request.path_url):
         if url.strip("/"):
-            text = text.replace(url, url_without_secrets(url))
-    error.args = ((secrets | sent_secrets(request)).hide(text),)
+            text = text.replace(url, redact_url(url))
+    error.args = ((secrets | collect_sent_secrets(request)).hide(text),)
     error.__cause__ = error.__context__ = None
 
 
@@ -175,7 +176,7 @@ def name_error(
     """Add to an error's message which stream, request and try it was."""
     where = f"stream '{stream}'"
     if request is not None:
-        where += f", {request.method} {secrets.hide(url_without_secrets(request.url))}"
+        where += f", {request.method} {secrets.hide(redact_url(request.url))}"
     if tries:
         where += f", try {tries}"
     if isinstance(error, OSError) and error.strerror:  # shown instead of the arguments

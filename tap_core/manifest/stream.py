@@ -26,7 +26,6 @@ from tap_core.http.budget import counters_of
 from tap_core.http.exchange import NAMED_ERRORS, name_error, renewed
 from tap_core.http.request import HTTPRequest, PageContext, prepared
 from tap_core.http.retry import Tries, random_jitter
-from tap_core.http.words import sent_secrets
 from tap_core.manifest.chunks import Chunks
 from tap_core.manifest.components.decoders import JsonDecoder
 from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
@@ -42,6 +41,7 @@ from tap_core.manifest.jobs import JobReader
 from tap_core.manifest.pages import Pages, Turn
 from tap_core.manifest.restarts import BeginAgain, Restarts, Split
 from tap_core.manifest.rotation import Rotation
+from tap_core.redaction.http import collect_sent_secrets
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
@@ -216,7 +216,7 @@ class _Sending(Cursored):
     def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
         if verdict.message:
-            secrets = self._secrets() | sent_secrets(response.request)
+            secrets = self._secrets() | collect_sent_secrets(response.request)
             message = f"{secrets.hide(verdict.message)} ({message})"
         again = {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
         kind = RetriableAPIError if verdict.action in again else FatalAPIError
@@ -365,7 +365,7 @@ class ManifestStream(_Sending):
             response = self.request_decorator(tries)(ready, None)
         except (*NAMED_ERRORS, BeginAgain) as raised:
             error = raised.error if isinstance(raised, BeginAgain) else raised
-            hidden = self._secrets() | sent_secrets(ready)
+            hidden = self._secrets() | collect_sent_secrets(ready)
             name_error(error, self.name, ready, tries.count, hidden)
             raise error from None
         self._counted.increment()

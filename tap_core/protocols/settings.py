@@ -5,7 +5,7 @@ Rules of the room: pure, and made from the schema of the settings alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tap_core.capabilities import (
@@ -16,9 +16,8 @@ from tap_core.capabilities import (
     STATE_PARTITION_LIMIT_CONFIG,
     STREAM_MAPS_CONFIG,
 )
-from tap_core.config import is_secret
 
-__all__ = ["is_secret_text", "own_settings"]
+__all__ = ["own_settings"]
 
 _COMES_WITH_THE_SDK: Final = (
     BATCH_CONFIG,
@@ -39,15 +38,3 @@ def own_settings(schema: Mapping[str, Any]) -> set[str]:
         for name, setting in config["properties"].items()
         if given.get(name) == setting
     }
-
-
-def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
-    """Tell whether a setting is marked, or is a text whose name says so."""
-    if is_secret("", setting):
-        return True
-    return setting.get("secret") is None and "string" in _types(setting) and is_secret(name)
-
-
-def _types(setting: Mapping[str, Any]) -> Sequence[Any]:
-    types = setting.get("type")
-    return types if isinstance(types, list) else (types,)

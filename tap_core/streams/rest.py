@@ -41,14 +41,6 @@ from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
 from tap_core.http.retry import Tries
-from tap_core.http.words import (
-    Secrets,
-    body_excerpt,
-    hide_secrets_of_urllib3,
-    secrets_of,
-    sent_secrets,
-    url_without_secrets,
-)
 from tap_core.jsonpath import extract_jsonpath
 from tap_core.pagination import (
     BaseAPIPaginator,
@@ -58,6 +50,8 @@ from tap_core.pagination import (
     SinglePagePaginator,
 )
 from tap_core.plugin_base import PluginBase
+from tap_core.redaction import Secrets, collect_secrets, redact_url
+from tap_core.redaction.http import body_excerpt, collect_sent_secrets, hide_secrets_of_urllib3
 from tap_core.said import SaidOfREST
 from tap_core.streams.retried import Retried
 
@@ -369,13 +363,13 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         )
         heed(self._tap, self.name, response)
         shown = self._LOG_REQUEST_METRIC_URLS
-        tags = {"url": url_without_secrets(request.path_url)} if shown else None
+        tags = {"url": redact_url(request.path_url)} if shown else None
         self._write_request_duration_log(self.path or "", response, context, tags)
         return response
 
     def _secrets(self) -> Secrets:
         """What no message shows."""
-        return secrets_of(self.config, getattr(self._tap, "config_jsonschema", None))
+        return collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
 
     def validate_response(self, response: requests.Response) -> None:
         """Raise an error for a status that is one; override to see errors in bodies.
@@ -394,7 +388,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     def response_error_message(self, response: requests.Response) -> str:
         """Return the message for a status that is an error: without secrets, the body if short."""
-        secrets = self._secrets() | sent_secrets(response.request)
+        secrets = self._secrets() | collect_sent_secrets(response.request)
         path = secrets.hide(urlsplit(response.url).path or self.path or "")
         return error_words(response, path=path, excerpt=body_excerpt(response, secrets))
 
@@ -428,7 +422,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
                 )
             except NAMED_ERRORS as error:
                 request = sent[0] if sent else None
-                hidden = self._secrets() | sent_secrets(request)
+                hidden = self._secrets() | collect_sent_secrets(request)
                 name_error(error, self.name, request, tries.count, hidden)
                 raise
 

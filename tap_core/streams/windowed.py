@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.clock import utc_now
 from tap_core.exceptions import ConfigurationError
-from tap_core.http.words import secrets_of
 from tap_core.incremental.gate import Gate
 from tap_core.incremental.order import CursorOrder, order_by
 from tap_core.incremental.windows import Interval
+from tap_core.redaction import collect_secrets
 from tap_core.state.key import value_finder
 from tap_core.state.order import instant_of
 from tap_core.streams.core import Stream
@@ -282,7 +282,7 @@ class Windowed(Stream, abc.ABC):
         try:
             return cursor.start(self.config, now), cursor.end(self.config, now)
         except ValueError as error:
-            secrets = secrets_of(self.config, getattr(self._tap, "config_jsonschema", None))
+            secrets = collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
             raise ConfigurationError(f"Stream '{self.name}': {secrets.hide(str(error))}") from None
 
     def _stored(self, cursor: DatetimeBasedCursor, context: Context | None) -> dt.datetime | None:

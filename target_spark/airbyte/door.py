@@ -21,7 +21,7 @@ from tap_core.protocols.airbyte.arguments import Flags, text_of
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.protocols.wire import Wire
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
 from target_spark.airbyte.faults import fault_body
 from target_spark.commands import AIRBYTE_WORDS
@@ -120,7 +120,7 @@ class _Job:
             ConfigFileError: the file cannot be read.
         """
         found = ConfigInput.from_cli_args(path)
-        self._hide = hider(found.config)
+        self._hide = make_redactor(found.config)
         return found
 
     def target(self, found: ConfigInput) -> Destination:
@@ -130,7 +130,7 @@ class _Job:
             ConfigValidationError: for every fault at once.
         """
         made = self.plugin(config=found.config, parse_env_config=found.parse_env)
-        self._hide = hider(made.config)
+        self._hide = make_redactor(made.config)
         return made
 
     def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:

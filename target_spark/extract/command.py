@@ -29,7 +29,7 @@ from tap_core.exceptions import (
 )
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.protocols.singer.encode import encode_body
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from target_spark import settings
 from target_spark.commands import RUN
 from target_spark.conversation import Conversation
@@ -127,7 +127,7 @@ class RunCommand:
         kind = tap_class(given.tap)
         found = ConfigInput.from_cli_args(*given.config)
         own = ConfigInput.from_cli_args(*given.tap_config) if given.tap_config else None
-        hide += [hider(found.config), hider(own.config if own else {})]
+        hide += [make_redactor(found.config), make_redactor(own.config if own else {})]
         ours, theirs = (found.config, own.config) if own else _parted(found.config, kind, self)
         catalog = _document(given.catalog, CatalogFileError)
         state = _document(given.state, StateFileError)
@@ -136,7 +136,7 @@ class RunCommand:
             catalog=catalog,
             parse_env_config=(own or found).parse_env,
         )
-        hide.append(hider(tap.config, kind._full_schema()))  # noqa: SLF001
+        hide.append(make_redactor(tap.config, kind._full_schema()))  # noqa: SLF001
         tap.config_file = own.file if own else None
         target = self._plugin(config=ours, parse_env_config=found.parse_env)
         source = Source(uuid.uuid4().hex, given.tap, dict(tap.config), catalog)
@@ -205,7 +205,7 @@ class _Reading:
 
     def _told(self, error: Exception) -> ReadingError:
         """Return what is told of an error of the tap's, without a secret of its settings."""
-        hide = hider(self._tap.config, self._tap._full_schema())  # noqa: SLF001
+        hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # whose message is enough
             self._tap.logger.error("%s", hide("".join(traceback.format_exception(error))))
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))

@@ -20,7 +20,7 @@ from tap_core.config import ConfigInput, parse_environment_config
 from tap_core.events import Describe
 from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.singer.catalog_file import parse_catalog
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tap_core.state.load import parse_json, read_state
 from tap_core.sync.plan import descriptions_of
 from target_spark.columns import ColumnOptions, Decimal, Layout, layout_of
@@ -132,7 +132,7 @@ def _asked(source: Source, name: str) -> tuple[Describe, str]:
 
 def _told(source: Source, error: BaseException) -> str:
     schema = tap_class(source.tap)._full_schema()  # noqa: SLF001  (every plugin's)
-    return hider(source.config, schema)(f"{type(error).__name__}: {error}")
+    return make_redactor(source.config, schema)(f"{type(error).__name__}: {error}")
 
 
 def _described(source: Source, name: str) -> tuple[Describe, str]:
@@ -189,7 +189,7 @@ def _inline(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         found = parse_json(text.encode())
     except ValueError:
         raise UnsupportedError("The option config begins as JSON, and is none.") from None
-    hide = hider(found, schema)
+    hide = make_redactor(found, schema)
     if any(hide(value) != value for value in _texts(found)):
         raise UnsupportedError(
             "The option config holds a secret. Spark shows options in its UI and its event log:"

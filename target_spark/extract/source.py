@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core import alias
 from tap_core.exceptions import ConfigurationError
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from target_spark.extract.permits import Permits, count_for_job
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def hidden(source: Source) -> Callable[[str], str]:
         schema = tap_class(source.tap)._full_schema()  # noqa: SLF001
     except ConfigurationError:  # the name alone says then what is secret
         schema = {}
-    return hider(source.config, schema)
+    return make_redactor(source.config, schema)
 
 
 def forget() -> None:

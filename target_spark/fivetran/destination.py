@@ -21,7 +21,7 @@ from tap_core.protocols.fivetran.form import form_of
 from tap_core.protocols.fivetran.server import Call, Handler, Service
 from tap_core.protocols.fivetran.settings import typed
 from tap_core.protocols.fivetran.words import BatchFileFormat, Compression, Encryption
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.errors import TargetSparkError, UnsupportedError
@@ -183,7 +183,7 @@ class _Calls:
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
         given = settings_of(typed(request.configuration, schema))
-        hide = hider(given, schema)
+        hide = make_redactor(given, schema)
         self.journal.hide_also(hide)
         try:
             config = self.plugin(config=given, parse_env_config=True).config

@@ -17,7 +17,7 @@ from tap_core.authenticators.config_file import write_refresh_token
 from tap_core.catalog import Catalog
 from tap_core.events import Estimate, Event, Progress, Status
 from tap_core.haste import fewer_tries, in_haste, shorter_timeout, shorter_wait
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tests.airbyte.running import airbyte, configured
 
 
@@ -188,10 +188,10 @@ def test_what_a_schema_calls_secret_is_hidden_under_any_name() -> None:
         }
     }
     config = {"door": "open-sesame", "in": {"side": "hush"}, "plain": "seen", "more": "too"}
-    hide = hider(config, schema)
+    hide = make_redactor(config, schema)
     assert hide("open-sesame, hush, seen, too") == "***, ***, seen, too"
-    assert hider(config)("open-sesame") == "open-sesame"
-    assert hider({"door": "ab"}, schema)("ab is too short") == "ab is too short"
+    assert make_redactor(config)("open-sesame") == "open-sesame"
+    assert make_redactor({"door": "ab"}, schema)("ab is too short") == "ab is too short"
 
 
 def test_a_file_that_nobody_may_write_is_left_even_by_the_superuser(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from tap_core.authenticators.token_endpoint import (
 )
 from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.words import Secrets
 from tap_core.logging import StructuredFormatter
+from tap_core.redaction import Secrets
 from tests.authenticators.logins import Login, sent_with
 from tests.http.server import Reply
 

@@ -19,7 +19,7 @@ from tap_core.exceptions import (
 )
 from tap_core.protocols.fivetran.checks import run_test
 from tap_core.protocols.fivetran.faults import told
-from tap_core.protocols.fivetran.scrubbing import scrubbed
+from tap_core.redaction import remove_addresses
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
 from target_spark.errors import TableError
@@ -167,9 +167,9 @@ def test_a_fault_that_is_tried_again_leaves_no_address_in_the_log(
     lines = [record.getMessage() for record in caplog.records]
     assert any("/v1/shops" in line for line in lines)
     assert any("of a customer" in line for line in lines)
-    assert all(is_clean(scrubbed(line), server) for line in lines)
-    assert not any("of a customer" in scrubbed(line) for line in lines)
-    assert any("Backing off" in scrubbed(line) for line in lines)
+    assert all(is_clean(remove_addresses(line), server) for line in lines)
+    assert not any("of a customer" in remove_addresses(line) for line in lines)
+    assert any("Backing off" in remove_addresses(line) for line in lines)
 
 
 # ------------------------------------------------------------------ tests by name
@@ -301,7 +301,7 @@ def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
 )
 def test_words_with_slashes_and_signs_stay(text: str) -> None:
     """F3: a text without an address is told as it is."""
-    assert scrubbed(text) == text
+    assert remove_addresses(text) == text
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_words_with_slashes_and_signs_stay(text: str) -> None:
 )
 def test_addresses_paths_and_parameters_are_taken_out(text: str, result: str) -> None:
     """F3: URLs, paths of requests and query parameters are in no log and no error."""
-    assert scrubbed(text) == result
+    assert remove_addresses(text) == result
 
 
 PIECES = [
@@ -338,8 +338,8 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text())
 def test_what_is_scrubbed_is_clean_and_stays(text: str) -> None:
     """F3: scrubbing it again changes nothing, and no address is left."""
-    once = scrubbed(text)
-    assert scrubbed(once) == once
+    once = remove_addresses(text)
+    assert remove_addresses(once) == once
     assert not any(mark in once for mark in ("a://", "1://", "x.io/"))
 
 
@@ -351,7 +351,7 @@ def test_a_text_that_is_made_to_be_slow_is_not(piece: str) -> None:
         text = piece * times
         before = time.thread_time()
         told(ValueError(text))
-        scrubbed(text)
+        remove_addresses(text)
         return time.thread_time() - before
 
     few, many = min(seconds(500) for _ in range(3)), min(seconds(8_000) for _ in range(2))

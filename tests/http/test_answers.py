@@ -19,7 +19,7 @@ from tap_core.http.answer import (
     has_no_body,
     look_for_a_cut,
 )
-from tap_core.http.words import Secrets
+from tap_core.redaction import Secrets
 from tests.http.server import Reply, page
 
 LOGIN = "<html><title>Sign in</title><script>var token='s3cr3t-9';</script>Welcome</html>"

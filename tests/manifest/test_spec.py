@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tap_core.http.words import secrets_of
 from tap_core.manifest.command import main
 from tap_core.manifest.load import read_manifest
 from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
 from tap_core.protocols.airbyte.spec import specification
-from tap_core.secrets import hider
+from tap_core.redaction import collect_secrets, make_redactor
 
 _TEXT = """\
 definitions:
@@ -53,7 +52,7 @@ def test_the_settings_are_a_json_schema_with_airbytes_words_kept_and_secrets_mar
 
 def test_what_is_marked_is_hidden_and_airbytes_spec_has_the_order():
     schema = config_jsonschema(read_manifest(_TEXT))
-    assert "hush-hush" not in secrets_of({"pat": "hush-hush"}, schema).hide("a hush-hush b")
+    assert "hush-hush" not in collect_secrets({"pat": "hush-hush"}, schema).hide("a hush-hush b")
     told = specification(schema)["connectionSpecification"]
     assert told["properties"]["pat"]["order"] == 1
     assert told["properties"]["pat"]["airbyte_secret"] is True
@@ -62,8 +61,8 @@ def test_what_is_marked_is_hidden_and_airbytes_spec_has_the_order():
 def test_a_secret_of_one_alternative_is_hidden_too():
     schema = config_jsonschema(read_manifest(_TEXT))
     settings = {"login": {"door": "hush-hush"}}
-    assert "hush-hush" not in secrets_of(settings, schema).hide("a hush-hush b")
-    assert "hush-hush" not in hider(settings, schema)("a hush-hush b")
+    assert "hush-hush" not in collect_secrets(settings, schema).hide("a hush-hush b")
+    assert "hush-hush" not in make_redactor(settings, schema)("a hush-hush b")
 
 
 def test_a_manifest_without_settings_takes_any():

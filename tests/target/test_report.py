@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from target_spark.progress import shown
 from target_spark.report import COMPLETE, Report
 from target_spark.tables import Effect
@@ -145,12 +145,10 @@ def test_values_of_secret_settings_are_taken_out_of_every_text() -> None:
         "passwords": ["one1", "x"],
         "path": "s3a://bucket",
     }
-    hide = hider(config)
+    hide = make_redactor(config)
     said = "append s3cr3t AKIA one1 x at https://user:pass@host/?token=abc&b=1 (s3a://bucket)"
-    assert (
-        hide(said) == "append *** *** *** x at https://user:***@host/?token=***&b=1 (s3a://bucket)"
-    )
-    assert hider({})("nothing") == "nothing"
+    assert hide(said) == "append *** *** *** x at https://***@host/?token=***&b=1 (s3a://bucket)"
+    assert make_redactor({})("nothing") == "nothing"
 
 
 def run(folder: Path, data: bytes, **config: Any) -> subprocess.CompletedProcess[bytes]:

@@ -33,6 +33,7 @@ FLOORS: dict[str, int] = {
     "tap_core.bounds": 1,  # how much is read into memory at once
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
+    "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
     "tap_core.encryption": 1,  # whether requests may leave unencrypted
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
@@ -42,13 +43,12 @@ FLOORS: dict[str, int] = {
     "tap_core.config_validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
     "tap_core.logging": 2,
-    "tap_core.http": 2,  # requests, answers, retries, budgets, words without secrets
+    "tap_core.http": 2,  # requests, answers, retries, budgets
     "tap_core.pagination": 2,  # from one page to the token of the next
     # Pure functions of schema and state -------------------------------------------------
     "tap_core.records": 3,  # schema -> function of a record
     "tap_core.state": 3,  # the state document and its rules
     "tap_core.capabilities": 3,
-    "tap_core.secrets": 3,  # what no text may show
     "tap_core.said": 3,  # what a class may say with a plain value, for type checkers
     "tap_core.batch": 3,  # files of rows: written and read, wherever they lie
     "tap_core.incremental": 3,  # a cursor of dates: formats, windows, what is asked and kept
@@ -172,7 +172,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.config",
     "tap_core.metrics",
     "tap_core.logging",
-    "tap_core.secrets",
+    "tap_core.redaction",
     "tap_core.capabilities",
     "tap_core.about",
     "tap_core.plugin_base",
@@ -279,6 +279,7 @@ HEAVY: dict[str, Home] = {
     "requests": Home(
         (
             "tap_core.http",
+            "tap_core.redaction.http",
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",

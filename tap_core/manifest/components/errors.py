@@ -22,7 +22,6 @@ import requests
 
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.answer import Answer
-from tap_core.http.words import Secrets
 from tap_core.manifest.contract import (
     Action,
     BackoffStrategy,
@@ -35,6 +34,7 @@ from tap_core.manifest.contract import (
     resolved,
 )
 from tap_core.manifest.errors import ManifestError
+from tap_core.redaction import Secrets
 
 __all__ = [
     "CompositeErrorHandler",

@@ -27,7 +27,7 @@ from tap_core.protocols.airbyte.traces import error_body
 from tap_core.protocols.source import SourceTap
 from tap_core.protocols.verdicts import sentence
 from tap_core.protocols.wire import Wire
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 
 __all__ = ["SourceCommand", "source_command"]
 
@@ -134,7 +134,7 @@ class _Job:
     def _know(self, settings: dict[str, Any]) -> None:
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
-        self._hiders.append(hider(settings, schema))
+        self._hiders.append(make_redactor(settings, schema))
 
     def _renewed(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Tell the client of settings that have changed: a token that is good for once."""

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tap_core.protocols.references import without_references
-from tap_core.protocols.settings import is_secret_text, own_settings
+from tap_core.protocols.settings import own_settings
+from tap_core.redaction import is_secret_text
 from tap_core.schema.references import over_subschemas
 from tap_core.types import JsonSchema
 

@@ -25,7 +25,7 @@ from tap_core.protocols.fivetran.server import Call, Handler, Service
 from tap_core.protocols.fivetran.settings import typed
 from tap_core.protocols.fivetran.update import Told, discovered, update
 from tap_core.protocols.source import SourceTap
-from tap_core.secrets import hider
+from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
 
 __all__ = ["ConnectorTap", "connector"]
@@ -145,12 +145,12 @@ class _Connector:
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
         settings = self._renewed.get(configuration) or typed(configuration, schema)
-        self._journal.hide_also(hider(settings, schema))
+        self._journal.hide_also(make_redactor(settings, schema))
         tap = self._tap_class(config=settings, setup_mapper=False)
 
         def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             made = renew(self._renewed.get(configuration) or settings)
-            self._journal.hide_also(hider(made, schema))
+            self._journal.hide_also(make_redactor(made, schema))
             self._renewed.keep(configuration, made)
             _logger.warning(
                 "The source has replaced a token of the settings. The new one is used from now on,"

@@ -29,11 +29,11 @@ def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
     def run(port: int) -> int:
         from tap_core.protocols.fivetran.connector import connector
         from tap_core.protocols.fivetran.log import Journal
-        from tap_core.protocols.fivetran.scrubbing import scrubbed
         from tap_core.protocols.fivetran.server import serve
+        from tap_core.redaction import remove_addresses
 
         demand_encryption()
-        journal = Journal("sdk_connector", scrubbed)
+        journal = Journal("sdk_connector", remove_addresses)
         with _handlers_of_the_main_thread():
             return serve(connector(tap_class, journal), port, journal)
 

@@ -4,7 +4,7 @@ Rules of the room: a sentence says what happened, in which stream where that is 
 helps; where a permission is missing it says so. A failed request is told by its status, its
 stream and its try, never by its address; of an answer's text, only what the SDK's message shows of
 a refusal. Of a database's message the first line is told: what follows may hold rows. What leaves
-is scrubbed, and short enough for the header of an answer. Source: Fivetran's Partner SDK
+is remove_addresses, and short enough for the header of an answer. Source: Fivetran's Partner SDK
 development guide, "Error handling", "User alerts" and "Security".
 """
 
@@ -18,7 +18,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from tap_core.protocols.fivetran.log import bounded
-from tap_core.protocols.fivetran.scrubbing import scrubbed
 from tap_core.protocols.verdicts import (
     TRANSIENT,
     chain_of,
@@ -27,6 +26,7 @@ from tap_core.protocols.verdicts import (
     sentence,
     status_of,
 )
+from tap_core.redaction import remove_addresses
 
 __all__ = ["told"]
 
@@ -68,7 +68,7 @@ def told(error: BaseException, hide: Callable[[str], str] = str) -> str:
     ``hide`` takes secrets out of a text, and sees all of it.
     """
     text = hide(_sentence(error)).encode("utf-8", "replace").decode()
-    return bounded(scrubbed(text[:_LONGEST]))
+    return bounded(remove_addresses(text[:_LONGEST]))
 
 
 def _sentence(error: BaseException) -> str:

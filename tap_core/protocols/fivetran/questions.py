@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from tap_core.config import is_secret
 from tap_core.protocols.fivetran.choices import Option, constant_of, options_of, text_of
 from tap_core.protocols.fivetran.conditions import Rule, conditions_of, is_toggle
 from tap_core.protocols.fivetran.folding import Folded, Schema, branches_of, folded, plain
 from tap_core.protocols.references import without_references
+from tap_core.redaction import is_secret
 
 __all__ = ["Below", "Kind", "Question", "names_of", "questions_of"]
 

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from tap_core.config import property_schema, typed_text, types_of
+from tap_core.config import typed_text, types_of
 from tap_core.config_validation import config_faults
 from tap_core.documents import load_json
 from tap_core.protocols.fivetran.choices import constant_of, text_of
 from tap_core.protocols.fivetran.folding import Folded, Schema, branches_of, folded, plain
 from tap_core.protocols.fivetran.questions import Kind, Question, names_of, questions_of
 from tap_core.protocols.references import without_references
+from tap_core.redaction import property_schema
 from tap_core.types import JsonSchema
 
 __all__ = ["typed"]

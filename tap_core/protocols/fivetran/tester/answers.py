@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tap_core.config import is_secret
 from tap_core.protocols.fivetran import messages
 from tap_core.protocols.fivetran.tester.client import TEXT_LIMIT, Client, RefusedError
 from tap_core.protocols.fivetran.tester.findings import Findings
 from tap_core.protocols.fivetran.tester.given import fields_of
 from tap_core.protocols.fivetran.words import TextField
+from tap_core.redaction import is_secret
 
 __all__ = [
     "StoppedError",

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from tap_core.config import is_secret
 from tap_core.protocols.fivetran.tester.tables import KnownColumn
 from tap_core.protocols.fivetran.words import DataType
+from tap_core.redaction import is_secret
 
 __all__ = ["fault_of", "shown"]
 

@@ -1,8 +1,8 @@
 """Texts without what Fivetran keeps out of logs: URLs, request paths, query parameters, answers.
 
-Rules of the room: pure; the time is in proportion to the length of a text, and what is scrubbed
-stays as it is when it is scrubbed again. Words with a slash, dates and media types stay. Source:
-Fivetran's Partner SDK development guide, "Security".
+Invariant: the time is linear in the length of a text, and a second pass changes nothing. Words
+with a slash, dates and media types stay.
+Source: Fivetran's Partner SDK development guide, "Security".
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["scrubbed"]
+__all__ = ["remove_addresses"]
 
 _GONE: Final = "***"
 _SIGNS: Final = frozenset("/%?&@")
@@ -54,7 +54,7 @@ _DEEP: Final = 2
 """So many slashes make a path of a word that has both letters and digits."""
 
 
-def scrubbed(text: str) -> str:
+def remove_addresses(text: str) -> str:
     """Return a text without URLs, paths of requests, parameters of queries, and answers."""
     while (clean := _once(text)) != text:  # what is taken out may join what stood apart
         text = clean

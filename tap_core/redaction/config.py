@@ -1,0 +1,175 @@
+"""Secrets of a configuration: settings that the schema marks, or whose name says so.
+
+Invariant: all inside a secret setting is secret, except what the schema itself shows (a
+default, a constant, a choice). Passwords inside of addresses and options always are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, unquote_plus
+
+from tap_core.redaction.names import is_secret_name, is_secret_parameter
+from tap_core.redaction.text import Secrets, find_embedded_secrets
+
+__all__ = [
+    "collect_secrets",
+    "is_secret",
+    "is_secret_text",
+    "make_redactor",
+    "property_schema",
+]
+
+_MARKS: Final = ("secret", "writeOnly", "airbyte_secret")
+"""Keywords by which schemas call a setting secret, besides the format ``password``."""
+
+_SHORTEST_UNMARKED_NUMBER: Final = 6
+"""Digits of a number that is secret by its name alone: ``max_tokens`` is 100."""
+
+_NAMED_BY_USERS: Final = re.compile(r"stream|table", re.IGNORECASE)
+"""Settings whose keys are names of streams or tables: one called ``tokens`` is not a secret."""
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
+
+
+def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
+    """Tell whether a setting's value must not be shown: its schema or its name says so.
+
+    An author who writes ``"secret": false`` overrules the name.
+    """
+    if schema is not None:
+        if any(schema.get(mark) for mark in _MARKS) or schema.get("format") == "password":
+            return True
+        if schema.get("secret") is False:
+            return False
+    return is_secret_name(setting)
+
+
+def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:
+    """Tell whether a setting is marked, or is a text whose name says so."""
+    types = setting.get("type")
+    is_text = "string" in (types if isinstance(types, list) else (types,))
+    return is_secret(name if is_text else "", setting)
+
+
+def property_schema(schema: Mapping[str, Any], name: str) -> Any:
+    """Return the schema of a property; None where there is none.
+
+    Where alternatives differ, one that calls the property secret counts.
+    """
+    known = (schema.get("properties") or {}).get(name)
+    if known is not None:
+        return known
+    found = [
+        inner
+        for keyword in _ALTERNATIVES
+        for branch in schema.get(keyword, ())
+        if isinstance(branch, dict) and (inner := property_schema(branch, name)) is not None
+    ]
+    secret = (one for one in found if isinstance(one, dict) and is_secret("", one))
+    return next(secret, found[0] if found else schema.get("additionalProperties"))
+
+
+def make_redactor(
+    config: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+) -> Callable[[str], str]:
+    """Return a function that takes the secrets of a configuration out of a text.
+
+    ``schema`` is the JSON Schema of the settings, which may mark some as secret.
+    """
+    return collect_secrets(config, schema).hide
+
+
+def collect_secrets(config: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Secrets:
+    """Return the secrets of a configuration: by its JSON Schema, by names, and in addresses."""
+    return Secrets.from_values(_config_values(config, schema or {}))
+
+
+def _config_values(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in config.items():
+        about = _as_schema(property_schema(schema, name))
+        is_named = is_secret_parameter(str(name)) and about.get("secret") is not False
+        place = _Place(about, str(name), is_secret("", about), is_named)
+        yield from _values(value, place)
+
+
+class _Place(NamedTuple):
+    """Where a value is in the configuration, and why it is secret: for all inside it, too."""
+
+    schema: Mapping[str, Any]
+    name: str
+    is_marked: bool = False
+    is_named: bool = False
+
+    def inside(self, name: str) -> _Place:
+        about = _as_schema(property_schema(self.schema, name))
+        names_settings = _NAMED_BY_USERS.search(self.name) is None
+        return _Place(
+            about,
+            name,
+            self.is_marked or is_secret("", about),
+            self.is_named or (names_settings and is_secret(name, about)),
+        )
+
+    def item(self) -> _Place:
+        about = _as_schema(self.schema.get("items"))
+        return self._replace(schema=about, is_marked=self.is_marked or is_secret("", about))
+
+
+def _values(value: Any, place: _Place) -> Iterator[str]:
+    """Yield the secret texts in a value."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _values(inner, place.inside(str(name)))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _values(inner, place.item())
+    elif isinstance(value, str):
+        is_hidden = place.is_marked or place.is_named
+        yield from _text_values(value, is_hidden and not _is_shown(value, place.schema))
+    elif _is_secret_number(value, place):
+        yield str(value)
+
+
+def _is_secret_number(value: Any, place: _Place) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return False
+    is_long = len(str(value)) >= _SHORTEST_UNMARKED_NUMBER
+    return place.is_marked or (place.is_named and is_long)
+
+
+def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
+    if is_hidden:
+        yield value
+    if is_hidden and "%" in value:
+        yield unquote(value)
+    if value.lstrip()[:1] == "{" and (document := _json_object(value)):
+        yield from _values(document, _Place({}, ""))
+        return
+    for inner in find_embedded_secrets(value):
+        yield from {inner, unquote(inner), unquote_plus(inner)}
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    """Return the object that a text holds as JSON, such as the key of a service account."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_shown(value: str, schema: Mapping[str, Any]) -> bool:
+    """Tell whether the schema itself shows a value."""
+    if value in (schema.get("default"), schema.get("const")) or value in schema.get("enum", ()):
+        return True
+    branches = (one for keyword in _ALTERNATIVES for one in schema.get(keyword, ()))
+    return any(isinstance(one, Mapping) and _is_shown(value, one) for one in branches)
+
+
+def _as_schema(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}

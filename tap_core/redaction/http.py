@@ -1,0 +1,151 @@
+"""Requests and responses as messages may show them: what was sent, excerpts of bodies.
+
+Invariant: what a request carries to authenticate is secret, whatever it is called elsewhere.
+Bodies are shown only where they are short text.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tap_core.redaction.names import is_secret_parameter
+from tap_core.redaction.text import HIDDEN, Secrets, redact_parameters
+from tap_core.redaction.urls import redact_url
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = [
+    "LONGEST_BODY",
+    "LONGEST_EXCERPT",
+    "body_excerpt",
+    "collect_sent_secrets",
+    "content_type",
+    "hide_secrets_of_urllib3",
+]
+
+LONGEST_BODY = 16_384
+"""Bytes of a body from which an excerpt is taken; of longer ones nothing is shown."""
+
+LONGEST_EXCERPT = 500
+"""Characters of a body that are shown."""
+
+_SHORTEST_SENT = 4
+"""Characters of a value that counts as a credential because it was sent under such a name."""
+
+_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+def collect_sent_secrets(request: requests.PreparedRequest | None) -> Secrets:
+    """Return what a request carries to authenticate: secret headers, query values, user-info."""
+    if request is None:
+        return Secrets()
+    headers = [
+        _text(value)
+        for name, value in (request.headers or {}).items()
+        if is_secret_parameter(_text(name))
+    ]
+    bare = [value.partition(" ")[2] for value in headers]
+    try:
+        parts = urlsplit(request.url or "")
+        query = [value for name, value in parse_qsl(parts.query) if is_secret_parameter(name)]
+        password = parts.password or ""
+    except ValueError:
+        query, password = [], ""
+    sent = (*headers, *bare, *query, password, unquote(password))
+    return Secrets.from_values(value for value in sent if len(value) >= _SHORTEST_SENT)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+# Bodies
+
+
+def content_type(response: requests.Response) -> str:
+    """Return the media type of a response, without parameters; empty where it has none."""
+    return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+
+
+def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
+    """Return what may be shown of a body: the start of a short text, else nothing.
+
+    Values of secret-looking names are hidden, in JSON by its structure; of HTML the text
+    alone is shown.
+    """
+    body = response.content or b""
+    kind = content_type(response)
+    if not body or len(body) > LONGEST_BODY or not _is_text(kind, body):
+        return ""
+    text = body.decode(_codec(response), "replace").strip()
+    if "html" in kind or text[:1] == "<":
+        text = _TAG.sub(" ", text)
+    shown = _json_without_secrets(text)
+    if shown is None:
+        shown = redact_parameters(text)
+    shown = " ".join(secrets.hide(shown).split())
+    return shown if len(shown) <= LONGEST_EXCERPT else f"{shown[:LONGEST_EXCERPT]}…"
+
+
+def _is_text(kind: str, body: bytes) -> bool:
+    if kind and not kind.startswith("text/") and not re.search(r"json|xml|urlencoded", kind):
+        return False
+    return b"\x00" not in body
+
+
+def _codec(response: requests.Response) -> str:
+    try:
+        "".encode(response.encoding or "utf-8")
+    except LookupError:
+        return "utf-8"
+    return response.encoding or "utf-8"
+
+
+def _json_without_secrets(text: str) -> str | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, (dict, list)):
+        return None
+    return json.dumps(_clean_value(document), ensure_ascii=False)
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: HIDDEN if is_secret_parameter(name) and item is not None else _clean_value(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_clean_value(item) for item in value]
+    return redact_parameters(value) if isinstance(value, str) else value
+
+
+# The HTTP library's own log
+
+
+class _UrlFilter(logging.Filter):
+    """Hides secrets in the URLs that urllib3 logs at level DEBUG."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record's arguments, and keep it."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                redact_url(arg) if isinstance(arg, str) and "?" in arg else arg
+                for arg in record.args
+            )
+        return True
+
+
+_URL_FILTER = _UrlFilter()
+
+
+def hide_secrets_of_urllib3() -> None:
+    """Let urllib3 log its requests, but no secrets in them; once is enough, often no harm."""
+    logging.getLogger("urllib3.connectionpool").addFilter(_URL_FILTER)

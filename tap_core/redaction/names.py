@@ -1,0 +1,106 @@
+"""Names of secrets: one rule for settings, parameters, headers, fields and Spark's keys.
+
+Invariant: the pattern for Python and the one for Spark are built from the same terms, and use
+only syntax that the regular expressions of Python and Java share. Tokens of pages
+(``page_token``, ``nextToken``) are not secrets.
+Source: Spark's configuration guide, ``spark.redaction.regex``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+__all__ = [
+    "SECRET_NAME_PATTERN",
+    "SPARK_REDACTION_REGEX",
+    "is_secret_name",
+    "is_secret_parameter",
+]
+
+_GAP: Final = "[._ -]?"
+_KEYS: Final = (
+    "access|account|api|app|auth|encryption|functions?|master|private|shared|signing|storage"
+    "|subscription"
+)
+
+_TERMS: Final = (
+    "secret(?!ar)",
+    "passw(?:or)?d",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "(?:key|store)pass",
+    "credential",
+    "token(?!i[sz])",
+    "authorization",
+    f"signature(?!{_GAP}(?:version|method|algorithm))",
+    "webhook",
+    f"session{_GAP}id",
+    f"(?:{_KEYS}){_GAP}key(?!board)",
+    f"service{_GAP}account{_GAP}(?:json|info)",
+    f"conn(?:ection)?{_GAP}(?:str(?:ing)?(?![a-z])|ur[il])",
+    f"(?:jdbc|sqlalchemy){_GAP}ur[il]",
+)
+"""Terms that make a name secret wherever they occur in it, in small or capital letters."""
+
+_WORDS: Final = (
+    *("assertion", "bearer", "cookie", "cookies", "dsn", "jwt", "otp", "pass", "pat"),
+    *("sas", "sid", "sig"),
+)
+"""Short terms that count only as a whole word: ``sig``, but not ``design``."""
+
+_LAST_WORDS: Final = ("auth", "oauth", "session", "sessions")
+"""Words that count only at the end: ``X-Auth``, but not ``auth_type``."""
+
+_WHOLE: Final = frozenset({"code", "key"})
+"""Parameters that are secret under exactly this name, and harmless as the name of a setting."""
+
+_PAGE_TOKEN: Final = re.compile(
+    r"(?:(?:continuation|cursor|next|page|sync)[._ -]?)+tokens?", re.IGNORECASE
+)
+
+
+def _as_word(word: str, end: str = "") -> str:
+    """Return a pattern of a whole word, in small letters, in capitals or in camelCase."""
+    title = word.capitalize()
+    return (
+        rf"(?<![A-Za-z]){word}(?![a-z]){end}"
+        rf"|{title}(?![a-z]){end}"
+        rf"|(?<![A-Z]){word.upper()}(?![A-Za-z]){end}"
+    )
+
+
+_ANYWHERE: Final = f"(?i:{'|'.join(_TERMS)})"
+
+SECRET_NAME_PATTERN: Final = re.compile(
+    "|".join([_ANYWHERE, *map(_as_word, _WORDS), *(_as_word(word, "$") for word in _LAST_WORDS)])
+)
+"""Searched in a name, finds what makes it secret; see `is_secret_name` for the exceptions."""
+
+SPARK_REDACTION_REGEX: Final = "|".join(
+    [
+        _ANYWHERE,
+        f"(?i:(?:^|[._-])(?:{'|'.join((*_WORDS, *_LAST_WORDS))})(?:[._-]|$))",
+        r"//[^/?#\s]+:[^/?#\s]+@",
+    ]
+)
+"""Value for ``spark.redaction.regex``: Spark hides a setting whose key or value contains it.
+
+The last part finds addresses with a user and a password, which occur in values.
+"""
+
+
+@lru_cache(maxsize=4096)
+def is_secret_name(name: str) -> bool:
+    """Tell whether values of this name must not be shown."""
+    found = SECRET_NAME_PATTERN.search(name)
+    if found is None:
+        return False
+    return SECRET_NAME_PATTERN.search(_PAGE_TOKEN.sub("", name)) is not None
+
+
+def is_secret_parameter(name: str) -> bool:
+    """Tell the same of a name in a query, a header or a body, where ``key`` and ``code`` count."""
+    return name.lower() in _WHOLE or is_secret_name(name)

@@ -1,0 +1,256 @@
+"""Free text without secrets: by value, by the name before a value, and in addresses.
+
+Invariant: the time is linear in the length of the text. A known value is found as it is and
+percent-encoded, escaped (JSON, Python, HTML) or in Base64, also behind a user name.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+from urllib.parse import quote, quote_plus
+
+from tap_core.redaction.names import is_secret_name, is_secret_parameter
+
+__all__ = [
+    "HIDDEN",
+    "Secrets",
+    "escape_control_characters",
+    "find_embedded_secrets",
+    "redact_parameters",
+    "redact_text",
+]
+
+HIDDEN: Final = "***"
+
+_SHORTEST: Final = 3
+"""Characters; hiding shorter values would change the words around them."""
+_SHORTEST_NUMBER: Final = 4
+_SHORTEST_BASE64: Final = 8
+_SHORTEST_LINE: Final = 16
+"""Characters of a line that is hidden by itself, of a value with several lines (a PEM key)."""
+_SHORTEST_LONE_USER: Final = 16
+"""Characters from which a user without a password in an address counts as a token."""
+
+_PERCENT: Final = re.compile("%[0-9A-F]{2}")
+_USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
+_ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
+_PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
+"""What follows in "your token has expired": a short word in small letters, and its end."""
+_SCHEME: Final = re.compile(
+    rf"\b(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/=-]+",
+)
+"""A credential behind its scheme."""
+
+_NAME: Final = re.compile(
+    r"""(?<![\w.-])(?P<name>[\w.-]+)(?P<sign>\\{0,3}["']?\s{0,8}(?P<mark>[=:])\s{0,8})"""
+)
+_OPEN_QUOTE: Final = re.compile(r"""(\\*)(["'])""")
+_BARE_VALUE: Final = re.compile(
+    r"(?:(?i:Basic|Bearer|Digest|Negotiate|Token|AWS4-HMAC-SHA256)[ ]{1,8})?(?P<value>[^\s&,;<>]+)"
+)
+"""A value without quotes; a scheme of HTTP before it is not part of it."""
+_QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
+_LONGEST_NAME: Final = 200
+_HEADERS: Final = re.compile(r"(?i)authorization|cookie|-")
+"""Names that are headers: an unquoted value may follow their colon."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Values that no message shows, longest first."""
+
+    values: tuple[str, ...] = ()
+
+    @classmethod
+    def from_values(cls, values: Iterable[str]) -> Secrets:
+        """Return the secrets of these values, except those that are too short to be hidden."""
+        return cls(tuple(_longest_first(filter(_is_long_enough, values))))
+
+    @cached_property
+    def forms(self) -> tuple[str, ...]:
+        """The values in all forms in which a text may repeat them, longest first."""
+        return tuple(_longest_first(form for value in self.values for form in _forms(value)))
+
+    def hide(self, text: str) -> str:
+        """Return a text without these values, and without what it calls a secret itself."""
+        return redact_text(self.hide_values(text))
+
+    def hide_values(self, text: str) -> str:
+        """Return a text without these values."""
+        for form in self.forms:
+            if form in text:
+                text = text.replace(form, HIDDEN)
+        return text
+
+    def __or__(self, other: Secrets) -> Secrets:
+        """Return the values of both."""
+        return Secrets(tuple(_longest_first((*self.values, *other.values))))
+
+
+def _longest_first(values: Iterable[str]) -> list[str]:
+    return sorted(set(values), key=lambda value: (-len(value), value))
+
+
+def _is_long_enough(value: str) -> bool:
+    return len(value) >= (_SHORTEST_NUMBER if value.isdigit() else _SHORTEST)
+
+
+def _forms(value: str) -> Iterator[str]:
+    for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
+        data = plain.encode("utf-8", "surrogatepass")
+        quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
+        yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
+        for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
+            yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
+        yield from (repr(plain)[1:-1], repr(data)[2:-1], html.escape(plain))
+        yield from _base64_forms(data)
+
+
+def _in_small_letters(found: re.Match[str]) -> str:
+    return found[0].lower()
+
+
+def _long_lines(value: str) -> Iterator[str]:
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (
+            line
+            for line in map(str.strip, lines)
+            if len(line) >= _SHORTEST_LINE and not line.startswith("-----")
+        )
+
+
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """Yield the characters of Base64 that only these bytes decide, at each of three offsets."""
+    for offset in range(3):
+        skipped = (offset * 8 + 5) // 6
+        bits = (offset + len(data)) * 8
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            form = encode(b"\0" * offset + data).decode("ascii")[skipped : bits // 6]
+            if len(form) >= _SHORTEST_BASE64:
+                yield form
+
+
+# By name
+
+_Rule: TypeAlias = Callable[..., bool]
+"""Takes the match of a name, and ``is_quoted`` of its value."""
+
+
+def redact_text(text: str) -> str:
+    """Return a text without passwords of addresses, credentials and values of secret names."""
+    return _replace_named(_hide_credentials(text), _is_secret_in_text)
+
+
+def redact_parameters(text: str) -> str:
+    """Return the text of a body without values of secret names, after ``=`` and after ``:``."""
+    return _replace_named(text, _is_secret_in_body)
+
+
+def _hide_credentials(text: str) -> str:
+    if "@" in text:
+        text = _USER_INFO.sub(f"{HIDDEN}@", text)
+        text = _ORACLE_LOGIN.sub(f"{HIDDEN}@", text)
+    return _SCHEME.sub(rf"\1 {HIDDEN}", text)
+
+
+def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
+    """Tell whether a value is secret: prose such as "token: expired" and "exit code: 1" is not."""
+    if name["mark"] == ":" and not is_quoted and _HEADERS.search(name["name"]) is None:
+        return False
+    is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
+    return (is_secret_parameter if is_in_query else is_secret_name)(_shortened(name))
+
+
+def _is_secret_in_body(name: re.Match[str], *, is_quoted: bool) -> bool:  # noqa: ARG001
+    return is_secret_parameter(_shortened(name))
+
+
+def _shortened(name: re.Match[str]) -> str:
+    return name["name"][-_LONGEST_NAME:]
+
+
+def _replace_named(text: str, is_hidden: _Rule) -> str:
+    parts: list[str] = []
+    done = 0
+    for start, end in _named_values(text, is_hidden):
+        parts += (text[done:start], HIDDEN)
+        done = end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
+    """Yield where values of secret names begin and end, without their quotes."""
+    place = 0
+    while (found := _NAME.search(text, place)) is not None:
+        place = found.end()
+        opening = _OPEN_QUOTE.match(text, place)
+        if not is_hidden(found, is_quoted=opening is not None):
+            continue
+        start, end = _value_span(text, place, opening)
+        if end > start:
+            yield start, end
+            place = end
+
+
+def _value_span(text: str, place: int, opening: re.Match[str] | None) -> tuple[int, int]:
+    if opening is None:
+        bare = _BARE_VALUE.match(text, place)
+        return bare.span("value") if bare else (place, place)
+    escapes, quotes = opening[1], opening[2]
+    for end in _QUOTE_ENDS[quotes].finditer(text, opening.end()):
+        if len(end[1]) <= len(escapes) or _is_unescaped(end[1], escapes):
+            return opening.end(), end.start() if end[1] == escapes else end.end() - 1
+    return opening.end(), len(text)
+
+
+def _is_unescaped(backslashes: str, escapes: str) -> bool:
+    """Tell whether backslashes before a quote escape each other, so that the quote ends a value."""
+    return not escapes and len(backslashes) % 2 == 0
+
+
+def find_embedded_secrets(text: str) -> Iterator[str]:
+    """Yield the secrets within an address or a list of options: ``u:pw@``, ``password=pw``."""
+    for found in _USER_INFO.finditer(text):
+        user, colon, password = found[0][:-1].partition(":")
+        if colon:
+            yield password
+        elif len(user) >= _SHORTEST_LONE_USER:
+            yield user
+    for found in _ORACLE_LOGIN.finditer(text):
+        yield found[0][:-1].partition("/")[2]
+    for start, end in _named_values(text, _is_secret_in_text):
+        yield text[start:end]
+
+
+# Control characters
+
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_LAST_OF_LATIN_1: Final = 0xFF
+_SHORT: Final = {"\n": "\\n", "\r": "\\r"}
+
+
+def escape_control_characters(text: str) -> str:
+    r"""Return a text whose control characters are written as escapes: ``\n``, ``\x1b``.
+
+    These are C0 except tab, DEL, C1, Unicode's line separators, marks of writing direction and
+    lone surrogates: what remains is one line that a terminal shows as it is.
+    """
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    letter = found[0]
+    if letter in _SHORT:
+        return _SHORT[letter]
+    code = ord(letter)
+    return f"\\x{code:02x}" if code <= _LAST_OF_LATIN_1 else f"\\u{code:04x}"
