@@ -45,9 +45,12 @@ def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
     """Read a JSON document; ``kwargs`` are those of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON.
+        json.JSONDecodeError: the text is not JSON, or nested too deeply to be read.
     """
-    return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
+    try:
+        return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
+    except RecursionError:
+        raise json.JSONDecodeError("the document is nested too deeply", "", 0) from None
 
 
 deserialize_json = load_json
