@@ -81,10 +81,12 @@ __all__ = [
     "EmptySchemaTypeError",
     "FatalAPIError",
     "FatalSyncError",
+    "InvalidDateTimeError",
     "InvalidInputLine",
     "InvalidJSONSchema",
     "InvalidRecord",
     "InvalidReplicationKeyException",
+    "InvalidStartValueError",
     "InvalidStreamSortException",
     "MapExpressionError",
     "MapperNotInitialized",
@@ -165,6 +167,10 @@ class MapperNotInitialized(ConfigurationError):  # noqa: N818  singer_sdk's name
 
 class StateFileError(ConfigurationError):
     """A state file that is missing or holds no state; the message names file and line."""
+
+
+class InvalidStartValueError(ConfigurationError, ValueError):
+    """A bookmark, or ``start_date``, is not the date-time that a stream starts from."""
 
 
 class CatalogFileError(ConfigurationError):
@@ -316,6 +322,10 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
         super().__init__(f"Record Message Validation Error: {error_message}")
         self.error_message = error_message
         self.record = record
+
+
+class InvalidDateTimeError(InvalidRecord, ValueError):
+    """A property of a record that is a date or time by its schema cannot be read as one."""
 
 
 class DataError(SyncError):

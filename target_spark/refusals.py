@@ -56,7 +56,8 @@ def refusals(config: _Settings) -> Iterator[str]:
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
-    for name, asked in (config.get("streams") or {}).items():
+    streams = config.get("streams")
+    for name, asked in streams.items() if isinstance(streams, Mapping) else ():
         if isinstance(asked, Mapping):
             yield name, asked
 

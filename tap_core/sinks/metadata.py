@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
+from tap_core.exceptions import InvalidJSONSchema
 from tap_core.types import JsonSchema, Record
 
 __all__ = [
@@ -35,16 +36,30 @@ METADATA_COLUMNS: Final = (*_INSTANTS, *_NUMBERS)
 
 
 def add_metadata_columns(schema: JsonSchema) -> None:
-    """Add the columns to a schema."""
+    """Add the columns to a schema; raises InvalidJSONSchema as `_properties` does."""
+    properties = _properties(schema)
     for name in _INSTANTS:
-        schema["properties"][name] = {"type": ["null", "string"], "format": "date-time"}
+        properties[name] = {"type": ["null", "string"], "format": "date-time"}
     for name in _NUMBERS:
-        schema["properties"][name] = {"type": ["null", "integer"]}
+        properties[name] = {"type": ["null", "integer"]}
 
 
 def remove_metadata_columns(schema: JsonSchema) -> None:
-    """Remove the columns from a schema, if a tap sent them."""
-    remove_metadata(schema["properties"])
+    """Remove the columns from a schema, if a tap sent them; raises as `_properties` does."""
+    remove_metadata(_properties(schema))
+
+
+def _properties(schema: JsonSchema) -> dict[str, Any]:
+    """Return the properties of a schema.
+
+    Raises:
+        InvalidJSONSchema: they are not an object.
+    """
+    properties = schema["properties"]
+    if not isinstance(properties, dict):
+        kind = type(properties).__name__
+        raise InvalidJSONSchema(f"Schema Validation Error: properties is not an object but {kind}")
+    return properties
 
 
 def add_metadata(

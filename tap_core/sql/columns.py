@@ -51,8 +51,10 @@ class ColumnMaker(Discovery):
             for name in names
         )
 
-    def _fitting_type(self, known: JsonSchema) -> _Type:
-        return fitted(self.to_sql_type(known), self._dialect)
+    def _fitting_type(self, known: Any) -> _Type:
+        """Return the column's type; the schemas true and false say nothing of it."""
+        schema: JsonSchema = known if isinstance(known, dict) else {}
+        return fitted(self.to_sql_type(schema), self._dialect)
 
     def column_exists(self, full_table_name: _Name, column_name: str) -> bool:
         """Tell whether a table has a column."""

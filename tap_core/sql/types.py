@@ -183,7 +183,8 @@ class JSONSchemaToSQL:
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type of a property."""
-        options = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+        subschemas = (one for one in schema.get("anyOf", ()) if isinstance(one, dict))
+        options = [one for one in subschemas if one.get("type") != "null"]
         for candidate in (schema, *options):
             if found := self._get_type_from_schema(candidate):
                 return found

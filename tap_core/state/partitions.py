@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from tap_core.exceptions import StateFileError
 from tap_core.types import Context
 
 __all__ = ["PartitionIndex", "freeze"]
@@ -26,10 +27,17 @@ _TWICE = -1
 
 
 def freeze(context: Context) -> Hashable:
-    """Return a key that is equal for equal contexts, nested ones included."""
+    """Return a key that is equal for equal contexts, nested ones included.
+
+    Raises:
+        StateFileError: the context is nested too deeply.
+    """
     if _PLAIN.issuperset(map(type, context.values())):
         return frozenset(context.items())
-    return frozenset((key, _frozen(value)) for key, value in context.items())
+    try:
+        return frozenset((key, _frozen(value)) for key, value in context.items())
+    except RecursionError:
+        raise StateFileError("The context of a partition is nested too deeply.") from None
 
 
 class PartitionIndex:

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
+from tap_core.exceptions import InvalidStartValueError
 from tap_core.state.document import StateDocument
 from tap_core.state.key import definition_of, value_finder
 from tap_core.state.limit import limit_of
@@ -151,7 +152,8 @@ class Stateful(Declared):
         """Return where this sync of the context starts, as an aware date-time.
 
         Raises:
-            ValueError: the replication key is no date-time, or the value is none.
+            InvalidStartValueError: the value is not a date-time; it is a ValueError, too.
+            ValueError: the replication key is not a date-time.
         """
         value = self.get_starting_replication_key_value(context)
         if value is None:
@@ -166,7 +168,7 @@ class Stateful(Declared):
         found = instant_of(value)
         if found is None:
             msg = f"Stream '{self.name}': {value!r} is not a date-time in ISO 8601."
-            raise ValueError(msg)
+            raise InvalidStartValueError(msg)
         return found[0]
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:
@@ -222,10 +224,11 @@ class Stateful(Declared):
 
         By default those that the state knows. Override to say them.
         """
+        entries: Sequence[Any] = self._tap.document.partitions(self.name) or ()
         contexts = [
             partition["context"]
-            for partition in self._tap.document.partitions(self.name) or ()
-            if "context" in partition
+            for partition in entries
+            if isinstance(partition, Mapping) and isinstance(partition.get("context"), Mapping)
         ]
         return contexts or None
 

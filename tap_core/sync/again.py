@@ -41,9 +41,12 @@ def was_sent(stream: SyncStream, context: Context | None) -> Callable[[Any], boo
 
 
 def _state_of(stream: SyncStream, context: Context | None) -> Mapping[str, Any]:
-    state = stream.sent_before or {}
+    state: Any = stream.sent_before or {}
+    if not isinstance(state, Mapping):  # a document of somebody else's making
+        return {}
     partition = stream._get_state_partition_context(context) if state else None
     if not partition:
         return state
     partitions = state.get("partitions") or ()
-    return next((one for one in partitions if one.get("context") == partition), {})
+    found = (one for one in partitions if isinstance(one, Mapping))
+    return next((one for one in found if one.get("context") == partition), {})

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Final
 
+from tap_core.exceptions import InvalidDateTimeError
 from tap_core.types import Record
 
 __all__ = [
@@ -62,7 +63,7 @@ def to_json_compatible(val: Any) -> Any:
 
 
 def handle_invalid_timestamp_in_record(
-    record: Record,  # noqa: ARG001
+    record: Record,
     key_breadcrumb: Sequence[str],
     invalid_value: str,
     datelike_typename: str,
@@ -72,7 +73,7 @@ def handle_invalid_timestamp_in_record(
 ) -> str | None:
     """Return what replaces a date or time that cannot be read.
 
-    Raises ValueError where the treatment is ERROR, or None.
+    Raises InvalidDateTimeError, which is a ValueError, where the treatment is ERROR, or None.
     """
     field = ":".join(key_breadcrumb)
     if treatment == DatetimeErrorTreatmentEnum.MAX:
@@ -82,4 +83,4 @@ def handle_invalid_timestamp_in_record(
         logger.warning("'%s' in '%s': %s. Replacing with NULL.", invalid_value, field, ex)
         return None
     msg = f"Could not parse value '{invalid_value}' of property '{field}' as {datelike_typename}"
-    raise ValueError(msg) from ex
+    raise InvalidDateTimeError(msg, record) from ex

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from inspect import getattr_static
 from typing import Any, Protocol
 
+from tap_core.catalog import CatalogEntry
 from tap_core.documents import load_json
 from tap_core.exceptions import CatalogFileError
 
@@ -35,7 +36,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     """Read a catalog; ``source`` is its name for messages.
 
     Raises:
-        CatalogFileError: it is not JSON, or not an object with a list of ``streams``.
+        CatalogFileError: it is not JSON, not an object with a list of ``streams``, or one of
+            these cannot be read.
     """
     try:
         found = load_json(text)
@@ -47,8 +49,22 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     streams = found.get("streams") if isinstance(found, dict) else None
     if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
+    for number, each in enumerate(streams, 1):
+        _check_entry(each, f"Catalog '{source}', stream {number}")
     catalog: dict[str, Any] = found
     return catalog
+
+
+def _check_entry(entry: Mapping[str, Any], place: str) -> None:
+    """Raise CatalogFileError unless an entry can be read as a stream's."""
+    try:
+        CatalogEntry.from_dict(entry)
+    except KeyError as error:
+        raise CatalogFileError(f"{place}: {error} is missing") from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CatalogFileError(f"{place}: a value is not of the right type: {error}") from None
+    except RecursionError:
+        raise CatalogFileError(f"{place}: the schema is nested too deeply") from None
 
 
 def strangers(catalog: Mapping[str, Any], streams: Mapping[str, Described]) -> Iterator[str]:

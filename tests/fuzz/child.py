@@ -1,0 +1,170 @@
+"""The process in which inputs are tried: ``python -m tests.fuzz.child JOB.json``.
+
+The job names readers and inputs. Each input is put down before it is tried, so that whoever finds
+the process dead knows which one it was. Time (of the processor, and by the clock) and memory of
+each are bounded; what fails is written into the job's folder, and the next input is tried.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tests.fuzz.guard import Breach, Guard
+from tests.fuzz.mutations import Mutator
+from tests.fuzz.readers import find_maker, typed_errors
+
+CLOCK_SECONDS: Final = 60
+GROWTH_BYTES: Final = 600 << 20
+_ROOM: Final = 3 << 30
+"""Bytes of addresses beyond those at the start, so that no example takes the machine down."""
+
+_SOURCE: Final = str(Path(__file__).resolve().parents[2])
+
+
+class Trial:
+    """Tries inputs on one reader."""
+
+    def __init__(self, part: dict[str, Any], folder: Path, guard: Guard) -> None:
+        self.name, self.folder, self._guard = part["reader"], folder, guard
+        self._cpu_seconds: int = part["cpu_seconds"]
+        self._place = folder / self.name
+        self._place.mkdir(exist_ok=True)
+        self._read: Callable[[bytes], None] = find_maker(part["place"])(self._place)
+        self._typed = typed_errors()
+        self._seen: set[str] = set()
+        self._first = 0
+
+    def run(self, inputs: Iterable[tuple[str, bytes]]) -> int:
+        """Try inputs; return how many were tried."""
+        count = 0
+        for label, data in inputs:
+            current = {"reader": self.name, "label": label, "data": data.hex()}
+            (self.folder / "current.json").write_text(json.dumps(current))
+            if failure := self._try(data):
+                self._note(failure, label, data)
+            count += 1
+        return count
+
+    def _try(self, data: bytes) -> str:
+        """Return what went wrong, or nothing."""
+        self._guard.begin(data)
+        _limit_time(self._cpu_seconds)
+        _reset_peak()
+        before = _memory("VmRSS")
+        self._first = self._first or before
+        os.chdir(self._place)
+        try:
+            self._read(data)
+        except self._typed:
+            failure = ""
+        except Breach as breach:
+            failure = f"Breach: {breach}"
+        except BaseException:  # noqa: BLE001  whatever it is, it is no typed error
+            failure = traceback.format_exc()
+        else:
+            failure = ""
+        faulthandler.cancel_dump_traceback_later()
+        if self._guard.breaches and not failure:
+            failure = f"Breach: {self._guard.breaches[0]}"
+        return failure or self._memory_failure(before)
+
+    def _memory_failure(self, before: int) -> str:
+        """Say what an input took for a while, or what all of them together have kept."""
+        growth = _memory("VmHWM") - before
+        if growth > GROWTH_BYTES:
+            return f"Memory: {growth >> 20} MB more than before"
+        if _memory("VmRSS") - self._first > GROWTH_BYTES:
+            gc.collect()
+            kept, self._first = _memory("VmRSS") - self._first, 0
+            if kept > GROWTH_BYTES:
+                return f"Memory: {kept >> 20} MB are kept by what was read so far"
+        return ""
+
+    def _note(self, failure: str, label: str, data: bytes) -> None:
+        """Write a failure down, once for each place in the code."""
+        frames = [line for line in failure.splitlines() if f'File "{_SOURCE}' in line]
+        own = [line for line in frames if "/tests/fuzz/" not in line] or frames
+        key = f"{failure.splitlines()[-1].partition(':')[0]} {own[-1] if own else ''}"
+        if key in self._seen and not label.startswith("corpus"):
+            return
+        self._seen.add(key)
+        told = {"reader": self.name, "label": label, "failure": failure, "data": data.hex()}
+        with (self.folder / "failures.jsonl").open("a") as file:
+            file.write(json.dumps(told) + "\n")
+
+
+def _limit_time(cpu_seconds: int) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + 1 + cpu_seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    faulthandler.dump_traceback_later(CLOCK_SECONDS, exit=True)
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    raise AssertionError(name)
+
+
+def _limit_memory() -> None:
+    most = _memory("VmSize") + _ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _inputs(part: dict[str, Any], seeds: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Yield the seeds themselves, or mutations of them until the time is over."""
+    if not part["seconds"]:
+        yield from ((f"corpus {name}", data) for name, data in seeds.items())
+        return
+    mutator = Mutator(list(seeds.values()), part["seed"])
+    end = time.monotonic() + part["seconds"]
+    number = 0
+    while time.monotonic() < end:
+        yield f"seed {part['seed']}, mutation {number}", mutator.make()
+        number += 1
+
+
+def main(path: str) -> None:
+    """Do a job: for each part a reader, its inputs, the seconds of mutations and their seed."""
+    job = json.loads(Path(path).read_text())
+    folder = Path(path).parent
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable()
+    faulthandler.register(signal.SIGXCPU, chain=True)
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    guard = Guard()
+    guard.watch()
+    counts = {}
+    for part in job["parts"]:
+        seeds = {name: Path(name).read_bytes() for name in part["inputs"]}
+        trial = Trial(part, folder, guard)
+        _limit_memory()
+        counts[part["reader"]] = trial.run(_inputs(part, seeds))
+    (folder / "counts.json").write_text(json.dumps(counts))
+    sys.stderr.flush()
+    os._exit(0)  # threads of a server may still run
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,113 @@
+"""Fivetran calls: bytes of a client's to the real servers, over gRPC.
+
+A seed is JSON: the service and the call, and a message by its fields, or ``hex``; ``flips`` are
+places of the encoded message and the bytes that are put there. The destination is called as far
+as Spark would start. What a handler raises is seen where it is explained to the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.connector import connector
+from tap_core.protocols.fivetran.log import Journal
+from tap_core.protocols.fivetran.server import Server, Service
+from target_spark.errors import SparkUnavailableError
+from target_spark.fivetran.destination import destination
+from target_spark.fivetran.engine import Sparks
+from target_spark.target import TargetSpark
+from tests.fuzz.of_taps import SmallTap
+from tests.fuzz.readers import Read, typed_errors
+
+__all__ = ["make_calls"]
+
+SECONDS = 30
+ANSWERED = {"OK", "INVALID_ARGUMENT", "INTERNAL", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"}
+
+
+class NoSparks(Sparks):
+    """Where a call ends that would start Spark."""
+
+    @contextmanager
+    def session(self, config: Mapping[str, Any]) -> Iterator[Any]:
+        """Start none."""
+        raise SparkUnavailableError("not here")
+        yield
+
+
+class Served:
+    """A service on a port of this machine, and what its handlers raised."""
+
+    def __init__(self, service: Service, journal: Journal) -> None:
+        self.raised: list[BaseException] = []
+
+        def explain(error: BaseException) -> str:
+            self.raised.append(error)
+            return service.explain(error)
+
+        server = Server(replace(service, explain=explain), journal)
+        self.name = service.name
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{server.start(0)}")
+        self.call("ConfigurationForm", b"")
+
+    def call(self, rpc: str, request: bytes) -> str:
+        """Call; return the name of the status, once all answers were read."""
+        self.raised.clear()
+        path = f"/fivetran_sdk.v2.{self.name}/{rpc}"
+        try:
+            if rpc == "Update":
+                list(self.channel.unary_stream(path)(request, timeout=SECONDS))
+            else:
+                self.channel.unary_unary(path)(request, timeout=SECONDS)
+        except grpc.RpcError as error:
+            return str(error.code().name)  # type: ignore[attr-defined]
+        return "OK"
+
+
+def make_calls(folder: Path) -> Read:
+    """Return a reader that calls a connector and a destination."""
+    _ = folder
+    journal = Journal("sdk_connector")
+    services = [connector(SmallTap, journal), destination(TargetSpark, NoSparks(), journal)]
+    served = {service.name: Served(service, journal) for service in services}
+
+    def read(data: bytes) -> None:
+        try:
+            call = json.loads(data)
+            server, rpc = served[call["service"]], str(call["rpc"])
+            request = _encode(server.name, rpc, call)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return  # no call, but a seed that was spoiled
+        except json_format.Error:
+            return
+        status = server.call(rpc, request)
+        for error in server.raised:
+            if not isinstance(error, typed_errors()):
+                raise error
+        assert status in ANSWERED, status
+
+    return read
+
+
+def _encode(service: str, rpc: str, call: dict[str, Any]) -> bytes:
+    """Return the bytes of a request."""
+    if "hex" in call:
+        request = bytearray.fromhex(call["hex"])
+    else:
+        known = messages.rpcs(service).get(rpc)
+        kind = getattr(messages, known.request if known else "TestRequest")
+        parsed = json_format.ParseDict(call.get("message", {}), kind(), ignore_unknown_fields=True)
+        request = bytearray(parsed.SerializeToString())
+    for place, byte in call.get("flips", ()):
+        if request:
+            request[int(place) % len(request)] = int(byte) % 256
+    return bytes(request)

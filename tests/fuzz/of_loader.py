@@ -1,0 +1,160 @@
+"""Messages into target-spark's loader, as far as it goes without Spark.
+
+Rows are read, classified and spooled by the real parts; the tables are the only thing left out:
+each commit reads back what was spooled for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tap_core.events import Describe
+from tap_core.protocols.airbyte.catalog import parse_configured
+from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
+from tap_core.protocols.singer.decode import Decoder as SingerDecoder
+from target_spark import settings
+from target_spark.airbyte.asked import asked_of, options_of
+from target_spark.airbyte.states import StreamStates
+from target_spark.columns import CanWiden, Layout
+from target_spark.errors import TargetSparkError
+from target_spark.loader import Loader
+from target_spark.options import LoadOptions
+from target_spark.report import Report
+from target_spark.spool import SpoolFolder
+from target_spark.states import Covered, StateForm
+from target_spark.tables import Design, Table
+from target_spark.work import Outcome, Work
+from tests.fuzz.readers import Read
+
+__all__ = ["make_airbyte", "make_singer"]
+
+CATALOG = {
+    "streams": [
+        {
+            "stream": {
+                "name": name,
+                "namespace": namespace,
+                "json_schema": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "integer"},
+                        "name": {"type": ["null", "string"]},
+                        "at": {"type": ["null", "string"], "format": "date-time"},
+                        "tags": {"type": ["null", "array"], "items": {"type": "string"}},
+                        "price": {"type": ["null", "number"]},
+                        "more": {"type": ["null", "object"]},
+                    },
+                },
+                "supported_sync_modes": ["full_refresh", "incremental"],
+            },
+            "sync_mode": "incremental",
+            "destination_sync_mode": mode,
+            "primary_key": [["id"]],
+            "cursor_field": ["at"],
+            "generation_id": 2,
+            "minimum_generation_id": 0,
+            "sync_id": 7,
+        }
+        for name, namespace, mode in [
+            ("users", None, "append_dedup"),
+            ("orders", "shop", "append"),
+            ("visits", "shop", "overwrite"),
+        ]
+    ]
+}
+"""What the messages of the corpus belong to."""
+
+
+class Idle:
+    """An engine for tables that need none."""
+
+    started = False
+    failure: TargetSparkError | None = None
+
+    def begin(self) -> None:
+        """Begin with nothing."""
+        self.started = True
+
+    def spark(self) -> Any:
+        """Return no Spark: nothing here may ask for it."""
+        raise AssertionError
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+class Nowhere:
+    """Tables that keep nothing; each commit reads back the rows that were spooled for it."""
+
+    @property
+    def can_widen(self) -> CanWiden:
+        """Say that every type can be widened."""
+        return lambda _old, _new: True
+
+    def write(self, work: Work) -> Outcome:
+        """Read the spooled rows: each is a line of JSON."""
+        count = 0
+        for path in (path for batch in work.batches for path in batch.paths):
+            for line in Path(path).read_bytes().splitlines():
+                count += line[:1] == b"{" and line[-1:] == b"}"
+        return Outcome(count, 0, work.covered(), {})
+
+    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
+        """Make no table."""
+        return Outcome(0, 0, None, {})
+
+    def has_others(self, table: Table, version: int) -> bool:
+        """Say that there are rows of other versions."""
+        return True
+
+    def care(self, table: Table, care: Any) -> str | None:
+        """Tidy nothing."""
+
+    def carry(self, table: Table, covered: Covered) -> None:
+        """Keep no state."""
+
+
+def make_singer(folder: Path) -> Read:
+    """Return a reader that loads Singer lines."""
+    options = settings.load_options({"path": str(folder / "tables"), "format": "delta"})
+    return lambda data: _load(folder, options, SingerDecoder, data)
+
+
+def make_airbyte(folder: Path) -> Read:
+    """Return a reader that loads Airbyte's messages, of the streams of a catalog."""
+    config = {"path": str(folder / "tables"), "format": "delta"}
+    asked = asked_of(parse_configured(json.dumps(CATALOG), "catalog"), "delta")
+    options = options_of(config, asked)
+
+    def decoder() -> AirbyteDecoder:
+        return AirbyteDecoder(asked.expected, fails_on_strangers=False)
+
+    return lambda data: _load(folder, options, decoder, data, StreamStates())
+
+
+def _load(
+    folder: Path,
+    options: LoadOptions,
+    make_decoder: Callable[[], Any],
+    data: bytes,
+    form: StateForm | None = None,
+) -> None:
+    spool = SpoolFolder(folder / "spool")
+    loader = Loader(options, Idle(), spool, Nowhere, Report(), _take_state, form=form)
+    decoder = make_decoder()
+    with contextlib.closing(spool), contextlib.closing(loader):
+        for at in range(0, len(data), 1000):  # lines come in pieces
+            for event in decoder.feed(data[at : at + 1000]):
+                assert not isinstance(event, Describe) or event.stream
+                loader.fold(event)
+        for event in decoder.close():
+            loader.fold(event)
+        loader.finish(whole=True)
+
+
+def _take_state(state: bytes) -> None:
+    json.loads(state)  # what leaves is whole

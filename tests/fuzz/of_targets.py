@@ -1,0 +1,67 @@
+"""Singer lines into targets on the SDK: one that keeps nothing, and one of SQLite."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from tap_core import Target
+from tap_core.exceptions import FatalSyncError
+from tap_core.sinks import BatchSink
+from tests.fuzz.readers import Read
+from tests.sql_targets.small import SmallTarget
+
+__all__ = ["make_sdk_target", "make_sql_target"]
+
+
+class ForgetfulSink(BatchSink):
+    """Takes batches, with all that the SDK does to a record on its way."""
+
+    max_size = 7
+
+    def process_batch(self, context: dict[str, Any]) -> None:
+        """Look at each record."""
+        for record in context["records"]:
+            assert isinstance(record, dict)
+
+
+class ForgetfulTarget(Target):
+    """A target as an author writes it, on the SDK's defaults."""
+
+    name = "target-forgetful"
+    config_jsonschema = {"properties": {"add_record_metadata": {"type": "boolean"}}}
+    default_sink_class = ForgetfulSink
+
+
+def make_sdk_target(_folder: Path) -> Read:
+    """Return a reader that loads lines into a target of the SDK."""
+
+    def read(data: bytes) -> None:
+        target = ForgetfulTarget(config={"add_record_metadata": True})
+        target.listen(io.BytesIO(data))
+
+    return read
+
+
+def make_sql_target(folder: Path) -> Read:
+    """Return a reader that loads lines into SQLite.
+
+    What the database itself refuses is an error of the database's, which is typed too.
+    """
+
+    def read(data: bytes) -> None:
+        database = folder / "rows.db"
+        database.unlink(missing_ok=True)
+        target = SmallTarget(config={"sqlalchemy_url": f"sqlite:///{database}"})
+        try:
+            target.listen(io.BytesIO(data))
+        except sa.exc.SQLAlchemyError as error:
+            raise FatalSyncError("the database refuses") from error
+        finally:
+            for sink in target._sinks_active.values():
+                sink.connector._engine.dispose()
+
+    return read

@@ -1,0 +1,55 @@
+"""What is fuzzed: each reader of input, its corpus, and the errors that it may raise.
+
+A reader is made once per process, in a folder of its own, and then called with one input after the
+other. It returns, or raises a typed error; anything else is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Final, TypeAlias
+
+__all__ = ["READERS", "Read", "Reader", "find_maker", "typed_errors"]
+
+Read: TypeAlias = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of input: where the function is that makes it, and the folder of its seeds."""
+
+    place: str
+    corpus: str
+
+
+def find_maker(place: str) -> Callable[[Path], Read]:
+    """Return the function that makes a reader; its module is imported only here."""
+    module, _, name = place.partition(":")
+    make: Callable[[Path], Read] = getattr(import_module(module), name)
+    return make
+
+
+READERS: Final[dict[str, Reader]] = {
+    "sdk_target": Reader("tests.fuzz.of_targets:make_sdk_target", "singer_lines"),
+    "sql_target": Reader("tests.fuzz.of_targets:make_sql_target", "singer_lines"),
+    "spark_target": Reader("tests.fuzz.of_loader:make_singer", "singer_lines"),
+    "airbyte_destination": Reader("tests.fuzz.of_loader:make_airbyte", "airbyte_messages"),
+    "airbyte_source": Reader("tests.fuzz.of_taps:make_airbyte_source", "airbyte_requests"),
+    "states": Reader("tests.fuzz.of_taps:make_states", "states"),
+    "catalogs": Reader("tests.fuzz.of_taps:make_catalogs", "catalogs"),
+    "stream_maps": Reader("tests.fuzz.of_taps:make_stream_maps", "stream_maps"),
+    "manifests": Reader("tests.fuzz.of_manifests:make_manifests", "manifests"),
+    "fivetran_calls": Reader("tests.fuzz.of_calls:make_calls", "fivetran_calls"),
+    "fivetran_files": Reader("tests.fuzz.of_files:make_files", "fivetran_files"),
+}
+
+
+def typed_errors() -> tuple[type[BaseException], ...]:
+    """Return what a reader may raise: the two trees of errors."""
+    from tap_core.exceptions import SingerError, SingerSDKError
+    from target_spark.errors import TargetSparkError
+
+    return (SingerError, SingerSDKError, TargetSparkError)

@@ -1,0 +1,157 @@
+"""Runs the process in which inputs are tried, and says what became of it.
+
+A process that dies is one failure; the inputs behind the one that killed it are tried in a new
+one. What failed is put into a folder that stays, as a file that can be added to the corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from tests.fuzz.readers import READERS
+
+__all__ = ["CORPUS", "Failure", "Outcome", "list_corpus", "mutate", "replay"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CORPUS: Final = Path(__file__).with_name("corpus")
+FAILED: Final = ROOT / ".fuzz-failures"
+MODULES = ""
+"""Where further modules of readers are, for tests of this very module."""
+
+CPU_SECONDS = 10
+"""Seconds of the processor that one input may take."""
+
+_MOST_DEATHS: Final = 30
+_PATIENCE_SECONDS: Final = 900
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input that broke a reader; ``path`` is where it was saved."""
+
+    reader: str
+    label: str
+    text: str
+    path: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reader}, {self.label}\n  input: {self.path}"
+            f" (add it to tests/fuzz/corpus/{READERS[self.reader].corpus})\n{self.text}"
+        )
+
+
+@dataclass
+class Outcome:
+    """What a run found: how many inputs were tried by each reader, and which failed."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    def of(self, reader: str) -> list[Failure]:
+        """Return the failures of one reader."""
+        return [failure for failure in self.failures if failure.reader == reader]
+
+
+def list_corpus(reader: str) -> list[Path]:
+    """Return the seeds of a reader."""
+    return sorted(path for path in (CORPUS / READERS[reader].corpus).iterdir() if path.is_file())
+
+
+def replay(readers: Sequence[str] = tuple(READERS)) -> Outcome:
+    """Try every seed of the corpus once, all readers in one process."""
+    left = {reader: list(map(str, list_corpus(reader))) for reader in readers}
+    outcome = Outcome({reader: len(paths) for reader, paths in left.items()})
+    for _ in range(_MOST_DEATHS):
+        parts = [_part(reader, paths) for reader, paths in left.items() if paths]
+        died_of = _run(parts, outcome) if parts else None
+        if died_of is None:
+            break
+        _drop_tried(left, died_of)
+    return outcome
+
+
+def mutate(reader: str, seconds: float, seed: int) -> Outcome:
+    """Try mutations of a reader's seeds for some time."""
+    outcome = Outcome({reader: 0})
+    inputs = list(map(str, list_corpus(reader)))
+    for number in range(_MOST_DEATHS):
+        # What killed the last one would come again with the same seed.
+        if _run([_part(reader, inputs, seconds, seed + number)], outcome) is None:
+            break
+    return outcome
+
+
+def _part(reader: str, inputs: list[str], seconds: float = 0, seed: int = 0) -> dict[str, Any]:
+    return {
+        "reader": reader,
+        "place": READERS[reader].place,
+        "inputs": inputs,
+        "seconds": seconds,
+        "seed": seed,
+        "cpu_seconds": CPU_SECONDS,
+    }
+
+
+def _drop_tried(left: dict[str, list[str]], died_of: Mapping[str, Any]) -> None:
+    """Leave only the inputs behind the one of which a process died."""
+    for reader in list(left):
+        if reader == died_of["reader"]:
+            path = died_of["label"].partition(" ")[2]
+            left[reader] = left[reader][left[reader].index(path) + 1 :]
+            return
+        left[reader] = []
+
+
+def _run(parts: list[dict[str, Any]], outcome: Outcome) -> dict[str, Any] | None:
+    """Run one process; return the input of which it died, if it did."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        return _run_in(Path(name), parts, outcome)
+
+
+def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict[str, Any] | None:
+    job = folder / "job.json"
+    job.write_text(json.dumps({"parts": parts}))
+    errors = folder / "stderr.txt"
+    with errors.open("wb") as stderr:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.fuzz.child", str(job)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{MODULES}", "TMPDIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
+        )
+    found = folder / "failures.jsonl"
+    for line in found.read_text().splitlines() if found.exists() else ():
+        outcome.failures.append(_saved(**json.loads(line)))
+    if done.returncode == 0:
+        for reader, count in json.loads((folder / "counts.json").read_text()).items():
+            outcome.counts[reader] = max(outcome.counts.get(reader, 0), count)
+        return None
+    current = folder / "current.json"
+    last = errors.read_text("utf-8", "replace")[-6000:]
+    assert current.exists(), f"the process did not begin: exit {done.returncode}\n{last}"
+    died_of: dict[str, Any] = json.loads(current.read_text())
+    reason = f"the process died, exit {done.returncode} (-24: too long, -9: too large)\n{last}"
+    outcome.failures.append(_saved(**died_of, failure=reason))
+    return died_of
+
+
+def _saved(reader: str, label: str, failure: str, data: str) -> Failure:
+    content = bytes.fromhex(data)
+    FAILED.mkdir(exist_ok=True)
+    path = FAILED / f"{reader}-{sha256(content).hexdigest()[:12]}"
+    path.write_bytes(content)
+    return Failure(reader, label, failure, path)

@@ -1,0 +1,83 @@
+"""Every seed of the corpus is read without a crash, a hang or growth beyond the bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import running
+from tests.fuzz.mutations import Mutator
+from tests.fuzz.readers import READERS, Reader
+from tests.fuzz.running import CORPUS, Outcome, list_corpus, replay
+
+
+@pytest.fixture(scope="module")
+def replayed() -> Outcome:
+    return replay()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_corpus_breaks_no_reader(reader: str, replayed: Outcome) -> None:
+    """SEC11, SEC13 to SEC15, SEC21: a typed error or a row set aside, whatever the input.
+
+    Ten seconds of the processor and 600 MB are more than any seed may take.
+    """
+    failures = replayed.of(reader)
+    assert replayed.counts[reader] >= 10
+    assert not failures, "\n\n".join(map(str, failures))
+
+
+def test_every_seed_has_a_reader() -> None:
+    used = {reader.corpus for reader in READERS.values()}
+    assert {path.name for path in CORPUS.iterdir()} == used
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    seeds = [path.read_bytes() for path in list_corpus("spark_target")]
+    one, other = Mutator(seeds, 4), Mutator(seeds, 4)
+    made = [one.make() for _ in range(300)]
+    assert made == [other.make() for _ in range(300)]
+    assert len(set(made)) > 250
+    assert made != [Mutator(seeds, 5).make() for _ in range(300)]
+
+
+FAULTY = {
+    "growth": "bytearray(700 << 20)[::4096]",
+    "crash": "raise KeyError('a')",
+    "file": "open('/etc/hostname')",
+    "host": "socket.create_connection(('evil.example', 80))",
+    "program": "subprocess.run(['true'])",
+    "hang": "while True: pass",
+    "death": "os.abort()",
+    "typed": "raise ConfigurationError('no')",
+}
+
+
+def test_what_breaks_a_reader_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC21: the driver itself finds a crash, a hang, growth, and what no input may do."""
+    (tmp_path / "corpus" / "seeds").mkdir(parents=True)
+    for name in FAULTY:
+        (tmp_path / "corpus" / "seeds" / name).write_text(name)
+    cases = "".join(
+        f"        if data == b'{name}':\n            {FAULTY[name]}\n" for name in FAULTY
+    )
+    (tmp_path / "faulty.py").write_text(
+        "import os, socket, subprocess\n"
+        "from tap_core.exceptions import ConfigurationError\n"
+        f"def make(folder):\n    def read(data):\n{cases}    return read\n"
+    )
+    monkeypatch.setitem(READERS, "faulty", Reader("faulty:make", "seeds"))
+    monkeypatch.setattr(running, "CORPUS", tmp_path / "corpus")
+    monkeypatch.setattr(running, "FAILED", tmp_path / "failed")
+    monkeypatch.setattr(running, "MODULES", str(tmp_path))
+    monkeypatch.setattr(running, "CPU_SECONDS", 1)
+    outcome = running.replay(["faulty"])
+    assert outcome.counts["faulty"] == len(FAULTY)
+    found = {failure.path.read_text(): failure.text for failure in outcome.failures}
+    assert set(found) == set(FAULTY) - {"typed"}
+    assert "Memory: 7" in found["growth"]
+    assert "KeyError" in found["crash"]
+    assert all("Breach" in found[name] for name in ("file", "host", "program"))
+    assert "exit -24" in found["hang"]
+    assert "exit -6" in found["death"]
