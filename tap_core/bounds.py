@@ -14,10 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["MIB", "Bound", "RowBound", "TooLargeError", "open_regular", "read_at_most"]
+__all__ = [
+    "MIB",
+    "Bound",
+    "RowBound",
+    "TooLargeError",
+    "open_regular",
+    "read_at_most",
+    "shown",
+    "weight",
+]
 
 MIB: Final = 1 << 20
 _BLOCK: Final = MIB
+_LINE_WEIGHT: Final = 16
+"""Bytes that a blank line counts for, as it takes time."""
+
+_LARGEST_CELL: Final = (1 << 31) - 1
+"""What a C long holds on every system."""
+
 _FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
 _MEMORY_FACTOR: Final = 7
 _UNCHECKED_SHARE: Final = 8
@@ -51,10 +66,11 @@ class Bound:
         return text
 
     def lines(self, file: IO[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a file; blank lines count as the beginning of the next line.
+        """Yield the lines of a file.
 
         Raises:
-            TooLargeError: a line is longer than the bound, or would take too much memory as JSON.
+            TooLargeError: a line is longer than the bound, or would take too much memory as
+                JSON; or blank lines, which take time and give nothing, do not end.
         """
         most, blank = self.most, 0
         share = most // _UNCHECKED_SHARE
@@ -62,9 +78,12 @@ class Bound:
             if len(line) > share:
                 self.check(line, "a line")
             if len(line) < 3 and not line.strip():  # noqa: PLR2004  "\r\n"
-                blank += len(line)
+                blank += _LINE_WEIGHT
                 if blank > most:
-                    raise self.error("a run of blank lines")
+                    raise TooLargeError(
+                        f"more than {most // _LINE_WEIGHT:,} blank lines follow each other; raise"
+                        f" {self.setting} to read it"
+                    )
             else:
                 blank = 0
             yield line
@@ -103,10 +122,14 @@ class Bound:
 class RowBound:
     """Lines of text for a reader of CSV, bounded by row: a quoted cell may span many lines.
 
-    The caller calls `next_row` after each row that it gets.
+    The caller calls `next_row` after each row that it gets. The csv module's own limit on cells,
+    131,072 characters for all of the process, is lifted.
     """
 
     def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:
+        import csv
+
+        csv.field_size_limit(_LARGEST_CELL)
         self._bound, self._separator = bound, separator
         self._read: Callable[[int], str] = lines.readline
         self._share = bound.most // _UNCHECKED_SHARE
@@ -123,7 +146,7 @@ class RowBound:
         line = self._read(self._bound.most + 1)
         if not line:
             raise StopIteration
-        self._size += len(line)
+        self._size += len(line) + _LINE_WEIGHT
         if self._size > self._share:
             self._check(line)
         return line

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
+from tap_core.batch.addresses import SCHEMES, check_address
 from tap_core.batch.formats import BaseBatchFileEncoding
 from tap_core.batch.storage import local_path
 from tap_core.events import Files, StreamId
@@ -71,17 +72,28 @@ class BatchFile:
         return _GLOB.sub(lambda found: f"\\{found[0]}", self.address)
 
 
-def batch_files(event: Files, ordinal: int, schema: JsonSchema) -> tuple[BatchFile, ...]:
+def batch_files(
+    event: Files,
+    ordinal: int,
+    schema: JsonSchema,
+    schemes: Collection[str] = SCHEMES,
+    roots: Iterable[str] = (),
+) -> tuple[BatchFile, ...]:
     """Return the files of a BATCH message, in their order; ``schema`` is that of its stream.
+
+    Addresses are followed where their scheme is one of ``schemes``, or where they are at the
+    host of one of ``roots``.
 
     Raises:
         UnsupportedError: they are encoded in a way that is not read here.
-        FilesError: one of them is not there.
+        FilesError: one of them is not a regular file that is there, or not to be followed.
     """
     encoding = _encoding(event)
     kind = (encoding.format, ordinal, event.version)
     properties = schema.get("properties") or {}
     more = frozenset(name for name, each in properties.items() if not _is_text(each))
+    for path in event.paths:
+        _check_reach(event.stream, path, schemes, roots)
     addresses = [_address(event.stream, path, encoding) for path in event.paths]
     return tuple(BatchFile(event.stream, each, *kind, _size(each), more) for each in addresses)
 
@@ -126,6 +138,15 @@ def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> st
     return f"file://{_existing(stream, path, local)}"
 
 
+def _check_reach(
+    stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
+) -> None:
+    try:
+        check_address(path, schemes, roots)
+    except ValueError as error:
+        raise unreadable(stream, path, str(error)) from None
+
+
 def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
     """Refuse a name by which Spark would take the file for compressed when it is not."""
     ending = _COMPRESSED.search(name)
@@ -147,7 +168,8 @@ def _existing(stream: StreamId, path: str, local: Path) -> Path:
     for candidate in (local, as_it_stands):
         if candidate.is_file():
             return Path(os.path.abspath(candidate))  # noqa: PTH100  (links stay, .. does not)
-    raise unreadable(stream, path, "it is not there")
+    is_there = local.exists() and not local.is_dir()
+    raise unreadable(stream, path, "it is not a regular file" if is_there else "it is not there")
 
 
 def _is_text(schema: Any) -> bool:

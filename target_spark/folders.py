@@ -17,7 +17,7 @@ from target_spark.places import local_folder, spark_address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_remote", "newest_change", "put_file", "remove_folder", "subfolders"]
+__all__ = ["is_remote", "newest_change", "put_file", "remove_file", "remove_folder", "subfolders"]
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -60,6 +60,27 @@ def remove_folder(spark: SparkSession, address: str) -> None:
         return
     system, path = _hadoop(spark, address)
     system.delete(path, True)  # noqa: FBT003  (Java knows no keywords)
+
+
+def remove_file(spark: SparkSession, address: str) -> None:
+    """Remove a file, wherever Spark finds it; never a folder.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+        UnsupportedError: it is not on this machine, and Spark is reached through Connect.
+    """
+    if is_remote(spark):
+        file = _of_this_machine(address)
+        if file.is_dir():
+            raise IsADirectoryError("it is a folder, not a file")
+        file.unlink(missing_ok=True)
+        return
+    system, path = _hadoop(spark, address)
+    if not system.exists(path):
+        return
+    if not system.getFileStatus(path).isFile():
+        raise IsADirectoryError("it is a folder, not a file")
+    system.delete(path, False)  # noqa: FBT003  (not what is in it; Java knows no keywords)
 
 
 def put_file(spark: SparkSession, path: str, address: str) -> None:

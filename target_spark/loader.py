@@ -215,7 +215,10 @@ class Loader:
 
     def _files(self, event: Files) -> None:
         known = self._streams.get(event.stream)
-        files = batch_files(event, self._ordinal, known.schema if known else {})
+        schema = known.schema if known else {}
+        options = self._options
+        roots = [each for each in (options.path, options.staging) if each]
+        files = batch_files(event, self._ordinal, schema, options.batch_schemes, roots)
         if not files:
             return
         stream = self._taking(event)

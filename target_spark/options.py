@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
+from tap_core.batch.addresses import SCHEMES
 from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions
 from target_spark.errors import UnsupportedError
@@ -99,7 +100,8 @@ class LoadOptions:
     ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
     ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
     what tables get after the last commit. With ``delete_files`` those of BATCH messages
-    are removed once their rows are committed. With ``namespaces_as_databases`` a namespace
+    are removed once their rows are committed; addresses in them are followed where their
+    scheme is one of ``batch_schemes``. With ``namespaces_as_databases`` a namespace
     is a database of the catalog, where a catalog is named and no database. Rows wait for
     their commits at ``staging``, a folder or an address.
 
@@ -125,6 +127,7 @@ class LoadOptions:
     dry_run: bool = False
     care: Care = field(default_factory=Care)
     delete_files: bool = False
+    batch_schemes: frozenset[str] = SCHEMES
     configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)
     by_status: bool = False
     namespaces_as_databases: bool = False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from target_spark.columns import DELETED_AT
 from target_spark.files import BatchFile
-from target_spark.folders import remove_folder
+from target_spark.folders import remove_file
 from target_spark.frames import lines_of_files, renumbered
 from target_spark.places import spark_address
 from target_spark.retries import first_line
@@ -75,6 +75,6 @@ def remove_files(spark: SparkSession, files: Sequence[BatchFile]) -> None:
     """Remove files whose rows are committed; what cannot be removed is said."""
     for file in files:
         try:
-            remove_folder(spark, file.address)
+            remove_file(spark, file.address)
         except Exception as error:  # noqa: BLE001, PERF203  (the rows are safe)
             logger.warning("%s could not be deleted: %s", file.shown, first_line(error))

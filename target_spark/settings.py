@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from tap_core.batch.addresses import SCHEMES_SETTING, schemes_of
 from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal
 from target_spark.names import RESERVED
@@ -164,6 +165,13 @@ SCHEMA: Final[JsonSchema] = {
             "boolean",
             "Delete the files of BATCH messages once their rows are committed.",
             default=False,
+        ),
+        SCHEMES_SETTING: _setting(
+            "array",
+            "Schemes of addresses in BATCH messages that are followed besides local files and"
+            " storages of objects (s3, gs, abfs and the like), such as hdfs. Addresses at the"
+            " host of path or staging always are.",
+            items={"type": "string", "minLength": 1},
         ),
         "flush_rows": _setting(
             "integer",
@@ -364,6 +372,7 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         max_quarantined=given.get("max_quarantined"),
         always_overwrite=given.get("overwrite_on_eof") == "always",
         delete_files=given["delete_batch_files"],
+        batch_schemes=schemes_of(given),
         columns=_column_options(given),
         dry_run=given["dry_run"],
         care=Care(given["compact"], given.get("retain_days")),

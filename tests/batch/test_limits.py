@@ -80,7 +80,7 @@ def test_blank_lines_have_an_end(tmp_path):
     """A file that unpacks to nothing but line ends gives no row."""
     path = tmp_path / "rows"
     path.write_bytes(gzip.compress(b'{"id":1}\n' + b"\n\r\n" * 999))
-    assert "a run of blank lines is longer" in refused(path, compression="gzip", limits=SMALL)
+    assert "blank lines follow each other" in refused(path, compression="gzip", limits=SMALL)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def packed(path: Path, head: bytes, block: bytes, times: int) -> None:
 @pytest.mark.parametrize(
     "head, block, times",
     [
-        (b'{"x":"', b"a" * MIB, 1500),
+        (b'{"x":"', b"a" * MIB, 400),
         (b'{"x":[', b"{}," * (21 * MIB), 1),
         (b'{"x":[', b"1.5," * (15 * MIB), 1),
         (b'{"x":[', b'{"k":1.5},' * (MIB // 2 - 1000), 1),

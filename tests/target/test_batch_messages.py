@@ -17,9 +17,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tap_core.batch.addresses import SCHEMES
 from tap_core.events import Files, StreamId
 from target_spark.errors import FilesError, UnsupportedError
 from target_spark.files import BatchFile, batch_files, file_key
+from target_spark.folders import remove_file
 from target_spark.frames import lines_of_files, renumbered
 from target_spark.loader import Loader
 from target_spark.places import spark_address
@@ -526,13 +528,28 @@ def test_addresses_of_objects_are_those_that_spark_knows() -> None:
             "abfss://c@account.dfs.core.windows.net/[a].jsonl"
         ),
     }
-    found = batch_files(Files(StreamId("a"), list(addresses), JSONL, version=3), 7, {})
+    schemes = SCHEMES | {"hdfs"}
+    found = batch_files(Files(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, schemes)
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
     assert found[-1].pattern.endswith(r"/\[a\].jsonl")
     assert found[-1].shown == "abfss://account.dfs.core.windows.net/[a].jsonl"
     assert file_key("file:///a//b c") == file_key("file:/a/b%20c", escaped=True)
     assert file_key("s3a://bucket/a%20b") != file_key("s3a://bucket/a%20b", escaped=True)
+
+
+def test_only_files_are_deleted_never_folders(spark: SparkSession, tmp_path: Path) -> None:
+    """An address that a message calls a file may be a folder of other files."""
+    inner = tmp_path / "folder" / "keep.jsonl"
+    inner.parent.mkdir()
+    inner.write_text("{}")
+    for address in (str(inner.parent), inner.parent.as_uri()):
+        with pytest.raises(IsADirectoryError):
+            remove_file(spark, address)
+    assert inner.exists()
+    remove_file(spark, inner.as_uri())
+    assert not inner.exists()
+    remove_file(spark, inner.as_uri())
 
 
 # A tap of our own

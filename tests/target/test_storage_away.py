@@ -157,7 +157,9 @@ def test_files_whose_storage_is_away_for_a_moment_are_read_again_and_once(
 
     storage.failing = failing
     addresses = [storage.put(f"{n}.jsonl", {"id": 10 * n}, {"id": 10 * n + 1}) for n in (1, 2)]
-    loader, spool = delta.open(flush_rows=1, add_record_metadata=True, delete_batch_files=True)
+    loader, spool = delta.open(
+        flush_rows=1, add_record_metadata=True, delete_batch_files=True, batch_schemes=["webhdfs"]
+    )
     feed(loader, schema("a", ID, "id"), record("a", id=1))
     for at, address in enumerate(addresses):
         feed(loader, batch(address), record("a", id=10 * at + 19), state(at))
@@ -181,17 +183,23 @@ def test_files_whose_storage_stays_away_are_named_and_the_next_run_has_them(
     storage.failing = bool
     said = r"(?s)Stream a: its batch files: The storage.*Tried 5 times.*x\.jsonl"
     with pytest.raises(StorageError, match=said):
-        delta.load(*messages, delete_batch_files=True)
+        delta.load(*messages, delete_batch_files=True, batch_schemes=["webhdfs"])
     assert (delta.states, [*storage.files]) == ([], ["x.jsonl"])
     storage.failing = {0}.__contains__
-    assert delta.load(*messages, delete_batch_files=True) == [1]
+    assert delta.load(*messages, delete_batch_files=True, batch_schemes=["webhdfs"]) == [1]
     assert (delta.rows("a"), storage.files) == ([(1,)], {})
 
 
 def test_files_stay_where_their_rows_are_not_committed(delta: Warehouse, storage: Storage) -> None:
     address = storage.put("x.jsonl", {"id": 1}, {"id": "x"})
     with pytest.raises(QuarantineError):
-        delta.load(schema("a", ID), batch(address), delete_batch_files=True, max_quarantined=0)
+        delta.load(
+            schema("a", ID),
+            batch(address),
+            delete_batch_files=True,
+            batch_schemes=["webhdfs"],
+            max_quarantined=0,
+        )
     assert [*storage.files] == ["x.jsonl"]
 
 

@@ -1,30 +1,35 @@
 """Bytes of an answer to documents: JSON, lines of JSON, CSV, XML, each also compressed.
 
-Rules of the room: a decoder reads a stream of bytes (`parse`), so that one may stand within
-another; what an answer holds is unpacked while it is read. Numbers of JSON keep all digits. A
-body that is not what it should be is an error, never an answer without records; an empty one
-has none. A body is as the HTTP client gives it: what a ``Content-Encoding`` packed is unpacked.
+A decoder reads a stream of bytes (`parse`), so that one may be within another; an answer is
+unpacked while it is read, and a document, a line and a row have a greatest length
+(`max_unpacked_bytes`). Numbers of JSON keep all digits. A body that is not what it should be is an
+error, never an answer without records; an empty one has none. A body is as the HTTP client gives
+it: a ``Content-Encoding`` is unpacked already.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import logging
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from itertools import chain
 from typing import IO, Any, Final, Protocol, cast
 from xml.parsers import expat
 
+import msgspec
 import requests
 
+from tap_core.bounds import RowBound
 from tap_core.documents import load_json
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.answer import document_of
 from tap_core.http.filed import body_of
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.unpacking import Bounded, answer_errors, each_file, unpacked
 from tap_core.manifest.xml import document_of_xml
 
 __all__ = [
@@ -42,11 +47,18 @@ __all__ = [
     "Parser",
     "XmlDecoder",
     "ZipfileDecoder",
-    "unpacked",
 ]
 
-_GZIP: Final = b"\x1f\x8b"
-"""What compressed data begins with (RFC 1952, section 2.3.1)."""
+_logger: Final = logging.getLogger("tap_core.manifest")
+_decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+_TOLD: Final = 10
+"""Lines that are left out with a warning each; more of them are counted."""
+
+_UNREADABLE_IN_A_ROW: Final = 100_000
+"""Lines without a document after which an answer is not lines of JSON at all."""
+
+_NOTHING: Final = object()
+"""The document of an empty body."""
 
 _REST: Final = "null"
 """The field of values beyond the last column, as airbyte-cdk's records show it."""
@@ -60,19 +72,19 @@ class Parser(Protocol):
 
 
 @dataclass(frozen=True)
-class JsonParser:
+class JsonParser(Bounded):
     """JSON within another decoder: one document, or the elements of a list."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the documents of a stream of bytes."""
-        body = data.read()
-        return _each(_read_json(body, self.encoding)) if body.strip() else iter(())
+        document = _read_json(self.bound(data).read(data), self.encoding)
+        return iter(()) if document is _NOTHING else _each(document)
 
 
 @dataclass(frozen=True)
-class JsonDecoder:
+class JsonDecoder(Bounded):
     """JSON: one document, or the elements of a list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
@@ -86,43 +98,59 @@ class JsonDecoder:
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the documents of a stream of bytes."""
-        return JsonParser().parse(data)
+        return JsonParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
-class JsonLineParser:
+class JsonLineParser(Bounded):
     """A JSON document on each line, within another decoder."""
 
     encoding: str = "utf-8"
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
-        """Yield the documents of a stream of bytes; a line that is no JSON is told and left out."""
-        for number, line in enumerate(data, 1):
+        """Yield the documents of a stream of bytes; lines that are not JSON are left out.
+
+        Raises:
+            FatalAPIError: nearly nothing of it is lines of JSON.
+        """
+        left_out = in_a_row = 0
+        for number, line in enumerate(self.bound(data).lines(data), 1):
             if not line.strip():
                 continue
             try:
-                yield load_json(line.decode(self.encoding))
+                document = load_json(line.decode(self.encoding))
             except ValueError as error:
-                logging.getLogger("tap_core.manifest").warning(
-                    "Line %s of an answer is left out, for it is no JSON: %s", number, error
-                )
+                left_out, in_a_row = left_out + 1, in_a_row + 1
+                if left_out <= _TOLD:
+                    _logger.warning(
+                        "Line %s of an answer is left out, for it is no JSON: %s", number, error
+                    )
+                if in_a_row >= _UNREADABLE_IN_A_ROW:
+                    raise FatalAPIError(
+                        f"The answer is not lines of JSON: {in_a_row:,} lines in a row are not."
+                    ) from None
+                continue
+            in_a_row = 0
+            yield document
+        if left_out > _TOLD:
+            _logger.warning("In all %s lines of an answer are left out.", left_out)
 
 
 @dataclass(frozen=True)
-class JsonlDecoder:
+class JsonlDecoder(Bounded):
     """A JSON document on each line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parse(body_of(response))
+        return answer_errors(response, self.parse(body_of(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        return JsonLineParser().parse(data)
+        return JsonLineParser(max_unpacked_bytes=self.max_unpacked_bytes).parse(data)
 
 
 @dataclass(frozen=True)
-class JsonItemsDecoder:
+class JsonItemsDecoder(Bounded):
     """JSON: the elements of a list within one document."""
 
     items_path: str
@@ -130,30 +158,35 @@ class JsonItemsDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Return the elements of an answer's list."""
-        return self.parse(body_of(response))
+        return answer_errors(response, self._elements(body_of(response)))
+
+    def _elements(self, data: IO[bytes]) -> Iterator[Any]:
+        yield from self.parse(data)
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the elements of the list in a stream of bytes; none where there is no list."""
-        body = data.read()
-        found = _read_json(body, self.encoding) if body.strip() else None
+        found = _read_json(self.bound(data).read(data), self.encoding)
         for step in self.items_path.split("."):
             found = found.get(step) if isinstance(found, dict) else None
         return iter(found if isinstance(found, list) else ())
 
 
 @dataclass(frozen=True)
-class IterableDecoder:
+class IterableDecoder(Bounded):
     """Lines of text, each as the field ``record`` of a document."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield a document for each line of an answer."""
-        for lines in body_of(response):
+        return answer_errors(response, self._documents(body_of(response)))
+
+    def _documents(self, data: IO[bytes]) -> Iterator[Any]:
+        for lines in self.bound(data).lines(data):
             for line in lines.splitlines():
                 yield {"record": line.decode()}
 
 
 @dataclass(frozen=True)
-class CsvDecoder:
+class CsvDecoder(Bounded):
     """Rows of CSV, keyed by the first one; every value is a text."""
 
     encoding: str = "utf-8"
@@ -162,6 +195,7 @@ class CsvDecoder:
 
     def __post_init__(self) -> None:
         r"""Refuse a delimiter that is not one character (``\t`` and the like are)."""
+        super().__post_init__()
         if len(self._delimiter) != 1:
             raise ManifestError(
                 f"delimiter is {self.delimiter!r}: it is one character, such as ',' or '\\t'."
@@ -174,17 +208,19 @@ class CsvDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the rows of an answer."""
-        return self.parse(body_of(response))
+        return answer_errors(response, self.parse(body_of(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the rows of a stream of bytes; a missing value is null."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
-        rows = csv.DictReader(text, delimiter=self._delimiter, restkey=_REST)
+        lines = RowBound(self.bound(data), text, self._delimiter)
+        rows = csv.DictReader(lines, delimiter=self._delimiter, restkey=_REST)
         nothing = frozenset(self.set_values_to_none)
-        if not nothing:
-            yield from rows
-            return
         for row in rows:
+            lines.next_row()
+            if not nothing:
+                yield row
+                continue
             yield {
                 name: None if isinstance(value, str) and value in nothing else value
                 for name, value in row.items()
@@ -216,29 +252,29 @@ class XmlDecoder:
 
 
 @dataclass(frozen=True)
-class GzipDecoder:
+class GzipDecoder(Bounded):
     """Another format, compressed with gzip; what is not compressed is read as it is."""
 
     decoder: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parse(body_of(response))
+        return answer_errors(response, self.parse(body_of(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        return self.decoder.parse(unpacked(data))
+        yield from self.decoder.parse(unpacked(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
-class GzipParser:
+class GzipParser(Bounded):
     """The name of `GzipDecoder` within others, in older manifests."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        return self.inner_parser.parse(unpacked(data))
+        yield from self.inner_parser.parse(unpacked(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
@@ -249,11 +285,14 @@ class CompositeRawDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return self.parser.parse(body_of(response))
+        return answer_errors(response, self._documents(body_of(response)))
+
+    def _documents(self, data: IO[bytes]) -> Iterator[Any]:
+        yield from self.parser.parse(data)
 
 
 @dataclass(frozen=True)
-class ZipfileDecoder:
+class ZipfileDecoder(Bounded):
     """Another format, in each file of a zip archive."""
 
     decoder: Parser | None = None
@@ -261,6 +300,7 @@ class ZipfileDecoder:
 
     def __post_init__(self) -> None:
         """Refuse an archive of nothing."""
+        super().__post_init__()
         if self.decoder is None and self.parser is None:
             raise ManifestError("decoder is missing: say what the files of the archive are.")
 
@@ -270,17 +310,19 @@ class ZipfileDecoder:
         Raises:
             FatalAPIError: it is no archive.
         """
+        return answer_errors(response, self._documents(response))
+
+    def _documents(self, response: requests.Response) -> Iterator[Any]:
         inner = cast(Parser, self.decoder or self.parser)
+        data = body_of(response)
+        files = each_file(data, self.bound(data))
         try:
-            archive = zipfile.ZipFile(body_of(response))
+            first = next(files, None)
         except zipfile.BadZipFile as error:
-            raise FatalAPIError(
-                f"The answer is not a zip archive: {error}.", response=response
-            ) from error
-        with archive:
-            for name in archive.namelist():
-                with archive.open(name) as data:
-                    yield from inner.parse(data)
+            raise FatalAPIError(f"The answer is not a zip archive: {error}.") from error
+        if first is not None:
+            for file in chain((first,), files):
+                yield from inner.parse(file)
 
 
 def _each(document: Any) -> Iterator[Any]:
@@ -288,14 +330,15 @@ def _each(document: Any) -> Iterator[Any]:
 
 
 def _read_json(body: bytes, encoding: str) -> Any:
+    """Return the document of a body, `_NOTHING` where it is empty."""
+    if not body or body.isspace():
+        return _NOTHING
+    if encoding.lower() in {"utf-8", "utf8"}:
+        try:
+            return _decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
+            pass
     try:
         return load_json(body.decode(encoding))
     except ValueError as error:
         raise FatalAPIError(f"A file of the answer is not JSON: {error}.") from error
-
-
-def unpacked(data: IO[bytes]) -> IO[bytes]:
-    """Return a stream of the bytes that were packed, or as they are where they were not."""
-    buffered = cast(IO[bytes], io.BufferedReader(cast(io.RawIOBase, data)))
-    peeked = cast(io.BufferedReader, buffered).peek(len(_GZIP))[: len(_GZIP)]
-    return cast(IO[bytes], gzip.GzipFile(fileobj=buffered)) if peeked == _GZIP else buffered

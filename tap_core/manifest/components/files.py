@@ -9,16 +9,17 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Final, cast
 
 import requests
 
+from tap_core.bounds import RowBound
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.filed import body_of
-from tap_core.manifest.components.decoders import unpacked
 from tap_core.manifest.contract import Decoder, Scope
+from tap_core.manifest.unpacking import Bounded, answer_errors, unpacked
 from tap_core.types import Record
 
 __all__ = ["ResponseToFileExtractor"]
@@ -33,7 +34,7 @@ _NOTHING: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class ResponseToFileExtractor:
+class ResponseToFileExtractor(Bounded):
     """Makes a record of each row of CSV, which may be compressed with gzip."""
 
     preserve_na_values: bool = False
@@ -48,11 +49,18 @@ class ResponseToFileExtractor:
         Raises:
             FatalAPIError: a row has more values than there are columns.
         """
+        return answer_errors(document, self._rows(document))
+
+    def _rows(self, document: requests.Response) -> Iterator[Record]:
         nothing = {""} if self.preserve_na_values else _NOTHING
-        reader = csv.reader(_lines(unpacked(body_of(document))))
+        bound = self.bound()
+        lines = RowBound(bound, _text(unpacked(body_of(document), bound)))
+        reader = csv.reader(line.replace("\0", "") for line in lines)
         rows = filter(None, reader)
         columns = _named(next(rows, []))
+        lines.next_row()
         for values in rows:
+            lines.next_row()
             if len(values) > len(columns):
                 raise FatalAPIError(
                     f"Line {reader.line_num} of the file has {len(values)} values, and there are"
@@ -64,10 +72,8 @@ class ResponseToFileExtractor:
             yield dict(zip(columns, [*found, *missing], strict=True))
 
 
-def _lines(data: IO[bytes]) -> Iterator[str]:
-    text: Iterable[str] = io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
-    for line in text:
-        yield line.replace("\0", "")
+def _text(data: IO[bytes]) -> IO[str]:
+    return io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
 
 
 def _named(header: list[str]) -> list[str]:

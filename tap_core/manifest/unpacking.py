@@ -1,0 +1,193 @@
+"""Packed answers as streams of bytes, bounded while they are unpacked.
+
+Invariant: nothing is unpacked further than a reader asks for, and no answer to more than its
+bound allows: `max_unpacked_bytes`, or `RATIO` times its own size where that is more. Errors of
+what is packed (a torn or encrypted archive, a checksum) become errors of the API's answer.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import requests
+
+from tap_core.bounds import MIB, Bound, TooLargeError, shown
+from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.errors import ManifestError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["RATIO", "Bounded", "answer_errors", "each_file", "unpacked"]
+
+RATIO: Final = 200
+"""Text compresses to a twentieth, seldom to a hundredth; a bomb to a thousandth."""
+
+_GZIP: Final = b"\x1f\x8b"
+"""What compressed data begins with (RFC 1952, section 2.3.1)."""
+
+_SETTING: Final = "max_unpacked_bytes"
+_MOST: Final = 64 * MIB
+_BLOCK: Final = 1 << 16
+_SMALL_BLOCK: Final = 1 << 12
+_PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+"""Of other methods zipfile unpacks all of a block at once, to thousands of times its size."""
+
+_DIRECTORY_BYTES: Final = 8 * MIB
+"""The list of an archive's files, each of which takes some ten times its bytes in memory."""
+
+_BROKEN: Final = (
+    TooLargeError,
+    EOFError,
+    NotImplementedError,
+    UnicodeError,
+    csv.Error,
+    gzip.BadGzipFile,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+_Document = TypeVar("_Document")
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """The option ``max_unpacked_bytes`` of what reads answers.
+
+    It is the most bytes of a document, a line or a row; a decoder within another one has the
+    outer one's unless it has its own.
+    """
+
+    max_unpacked_bytes: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a size."""
+        most = self.max_unpacked_bytes
+        if most is not None and most < 1:
+            raise ManifestError(f"{_SETTING} is {most}: it is a number of bytes from 1 on.")
+
+    def bound(self, data: object = None) -> Bound:
+        """Return the bound on what is read from a stream."""
+        if self.max_unpacked_bytes is not None:
+            return Bound(self.max_unpacked_bytes, f"{_SETTING} of the decoder")
+        outer: Bound | None = getattr(data, "bound", None)
+        return outer or Bound(_MOST, f"{_SETTING} of the decoder")
+
+
+class _Unpacked(io.BufferedReader):
+    """A stream of unpacked bytes that knows its bound."""
+
+    bound: Bound | None = None
+
+
+class _Counted(io.RawIOBase):
+    """Bytes that are unpacked block by block, and counted with those of other files."""
+
+    def __init__(self, source: IO[bytes], total: _Total, block: int = _BLOCK) -> None:
+        self._source, self._total, self._block = source, total, block
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        block = self._source.read(min(len(view), self._block))
+        view[: len(block)] = block
+        self._total.add(len(block))
+        return len(block)
+
+
+class _Total:
+    """How many bytes an answer has been unpacked to."""
+
+    def __init__(self, bound: Bound, packed: Callable[[], int]) -> None:
+        self.bound, self._packed, self._size = bound, packed, 0
+
+    def add(self, size: int) -> None:
+        """Count bytes.
+
+        Raises:
+            TooLargeError: they are more than the answer may unpack to.
+        """
+        self._size += size
+        if self._size > self.bound.most and self._size > RATIO * self._packed():
+            raise TooLargeError(
+                f"it unpacks to more than {shown(self.bound.most)} and than {RATIO} times its"
+                f" size; raise {self.bound.setting} to read it"
+            )
+
+
+def unpacked(data: IO[bytes], bound: Bound) -> IO[bytes]:
+    """Return a stream of the bytes that were packed by gzip, or as they are where they were not."""
+    packed = _Unpacked(cast("io.RawIOBase", data), _BLOCK)
+    packed.bound = bound
+    if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
+        return cast("IO[bytes]", packed)
+    source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
+    return _stream(source, _Total(bound, packed.tell), _BLOCK)
+
+
+def each_file(data: IO[bytes], bound: Bound) -> Iterator[IO[bytes]]:
+    """Yield the files of a zip archive as streams."""
+    size = data.seek(0, io.SEEK_END)
+    data.seek(0)
+    total = _Total(bound, lambda: size)
+    with zipfile.ZipFile(cast("IO[bytes]", _Archive(data))) as archive:
+        for member in archive.infolist():
+            if member.flag_bits & 1:
+                raise zipfile.BadZipFile(f"its file {member.filename[:100]!r} is encrypted")
+            block = _BLOCK if member.compress_type in _PLAIN_METHODS else _SMALL_BLOCK
+            with archive.open(member) as file:
+                yield _stream(file, total, block)
+
+
+def _stream(source: IO[bytes], total: _Total, block: int) -> IO[bytes]:
+    made = _Unpacked(_Counted(source, total, block), block)
+    made.bound = total.bound
+    return cast("IO[bytes]", made)
+
+
+class _Archive:
+    """A file that zipfile reads in blocks, and whose directory is not larger than others'."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if size > _DIRECTORY_BYTES:
+            raise TooLargeError(f"its list of files is longer than {shown(_DIRECTORY_BYTES)}")
+        found = self._file.read(_DIRECTORY_BYTES + 1 if size < 0 else size)
+        if len(found) > _DIRECTORY_BYTES:
+            raise TooLargeError(f"its list of files is longer than {shown(_DIRECTORY_BYTES)}")
+        return found
+
+
+def answer_errors(
+    response: requests.Response, documents: Iterable[_Document]
+) -> Iterator[_Document]:
+    """Yield documents of an answer; what is wrong with it is an error of the API.
+
+    Raises:
+        FatalAPIError: it is damaged, too large, or not in the format that the manifest says.
+    """
+    try:
+        yield from documents
+    except FatalAPIError as error:
+        error.response = response if error.response is None else error.response
+        raise
+    except _BROKEN as error:
+        reason: Any = "it ends too early" if isinstance(error, EOFError) else error
+        raise FatalAPIError(f"The answer cannot be read: {reason}.", response=response) from error

@@ -1,0 +1,247 @@
+"""Packed answers of an API take bounded memory, and what is wrong with them is said in words."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.components.decoders import (
+    CompositeRawDecoder,
+    CsvDecoder,
+    GzipDecoder,
+    GzipParser,
+    IterableDecoder,
+    JsonDecoder,
+    JsonItemsDecoder,
+    JsonlDecoder,
+    JsonLineParser,
+    JsonParser,
+    ZipfileDecoder,
+)
+from tap_core.manifest.components.files import ResponseToFileExtractor
+from tap_core.manifest.errors import ManifestError
+from tests.manifest.test_decoders import answer, decoded, zipped
+
+ROOT = Path(__file__).parents[2]
+SMALL = {"max_unpacked_bytes": 1000}
+
+
+def refused(decoder: Any, body: bytes) -> str:
+    with pytest.raises(FatalAPIError) as error:
+        decoded(decoder, body)
+    assert error.value.response is not None
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "decoder, body",
+    [
+        (GzipDecoder(JsonDecoder(), **SMALL), b'["' + b"x" * 1000 + b'"]'),
+        (GzipDecoder(JsonItemsDecoder("a"), **SMALL), b'{"a": ["' + b"x" * 1000 + b'"]}'),
+        (GzipDecoder(JsonlDecoder(), **SMALL), b'{"a": "' + b"x" * 1000 + b'"}\n{}'),
+        (GzipDecoder(CsvDecoder(), **SMALL), b"a\n" + b"x" * 1001 + b"\n1\n"),
+        (GzipDecoder(CsvDecoder(), **SMALL), b'a\n"' + b"x\n" * 501),
+        (GzipDecoder(CsvDecoder(), **SMALL), b"a\n" + b"\n" * 60 + b"1\n"),
+        (CompositeRawDecoder(GzipParser(JsonLineParser(), **SMALL)), b"[" + b"1," * 501 + b"1]"),
+        (GzipDecoder(JsonDecoder(max_unpacked_bytes=1000)), b"[" + b"1," * 501 + b"1]"),
+    ],
+)
+def test_a_document_a_line_and_a_row_have_a_greatest_length(decoder, body):
+    """The error names the limit, and who raises it can read the answer."""
+    message = refused(decoder, gzip.compress(body))
+    assert "is longer than 1,000 bytes; raise max_unpacked_bytes of the decoder" in message
+
+
+def test_rows_are_streamed_however_many_there_are():
+    """What counts is what is held at once."""
+    body = b"a,b\n" + b"1,2\n" * 5000
+    assert len(decoded(GzipDecoder(CsvDecoder(), **SMALL), body)) == 5000
+    lines = b"".join(b'{"id": %d}\n' % n for n in range(5000))
+    assert len(decoded(GzipDecoder(JsonlDecoder(), **SMALL), gzip.compress(lines))) == 5000
+    small = zipped(a=b"[1]", b=b"[2]" + b" " * 900)
+    assert decoded(ZipfileDecoder(JsonParser(), **SMALL), small) == [1, 2]
+
+
+def test_an_answer_that_unpacks_to_hundreds_of_times_its_size_is_refused():
+    """Also one of rows that are short each, of empty documents, and of files in an archive."""
+    body = gzip.compress(b"a\n" * 2_000_000)
+    assert "200 times its size" in refused(GzipDecoder(CsvDecoder(), **SMALL), body)
+    many = zipped(**{f"f{n}": b" " * 900 for n in range(3)}, bomb=b"[]" + b" " * 900)
+    assert decoded(ZipfileDecoder(JsonParser(), **SMALL), many) == []
+    bomb = zipped(a=b"\n" * 900_000)
+    limited = ZipfileDecoder(JsonlDecoder(), max_unpacked_bytes=10_000)
+    assert "raise max_unpacked_bytes" in refused(limited, bomb)
+
+
+def test_many_small_values_count_for_the_memory_that_they_take():
+    """Empty objects take some twenty times their text."""
+    body = gzip.compress(b"[" + b"{}," * 330 + b"1]")
+    assert "holds so many values" in refused(GzipDecoder(JsonDecoder(), **SMALL), body)
+    row = gzip.compress(b"a\n" + b"x;" * 480 + b"\n")
+    assert "a row holds so many values" in refused(
+        GzipDecoder(CsvDecoder(delimiter=";"), **SMALL), row
+    )
+
+
+def damaged(archive: bytes, field: int, value: int) -> bytes:
+    """Change a number in the only entry of an archive's directory."""
+    at = archive.index(b"PK\x01\x02") + field
+    return archive[:at] + struct.pack("<I", value) + archive[at + 4 :]
+
+
+def test_what_is_wrong_with_an_archive_is_an_error_of_the_answer():
+    """A false size, a checksum, an encrypted file, an unknown method, a torn file."""
+    body = zipped(a=b'{"id": 1}' * 100)
+    decoder = ZipfileDecoder(JsonParser())
+    for broken in (
+        damaged(body, 24, 10),
+        damaged(body, 24, 0xFFFFFFF0),
+        damaged(body, 16, 1),
+        damaged(body, 8, 1),
+        damaged(body, 10, 99),
+        damaged(body, 20, 5),
+        body[:20] + b"\0" * 20 + body[40:],
+        body[:-30],
+    ):
+        assert "The answer" in refused(decoder, broken) or "not JSON" in refused(decoder, broken)
+    for packed in (gzip.compress(b"{}" * 50)[:-4], gzip.compress(b"{}" * 500)[:20] + b"x" * 9):
+        assert "The answer cannot be read" in refused(GzipDecoder(JsonlDecoder()), packed)
+
+
+def test_a_huge_list_of_files_is_refused():
+    """Each entry takes ten times its bytes once it is read."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a", b"{}")
+    body = out.getvalue()
+    entry = body[body.index(b"PK\x01\x02") : body.index(b"PK\x05\x06")]
+    count = (8 << 20) // len(entry) + 1
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, len(entry) * count, 33, 0)
+    head = body[: body.index(b"PK\x01\x02")]
+    assert "list of files" in refused(ZipfileDecoder(JsonParser()), head + entry * count + end)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_methods_of_zip_are_read_in_small_blocks(method):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr("a", b"\n" * (8 << 20) + b'{"id": 1}')
+    limited = ZipfileDecoder(JsonlDecoder(), max_unpacked_bytes=1 << 20)
+    assert "raise max_unpacked_bytes" in refused(limited, out.getvalue())
+
+
+def test_cells_are_longer_than_the_csv_module_likes():
+    """131,072 characters are its limit, for all that a process reads."""
+    csv.field_size_limit(131_072)
+    cell = "x" * 200_000
+    assert decoded(CsvDecoder(), f"a\n{cell}\n") == [{"a": cell}]
+    rows = ResponseToFileExtractor().extract(answer(f"a\n{cell}\n"), {})
+    assert list(rows) == [{"a": cell}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 200_000,
+        "9" * 100_000,
+        '{"a": 1e99999999999999999999}',
+        "[" * 800,
+        "\ud800".encode("utf-8", "surrogatepass"),
+    ],
+    ids=["levels", "digits", "exponent", "open", "half"],
+)
+def test_a_line_that_cannot_be_read_is_left_out_as_others(line, caplog):
+    body = line.encode() if isinstance(line, str) else line
+    assert decoded(JsonlDecoder(), b'{"id": 1}\n' + body + b'\n{"id": 2}\n') == [
+        {"id": 1},
+        {"id": 2},
+    ]
+    assert "Line 2 of an answer is left out" in caplog.text
+
+
+def test_an_answer_of_other_lines_does_not_fill_the_log(caplog):
+    """Ten are told one by one; what is no JSON at all is an error."""
+    assert decoded(JsonlDecoder(), b"x\n" * 99 + b"1\n") == [1]
+    assert len(caplog.records) == 11
+    assert "lines in a row are not" in refused(JsonlDecoder(), b"x\n" * 200_000)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" * 200_000, b"[" + b"9" * 100_000 + b"]", b"[1e99999999999999999999]"]
+)
+def test_a_packed_document_that_python_cannot_hold_is_an_error_in_words(body):
+    for decoder in (JsonDecoder(), JsonItemsDecoder("a")):
+        assert "is not JSON" in refused(GzipDecoder(decoder), gzip.compress(body))
+
+
+def test_a_limit_is_a_number_of_bytes():
+    for made in (JsonDecoder, CsvDecoder, IterableDecoder):
+        with pytest.raises(ManifestError, match="max_unpacked_bytes is 0"):
+            made(max_unpacked_bytes=0)
+    with pytest.raises(ManifestError, match="max_unpacked_bytes is -1"):
+        ZipfileDecoder(JsonParser(), max_unpacked_bytes=-1)
+
+
+BOMB = """
+import resource, sys
+import requests
+from tap_core.exceptions import FatalAPIError
+from tap_core.manifest.components.decoders import *
+response = requests.Response()
+response.status_code = 200
+response._content = open(sys.argv[1], "rb").read()
+decoder = eval(sys.argv[2])
+try:
+    for _ in decoder.decode(response):
+        pass
+except FatalAPIError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+MIB = 1 << 20
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "decoder, head, block, times",
+    [
+        ("GzipDecoder(JsonDecoder())", b'["', b"a" * MIB, 400),
+        ("GzipDecoder(JsonlDecoder())", b'{"a":"', b"a" * MIB, 400),
+        ("GzipDecoder(CsvDecoder())", b'a\n"', b"a" * MIB, 400),
+        ("GzipDecoder(CsvDecoder())", b"a\n", b"ab," * (MIB // 3), 60),
+        ("GzipDecoder(JsonDecoder())", b"[", b"{}," * (MIB * 21), 1),
+        ("GzipDecoder(JsonDecoder())", b"[", b"1.5," * (MIB * 4), 1),
+        ("GzipDecoder(JsonDecoder())", b"[", b'{"k":1.5},' * (MIB - 9), 1),
+        ("GzipDecoder(JsonDecoder())", '["😀'.encode(), b"a" * MIB, 63),
+        ("GzipDecoder(JsonlDecoder())", b"", b"\n" * MIB, 400),
+        ("GzipDecoder(CsvDecoder())", b"a\n", b"\n" * MIB, 400),
+    ],
+)
+def test_no_packed_answer_takes_more_than_600_megabytes(tmp_path, decoder, head, block, times):
+    packer = zlib.compressobj(9, wbits=31)
+    with (tmp_path / "answer").open("wb") as out:
+        out.write(packer.compress(head))
+        for _ in range(times):
+            out.write(packer.compress(block))
+        out.write(packer.flush())
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, str(tmp_path / "answer"), decoder],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert int(done.stdout.split()[-1]) < 600, done.stdout
