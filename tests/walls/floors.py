@@ -32,11 +32,13 @@ FLOORS: dict[str, int] = {
     "tap_core.jsonpath": 1,  # values of a JSON document by path
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
+    "tap_core.private_files": 1,  # files that no other user of the machine controls
     "tap_core.encryption": 1,  # whether requests may leave unencrypted
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
     "tap_core.catalog": 2,  # streams, metadata, selection
+    "tap_core.dotenv_file": 2,  # the variables of one plugin in a .env file
     "tap_core.config": 2,  # files and variables to settings
     "tap_core.config_validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
@@ -166,6 +168,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.events",
     "tap_core.exceptions",
     "tap_core.intake",
+    "tap_core.private_files",
     "tap_core.typing",
     "tap_core.schema",
     "tap_core.config",
@@ -271,7 +274,7 @@ HEAVY: dict[str, Home] = {
         why="slow to import; only for instants that the standard library does not read",
     ),
     "dotenv": Home(
-        ("tap_core.config",),
+        ("tap_core.dotenv_file",),
         lazily=True,
         why="needed only when variables are asked for",
     ),
