@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ __all__ = [
     "open_regular",
     "owner_fault",
     "owner_name",
+    "replace_file",
     "trust_fault",
     "write_fault",
 ]
@@ -166,3 +168,22 @@ def make_private_folder(path: StrPath) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     check_folder(folder)
     return folder
+
+
+def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
+    """Write a file of UTF-8 text, whole or not at all; a link in its place is replaced.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    final = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.chmod(mode)
+        partial.replace(final)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -94,6 +94,7 @@ FLOORS: dict[str, int] = {
     "target_spark.constraints": 2,  # rules of a table that a batch breaks
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
     "target_spark.jars": 2,  # what a table format needs beside Spark
+    "target_spark.lease_files": 1,  # the files behind leases, and who may use them
     "target_spark.lease": 2,  # one run per job
     "target_spark.options": 2,  # what a user asked of the loader
     "target_spark.outlet": 2,  # the way out for states, and nothing else
