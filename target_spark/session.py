@@ -33,7 +33,7 @@ from target_spark.errors import (
     SparkUnavailableError,
     TargetSparkError,
 )
-from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving
+from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving, with_fetched
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
 from target_spark.places import spark_address
 from target_spark.shared import check_shared
@@ -429,7 +429,7 @@ class Session:
         load_libraries()
         java = check_java()
         home = spark_home(self._settings.master, version)
-        conf = spark_conf(self._settings, version, archive_file(java, home))
+        conf = with_fetched(spark_conf(self._settings, version, archive_file(java, home)), home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)

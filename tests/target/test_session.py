@@ -198,7 +198,7 @@ def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("SparkUnavailableError Spark's JVM ended before it was up;")
+    assert done.stdout.startswith("SparkUnavailableError Spark's jars could not be fetched (")
     for words in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
         assert words in done.stdout
     assert "unresolved dependency" in done.stderr

@@ -93,6 +93,8 @@ FLOORS: dict[str, int] = {
     "target_spark.progress": 2,  # how far it is, for people
     "target_spark.constraints": 2,  # rules of a table that a batch breaks
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
+    "target_spark.jar_versions": 1,  # versions and hashes of jars, written by a script
+    "target_spark.jar_cache": 2,  # jars that were fetched, checked before use
     "target_spark.jars": 2,  # what a table format needs beside Spark
     "target_spark.lease_files": 1,  # the files behind leases, and who may use them
     "target_spark.lease": 2,  # one run per job
