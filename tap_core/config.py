@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.documents import load_json
+from tap_core.dotenv_file import read_dotenv
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.redaction import is_secret
 from tap_core.types import JsonSchema, StrPath
@@ -143,15 +144,15 @@ def read_environment(
 ) -> Environment:
     """Read the settings that the schema names from the environment, typed.
 
-    A ``.env`` file, searched from the working directory upwards unless one is given,
-    adds the variables that are not set yet.
+    A ``.env`` file, found by :func:`tap_core.dotenv_file.read_dotenv` unless one is given,
+    adds variables with the prefix that are not set. ``os.environ`` stays as it is.
     """
-    _load_dotenv(dotenv_path)
+    variables = {**read_dotenv(prefix, dotenv_path), **os.environ}
     values: dict[str, Any] = {}
     faults: dict[str, str] = {}
     for setting, schema in config_schema.get("properties", {}).items():
         variable = variable_name(prefix, setting)
-        text = os.environ.get(variable)
+        text = variables.get(variable)
         if text is None or variable.startswith(f"{prefix}_"):
             continue
         logger.info("Parsing '%s' config from env variable '%s'.", setting, variable)
@@ -178,22 +179,6 @@ def parse_environment_config(
         errors = list(environment.faults.values())
         raise ConfigValidationError("; ".join(errors), errors=errors, schema=config_schema)
     return environment.values
-
-
-def _load_dotenv(path: StrPath | None) -> None:
-    found = Path(path) if path else _find_dotenv()
-    if found is None:
-        return
-    from dotenv import load_dotenv
-
-    logger.debug("Loading configuration from %s", found)
-    load_dotenv(found)
-
-
-def _find_dotenv() -> Path | None:
-    here = Path.cwd()
-    candidates = (folder / ".env" for folder in (here, *here.parents))
-    return next((file for file in candidates if file.is_file()), None)
 
 
 def typed_text(text: str, schema: JsonSchema) -> Any:

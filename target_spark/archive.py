@@ -33,7 +33,7 @@ def make(archive: Path) -> None:
     Raises:
         RuntimeError: the load failed; its last words are in the message.
     """
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = archive.with_suffix(f".{os.getpid()}")
     with tempfile.TemporaryDirectory(prefix="target-spark-archive-") as folder:
         config = Path(folder, "config.json")

@@ -62,7 +62,7 @@ class SparkDiedError(TargetSparkError):
 
 
 class LeaseError(TargetSparkError):
-    """Another run of the same job holds its lease."""
+    """Another run of the same job holds its lease, or another user controls the lease."""
 
 
 class UnsupportedError(TargetSparkError):

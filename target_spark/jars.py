@@ -1,8 +1,8 @@
-"""Which jars a table format or a storage needs beside Spark's own, and where they are kept.
+"""Which jars a table format or a storage needs beside Spark's own, and what Spark is told of them.
 
-Rules of the room: two tables say which artifacts belong to which line of Spark; where
-they have no row, we refuse with the way out. Spark's own resolver fetches the jars once,
-without what Spark ships already; afterwards they are used from the cache, offline.
+The tables of `jar_versions` say which artifacts belong to which line of Spark; where they have
+no row, the run is refused with the way out. Spark's own resolver fetches the jars once, without
+what Spark ships already; afterwards they are used from the cache, offline.
 
 Of the SDK that object storage needs, the modules that Hadoop's classes use are taken (10 MB)
 and not the bundle that has all of Amazon's services (640 MB).
@@ -10,35 +10,33 @@ and not the bundle that has all of Amazon's services (640 MB).
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.jvm import cache_folder
+from target_spark.jar_cache import cached, fetch, ivy_folder, locked, remove_torn
+from target_spark.jar_versions import ARTIFACTS, HADOOP_AWS
 from target_spark.places import is_s3
 
 __all__ = [
-    "ARTIFACTS",
     "EXCLUDES",
-    "HADOOP_AWS",
     "SPARK_WORDS",
-    "cached",
+    "Library",
+    "every_library",
     "format_conf",
-    "ivy_folder",
+    "format_library",
     "jars_hint",
     "reaches_s3",
     "resolving",
+    "s3_library",
     "wanted",
     "wanted_for_s3",
+    "with_fetched",
 ]
 
-_DELTA = "4.4.0"
 _EXTENSIONS = "spark.sql.extensions"
 SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
     "delta": {
@@ -58,24 +56,6 @@ _ICEBERG_CATALOGS = frozenset(
         "org.apache.iceberg.spark.SparkSessionCatalog",
     }
 )
-
-ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("delta", "4.0"): (
-        f"io.delta:delta-spark_4.0_2.13:{_DELTA}",
-        f"io.delta:delta-storage:{_DELTA}",
-    ),
-    ("delta", "4.1"): (
-        f"io.delta:delta-spark_4.1_2.13:{_DELTA}",
-        f"io.delta:delta-storage:{_DELTA}",
-    ),
-    ("delta", "4.2"): (
-        f"io.delta:delta-spark_4.2_2.13:{_DELTA}",
-        f"io.delta:delta-storage:{_DELTA}",
-    ),
-    ("iceberg", "4.0"): ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",),
-    ("iceberg", "4.1"): ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
-}
-"""Format and line of Spark: the artifact, then what it needs beside it."""
 
 EXCLUDES = (
     "io.unitycatalog:unitycatalog-hadoop",
@@ -99,10 +79,6 @@ EXCLUDES = (
     "org.antlr:antlr4-runtime",
 )
 """What the artifacts name and Spark has in newer versions, or file tables never use."""
-
-HADOOP_AWS: Mapping[str, tuple[str, str]] = {"4.1": ("3.4.2", "2.29.52")}
-"""Line of Spark: the release of hadoop-aws, which must be that of the Hadoop in Spark, and of
-Amazon's SDK with which it was built."""
 
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
 _S3A_SETTINGS = "spark.hadoop.fs.s3a."
@@ -157,12 +133,40 @@ _EXCLUDES_FOR_S3 = (
 """The same for object storage: what is chosen by a setting alone is the user's to add."""
 
 
-class _Library(NamedTuple):
+_WAYS_OUT = (
+    "Ways out: let this machine reach Maven Central once, afterwards the cache is enough;"
+    " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
+    " or download the jars and give their paths in the setting jars;"
+    " or set format to parquet, which needs no jar in folders of this machine."
+    " If the words above are 'download failed' for a jar that was 'found in"
+    " local-m2-cache', remove that entry from ~/.m2/repository: it has no jar."
+)
+
+
+class Library(NamedTuple):
     """Artifacts that belong together: those ``asked`` for bring the ``whole`` with them."""
 
     asked: tuple[str, ...]
     whole: tuple[str, ...]
     excludes: tuple[str, ...] = EXCLUDES
+
+
+def format_library(artifacts: tuple[str, ...]) -> Library:
+    """Return the library of a table format: its artifact, then what that needs."""
+    return Library(artifacts[:1], artifacts)
+
+
+def s3_library(hadoop: str, sdk: str) -> Library:
+    """Return the library of object storage, by the releases of hadoop-aws and of Amazon's SDK."""
+    modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
+    whole = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
+    return Library(whole[: 1 + len(_ASKED_OF_SDK)], whole, _EXCLUDES_FOR_S3)
+
+
+def every_library() -> Iterator[Library]:
+    """Yield the libraries of all formats and storages, for all lines of Spark."""
+    yield from map(format_library, ARTIFACTS.values())
+    yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
 
 
 def wanted(table_format: str, spark_version: str) -> tuple[str, ...]:
@@ -204,25 +208,7 @@ def wanted_for_s3(spark_version: str) -> tuple[str, ...]:
             " those of Amazon's SDK, in the setting jars; or install one of these lines, for"
             " example: pip install 'pyspark>=4.1.4,<4.2'."
         )
-    hadoop, sdk = found
-    modules = (f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
-    return (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
-
-
-def ivy_folder(setting: str | None) -> Path:
-    """Return the folder in which resolved jars are kept: the setting, or a user's cache."""
-    return Path(setting) if setting else cache_folder() / "ivy"
-
-
-def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
-    """Return the jars' paths where an earlier run has resolved all of them, whole."""
-    jars = [
-        folder / "jars" / f"{name.replace(':', '_', 1).replace(':', '-')}.jar"
-        for name in coordinates
-    ]
-    if all(zipfile.is_zipfile(jar) for jar in jars):
-        return [str(jar) for jar in jars]
-    return None
+    return s3_library(*found).whole
 
 
 def format_conf(
@@ -266,37 +252,76 @@ def _libraries(
     addresses: Iterable[str],
     given: Iterable[str | None],
     spark_version: str,
-) -> Iterator[_Library]:
+) -> Iterator[Library]:
     """Yield what is needed and not among what the user gives."""
     of_format = wanted(table_format, spark_version)
     if of_format and not _given(of_format[0], given):
-        yield _Library(of_format[:1], of_format)
+        yield format_library(of_format)
     if reaches_s3(addresses, conf) and not _given(_HADOOP_AWS, given):
-        of_s3 = wanted_for_s3(spark_version)
-        asked = of_s3[: 1 + len(_ASKED_OF_SDK)]
-        yield _Library(asked, of_s3, _EXCLUDES_FOR_S3)
+        wanted_for_s3(spark_version)
+        yield s3_library(*HADOOP_AWS[_line(spark_version)])
+
+
+def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return Spark's settings with the libraries that target-spark asks for fetched and checked.
+
+    ``spark.jars`` names their jars by path. Packages of the user's own stay for Spark to resolve.
+
+    Raises:
+        SparkUnavailableError: a jar cannot be had, or is not the published one.
+    """
+    packages = conf.get("spark.jars.packages", "").split(",")
+    libraries = [one for one in every_library() if set(one.asked) <= set(packages)]
+    if not libraries:
+        return dict(conf)
+    folder = ivy_folder(conf.get("spark.jars.ivy"))
+    asked = [name for library in libraries for name in library.asked]
+    excludes = dict.fromkeys((*EXCLUDES, *(name for one in libraries for name in one.excludes)))
+    ours = {
+        **conf,
+        "spark.jars.ivy": str(folder),
+        "spark.jars.packages": _joined(*asked),
+        "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
+    }
+    jars = _fetched(ours, libraries, home)
+    theirs = _joined(*(name for name in packages if name not in asked))
+    out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
+    return out | {"spark.jars.packages": theirs} if theirs else _without_packages(out)
+
+
+def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
+    """Return the checked jars of libraries, fetched where another process has not done so."""
+    folder = Path(conf["spark.jars.ivy"])
+
+    def in_cache() -> list[list[str] | None]:
+        return [cached(folder, library.whole) for library in libraries]
+
+    with locked(folder) as lock:
+        found = in_cache()
+        if None in found:
+            remove_torn(folder, [name for library in libraries for name in library.whole])
+            found = in_cache() if fetch(conf, home, lock) else found
+    if None in found:
+        raise SparkUnavailableError(
+            f"Spark's jars could not be fetched ({conf['spark.jars.packages']}, cache {folder}; the"
+            f" resolver's words stand above). {_WAYS_OUT}"
+        )
+    return [jar for jars in found for jar in jars or ()]
+
+
+def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
+    left_out = ("spark.jars.packages", "spark.jars.excludes")
+    return {key: value for key, value in conf.items() if key not in left_out}
 
 
 @contextmanager
 def resolving(conf: Mapping[str, str]) -> Iterator[None]:
-    """Hold the cache's lock while Spark resolves jars: its resolver knows no other process."""
+    """Hold the cache's lock while Spark resolves packages of the user's."""
     if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
         yield
         return
-    folder = Path(conf["spark.jars.ivy"])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SparkUnavailableError(
-            f"The folder for Spark's jars cannot be written: {error}. Set spark.jars.ivy"
-            " (in the setting spark) to a folder that can."
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(Path(conf["spark.jars.ivy"])):
         yield
-    finally:
-        os.close(lock)
 
 
 def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
@@ -306,13 +331,7 @@ def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
         return ""
     return (
         f" Most likely {_jars_of(table_format, packages)} could not be fetched ({packages}, cache"
-        f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). Ways out:"
-        " let this machine reach Maven Central once, afterwards the cache is enough;"
-        " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
-        " or download the jars and give their paths in the setting jars;"
-        " or set format to parquet, which needs no jar in folders of this machine."
-        " If the words above are 'download failed' for a jar that was 'found in"
-        " local-m2-cache', remove that entry from ~/.m2/repository: it has no jar."
+        f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). {_WAYS_OUT}"
     )
 
 

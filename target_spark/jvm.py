@@ -18,16 +18,22 @@ and win. Measured on Spark 4.1 and Java 17:
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from tap_core.private_files import trust_fault
+
 __all__ = ["LAUNCHER_OPTIONS", "archive_file", "cache_folder", "jvm_options", "spark_home"]
+
+logger: logging.Logger = logging.getLogger(__name__)
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w*GC")
 _PATIENT = (
@@ -68,9 +74,9 @@ def spark_home(master: str, spark_version: str) -> Path:
     try:
         if not home.is_dir():
             _link_all_but_ml(package, home)
+        return home if _is_trusted(home, home / "jars") else package
     except OSError:
         return package
-    return home
 
 
 def archive_file(java: str, home: Path) -> Path:
@@ -86,7 +92,8 @@ def jvm_options(given: str, *, small_runs: bool, archive: Path | None) -> Iterat
     yield from _WITHOUT_SECOND_COMPILER if small_runs else _PATIENT
     if not _COLLECTOR.search(given):
         yield _ONE_THREAD_COLLECTS
-    if archive is not None and archive.is_file() and "-XX:SharedArchiveFile" not in given:
+    is_used = archive is not None and archive.is_file() and _is_trusted(archive)
+    if is_used and "-XX:SharedArchiveFile" not in given:
         yield f"-XX:SharedArchiveFile={archive}"
         yield "-Xshare:auto"
 
@@ -95,16 +102,31 @@ def _share() -> Path:
     return Path(sys.prefix, "share", "target-spark")
 
 
+def _is_trusted(path: Path, *beside: Path) -> bool:
+    """Return True if nobody but this user, root or the owner of the environment wrote these.
+
+    A path that is not trusted is named in a warning: Java runs what is in it.
+    """
+    owners = {Path(sys.prefix).stat().st_uid}
+    for each in (path.parent, path, *beside):
+        status = each.lstat()
+        fault = "is a link" if stat.S_ISLNK(status.st_mode) else trust_fault(status, owners)
+        if fault:
+            logger.warning("%s is not used, since %s %s: remove it.", path, each, fault)
+            return False
+    return True
+
+
 def _key(*what: str) -> str:
     return hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
 
 
 def _link_all_but_ml(package: Path, home: Path) -> None:
     """Make the folder of links; it appears whole, and another process may be first."""
-    home.parent.mkdir(parents=True, exist_ok=True)
+    home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
-        (fresh / "jars").mkdir()
+        (fresh / "jars").mkdir(mode=0o755)
         for name in ("bin", "python"):
             (fresh / name).symlink_to(package / name)
         for jar in (package / "jars").iterdir():

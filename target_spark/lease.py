@@ -27,7 +27,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tap_core.private_files import UntrustedPathError
 from target_spark.errors import LeaseError, TableError
+from target_spark.lease_files import open_lease
 from target_spark.places import local_folder
 
 __all__ = ["Lease", "holder", "lease_file", "started_after_the_last", "wait_for_the_dead"]
@@ -55,13 +57,16 @@ def holder(warehouse: str, job: str) -> str | None:
     """Say who holds the lease of a job; None where nobody does. Nothing is made or kept.
 
     Raises:
-        LeaseError: the file system knows no locks.
+        LeaseError: the file system knows no locks, or the lease is not trusted.
+        OSError: the lease cannot be opened.
     """
     path = lease_file(warehouse, job)
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_lease(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
+    except UntrustedPathError as error:
+        raise _untrusted(error, job) from None
     try:
         return None if _locked(file, path) else _named(_read(file))
     finally:
@@ -71,10 +76,15 @@ def holder(warehouse: str, job: str) -> str | None:
 def started_after_the_last(warehouse: str, job: str, now: int) -> int:
     """Return now, or right after the last run's start if that is later (both in milliseconds)."""
     try:
-        found = json.loads(lease_file(warehouse, job).read_bytes())
-        return max(now, int(found[_STARTED]) + 1)
-    except (OSError, ValueError, KeyError, TypeError):
+        file = open_lease(lease_file(warehouse, job), os.O_RDONLY)
+    except OSError:
         return now
+    try:
+        return max(now, int(_read(file)[_STARTED]) + 1)
+    except (ValueError, KeyError, TypeError):
+        return now
+    finally:
+        os.close(file)
 
 
 def wait_for_the_dead(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
@@ -88,7 +98,7 @@ def wait_for_the_dead(warehouse: str, prefix: str, wait_seconds: float = 60) -> 
     """
     for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            file = open_lease(path, os.O_RDWR)
         except OSError:  # its owner has removed it meanwhile, or is another user
             continue
         try:
@@ -125,11 +135,12 @@ class Lease:
         ``started`` (milliseconds since 1970) is remembered for the next run.
 
         Raises:
-            LeaseError: another run is alive, or a dead one's JVM did not end in time.
+            LeaseError: another run is alive, a dead one's JVM did not end in time, or the lease
+                is not trusted.
             TableError: the folder cannot be written.
         """
         path = lease_file(warehouse, job)
-        file = _open(path)
+        file = _open(path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
         except BaseException:
@@ -182,15 +193,23 @@ class Lease:
         os.ftruncate(self._file, len(text))
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, job: str) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_lease(path, os.O_RDWR | os.O_CREAT)
+    except UntrustedPathError as error:
+        raise _untrusted(error, job) from None
     except OSError as error:
         raise TableError(
             f"The folder for the tables cannot be written: {error}. Give this user the"
             " right to write there, or set path to a folder that can be written."
         ) from error
+
+
+def _untrusted(error: UntrustedPathError, job: str) -> LeaseError:
+    return LeaseError(
+        f"The lease of job {job!r} cannot be trusted: {error}. Remove it while no run of the job"
+        " is at work, or set path to a folder that only this user, or one group, may write."
+    )
 
 
 def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:

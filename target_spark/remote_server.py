@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.jars import ARTIFACTS, SPARK_WORDS
+from target_spark.jar_versions import ARTIFACTS
+from target_spark.jars import SPARK_WORDS
 from target_spark.retries import first_line
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tap_core.private_files import replace_file
 from target_spark.tables import Effect
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
@@ -202,12 +203,10 @@ class Report:
             }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the figures to a file, as JSON, whole or not at all."""
+        """Write the figures as JSON to a file that only this user may read, whole or not at all."""
         final = Path(path)
         final.parent.mkdir(parents=True, exist_ok=True)
-        partial = final.with_name(f".{final.name}.{os.getpid()}")
-        partial.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
-        partial.replace(final)
+        replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
         """Return one line: how far each stream is."""

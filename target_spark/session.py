@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +33,9 @@ from target_spark.errors import (
     SparkUnavailableError,
     TargetSparkError,
 )
-from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving
+from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving, with_fetched
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
+from target_spark.places import spark_address
 from target_spark.shared import check_shared
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ def spark_conf(
     ``archive`` is where an archive of Spark's classes may be.
     """
     conf = _lean(settings.master) | _upload_buffers(settings)
+    conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
     conf |= settings.conf
     conf |= format_conf(
         settings.format, settings.conf, settings.jars, spark_version, settings.addresses
@@ -221,7 +222,6 @@ def _lean(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"target-spark-{os.getuid()}")),
         **EXACT,
         "spark.databricks.delta.snapshotPartitions": "2",
     }
@@ -230,6 +230,15 @@ def _lean(master: str) -> dict[str, str]:
     if master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
     return conf
+
+
+def _default_database(scratch: str) -> str:
+    """Return the folder of Spark's default database, which no table goes to.
+
+    Spark makes the folder at its start. Without a private one, it is given a folder that exists.
+    """
+    folder = Path(scratch, "warehouse") if scratch else Path(__file__).parent
+    return spark_address(str(folder))
 
 
 def _upload_buffers(settings: SparkSettings) -> dict[str, str]:
@@ -420,7 +429,7 @@ class Session:
         load_libraries()
         java = check_java()
         home = spark_home(self._settings.master, version)
-        conf = spark_conf(self._settings, version, archive_file(java, home))
+        conf = with_fetched(spark_conf(self._settings, version, archive_file(java, home)), home)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)

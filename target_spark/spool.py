@@ -358,7 +358,7 @@ def _remove_leftovers(root: Path) -> None:
     for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
         for folder in root.glob(f"{prefix}*"):
             with contextlib.suppress(OSError):  # another user's, or gone meanwhile
-                if folder.stat().st_uid == os.getuid() and not _is_locked(folder):
+                if folder.lstat().st_uid == os.getuid() and not _is_locked(folder):
                     shutil.rmtree(folder)
     for folder in root.glob(f"{_UNBORN_PREFIX}*"):
         with contextlib.suppress(OSError):  # not empty, or another user's

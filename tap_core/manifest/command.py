@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 import shlex
-import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.private_files import replace_file
 
 __all__ = ["main"]
 
@@ -163,8 +163,7 @@ def _install(given: _Given) -> int:
         words += [name, value]
     path = Path(given.rest[1])
     line = " ".join(map(shlex.quote, [sys.executable, *words]))
-    path.write_text(f'#!/bin/sh\nexec {line} "$@"\n', encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
     print(path.resolve())  # noqa: T201  (the command's result)
     return 0
 

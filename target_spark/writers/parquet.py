@@ -88,7 +88,8 @@ class Manifest:
             "schema": dict(self.schema),
             "sources": dict(self.sources),
         }
-        with fresh.open("w", encoding="utf-8") as file:
+        fresh.unlink(missing_ok=True)  # of a run that died
+        with fresh.open("x", encoding="utf-8") as file:  # which follows no link
             json.dump(document, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(file.fileno())

@@ -431,8 +431,10 @@ class TestTheCommand:
 
     def test_an_installed_one_answers_for_the_manifest_alone(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))
-        program = tmp_path / "source-items"
+        program, victim = tmp_path / "source-items", tmp_path / "victim"
+        program.symlink_to(victim)  # which is replaced, and not written through
         assert main(["install", str(program), "--manifest", str(path)]) == 0
+        assert not victim.exists()
         done = subprocess.run(
             [str(program), "spec"], capture_output=True, check=True, cwd=Path.cwd()
         )

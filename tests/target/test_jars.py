@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.jars import (
-    ARTIFACTS,
-    cached,
-    format_conf,
-    ivy_folder,
-    jars_hint,
-    resolving,
-    wanted,
-)
+from target_spark.jar_cache import cached, ivy_folder
+from target_spark.jar_versions import ARTIFACTS
+from target_spark.jars import format_conf, jars_hint, resolving, wanted
+from tests.target.cached_jars import publish
 
+DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -39,18 +34,16 @@ def test_a_spark_without_an_iceberg_library_is_refused_with_the_way_out(version:
         wanted("iceberg", version)
 
 
-def test_iceberg_is_resolved_once_and_then_taken_from_the_cache(tmp_path) -> None:
+def test_iceberg_is_resolved_once_and_then_taken_from_the_cache(tmp_path, monkeypatch) -> None:
     asked = {"spark.jars.ivy": str(tmp_path)}
     conf = format_conf("iceberg", asked, (), "4.1.4")
     assert conf["spark.jars.packages"] == ICEBERG
     assert conf["spark.sql.extensions"] == EXTENSIONS
     assert ICEBERG in jars_hint("iceberg", conf)
-    (tmp_path / "jars").mkdir()
-    jar = tmp_path / "jars" / "org.apache.iceberg_iceberg-spark-runtime-4.1_2.13-1.12.0.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        archive.writestr("x", "y")
+    (jar,) = publish(monkeypatch, tmp_path, [ICEBERG])
+    assert jar.endswith("/org.apache.iceberg_iceberg-spark-runtime-4.1_2.13-1.12.0.jar")
     conf = format_conf("iceberg", asked, (), "4.1.4")
-    assert conf["spark.jars"] == str(jar)
+    assert conf["spark.jars"] == jar
     assert "spark.jars.packages" not in conf
 
 
@@ -107,29 +100,17 @@ def test_a_catalog_in_sparks_own_place_stays_the_users() -> None:
     )
 
 
-def resolved(folder: Path, *, torn: bool = False) -> list[str]:
-    """Make a cache as Spark's resolver leaves it."""
-    (folder / "jars").mkdir(parents=True)
-    names = ["io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar"]
-    jars = [folder / "jars" / name for name in names]
-    for jar in jars:
-        with zipfile.ZipFile(jar, "w") as archive:
-            archive.writestr("x", "y" * 100)
-    if torn:
-        jars[1].write_bytes(jars[1].read_bytes()[:40])
-    return [str(jar) for jar in jars]
-
-
-def test_jars_from_the_cache_need_no_resolver(tmp_path):
-    jars = resolved(tmp_path)
+def test_jars_from_the_cache_need_no_resolver(tmp_path, monkeypatch):
+    jars = publish(monkeypatch, tmp_path, DELTA)
     conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, ["/own.jar"], "4.1.4")
     assert conf["spark.jars"] == ",".join(["/own.jar", *jars])
     assert "spark.jars.packages" not in conf
     assert jars_hint("delta", conf) == ""
 
 
-def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path):
-    resolved(tmp_path, torn=True)
+def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
+    jar = Path(publish(monkeypatch, tmp_path, DELTA)[1])
+    jar.write_bytes(jar.read_bytes()[:40])
     assert cached(tmp_path, wanted("delta", "4.1.4")) is None
     conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, [], "4.1.4")
     assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"

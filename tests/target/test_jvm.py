@@ -44,6 +44,29 @@ def test_an_archive_is_used_where_there_is_one(tmp_path) -> None:
     assert not any("Archive" in option for option in options(own, archive=there))
 
 
+@pytest.mark.parametrize("change", ["file", "folder", "link", "owner"])
+def test_an_archive_that_another_user_may_have_written_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """Java runs the code that is in it."""
+    archive = tmp_path / "share" / "a.jsa"
+    archive.parent.mkdir()
+    archive.touch()
+    if change == "file":
+        archive.chmod(0o666)
+    elif change == "folder":
+        archive.parent.chmod(0o775)
+    elif change == "link":
+        archive.rename(tmp_path / "b.jsa")
+        archive.symlink_to(tmp_path / "b.jsa")
+    elif os.geteuid() == 0:
+        os.chown(archive, 65534, 65534)
+    else:
+        pytest.skip("only root can give a file to another user")
+    assert not any("Archive" in option for option in options(archive=archive))
+    assert f"{archive} is not used" in caplog.text
+
+
 def test_the_users_options_come_last() -> None:
     conf = spark_conf(SparkSettings(conf={KEY: "-Dmine=1"}, format="parquet"), "4.1.4")
     assert conf[KEY].endswith(" -Dmine=1")
@@ -86,6 +109,13 @@ def test_a_local_spark_starts_without_machine_learning(environment: Path) -> Non
     assert (home / "bin" / "spark-submit").is_file()
     assert list(home.parent.iterdir()) == [home]
     assert spark_home("local", "4.1.999") != home
+
+
+def test_a_home_that_another_user_may_have_written_is_not_used(environment: Path) -> None:
+    """Its jars are on the class path."""
+    home = spark_home("local", VERSION)
+    (home / "jars").chmod(0o777)
+    assert spark_home("local", VERSION) == PACKAGE
 
 
 def test_a_home_that_another_process_makes_first_is_taken(

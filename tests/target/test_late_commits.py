@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.jars import ivy_folder
+from target_spark.jar_cache import ivy_folder
 from target_spark.ledger import Marker
 from target_spark.retries import Fault, fault_of
 from target_spark.tables import Design, Table

@@ -147,6 +147,16 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
     assert not Path(table.path, "_staging").exists()
 
 
+def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """Another user who may write the folder of a table may know the name beforehand."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "_manifest.json.new").symlink_to(victim)
+    Manifest().write(tmp_path)
+    assert Manifest.read(tmp_path) == Manifest()
+    assert victim.read_text() == "precious"
+
+
 def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):
     ParquetWriter().append(spark, table, rows(spark, 0), marker(1))
     folder = Path(table.path)

@@ -51,6 +51,26 @@ def filled() -> Report:
 # As data
 
 
+def test_a_report_is_private_and_a_link_in_its_place_is_not_followed(
+    tmp_path: Path,
+) -> None:
+    """Nor does a run write through a link under the name of its unfinished file."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    report = tmp_path / "report.json"
+    for name in (report.name, f".{report.name}.{os.getpid()}"):
+        (tmp_path / name).symlink_to(victim)
+    before = os.umask(0)
+    try:
+        filled().save(report)
+    finally:
+        os.umask(before)
+    assert victim.read_text() == "precious"
+    assert not report.is_symlink()
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert json.loads(report.read_text())["complete"] is True
+
+
 def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
     filled().save(tmp_path / "deep" / "report.json")
     (file,) = (tmp_path / "deep").iterdir()

@@ -8,12 +8,14 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
+import target_spark
 from target_spark.engine import started
 from target_spark.errors import LeaseError, SparkUnavailableError
 from target_spark.lease import Lease
@@ -196,7 +198,7 @@ def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("SparkUnavailableError Spark's JVM ended before it was up;")
+    assert done.stdout.startswith("SparkUnavailableError Spark's jars could not be fetched (")
     for words in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
         assert words in done.stdout
     assert "unresolved dependency" in done.stderr
@@ -333,6 +335,17 @@ def test_a_large_run_lets_the_jvm_become_fast_and_a_cluster_keeps_its_own_defaul
     assert "spark.sql.shuffle.partitions" not in conf
     assert "spark.sql.extensions" not in conf
     assert conf["spark.driver.memory"] == "1g"
+
+
+@pytest.mark.parametrize("scratch", ["", "/private folder"])
+def test_the_default_database_is_in_no_folder_that_another_user_could_make_first(
+    scratch: str,
+) -> None:
+    """A name below the system's temporary folder can be guessed."""
+    conf = spark_conf(SparkSettings(scratch=scratch, format="parquet"), "4.1.4")
+    folder = conf["spark.sql.warehouse.dir"].removeprefix("file://")
+    assert Path(folder).parent != Path(tempfile.gettempdir())
+    assert folder.startswith(scratch or str(Path(target_spark.__file__).parent))
 
 
 def test_what_a_spark_on_this_machine_puts_down_on_the_way_is_private(monkeypatch):

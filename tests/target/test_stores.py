@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,13 +11,15 @@ import pytest
 
 from target_spark import retries, settings
 from target_spark.errors import SparkUnavailableError, StorageError
-from target_spark.jars import EXCLUDES, HADOOP_AWS, format_conf, jars_hint, wanted_for_s3
+from target_spark.jar_versions import HADOOP_AWS
+from target_spark.jars import EXCLUDES, format_conf, jars_hint, wanted_for_s3
 from target_spark.options import Run
 from target_spark.places import is_s3, scheme_of
 from target_spark.reach import Reach, run_folder
 from target_spark.session import spark_conf
 from target_spark.spool import SpoolFolder, open_folder
 from target_spark.stores import refusal_in
+from tests.target.cached_jars import publish
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
 ASKED = ("org.apache.hadoop:hadoop-aws:3.4.2", "software.amazon.awssdk:s3:2.29.52")
@@ -72,20 +73,15 @@ def test_the_bundle_of_all_services_and_what_spark_has_are_left_out(tmp_path: Pa
     assert len(excludes) == len(set(excludes))
 
 
-def test_jars_in_the_cache_are_all_of_them_or_are_resolved_again(tmp_path: Path) -> None:
+def test_jars_in_the_cache_are_all_of_them_or_are_resolved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each module is looked for by its name, since all are needed at run time."""
-    (tmp_path / "jars").mkdir()
-    jars = [
-        tmp_path / "jars" / f"{name.replace(':', '_', 1).replace(':', '-')}.jar"
-        for name in wanted_for_s3("4.1.4")
-    ]
-    for jar in jars:
-        with zipfile.ZipFile(jar, "w") as archive:
-            archive.writestr("x", "y")
+    jars = publish(monkeypatch, tmp_path, wanted_for_s3("4.1.4"))
     found = asked(tmp_path, "s3a://b/t", form="parquet")
-    assert found["spark.jars"].split(",") == [str(jar) for jar in jars]
+    assert found["spark.jars"].split(",") == jars
     assert "spark.jars.packages" not in found
-    jars[-1].unlink()
+    Path(jars[-1]).unlink()
     found = asked(tmp_path, "s3a://b/t", form="parquet")
     assert found["spark.jars.packages"].startswith(ASKED[0])
     assert "object storage" in jars_hint("parquet", found)

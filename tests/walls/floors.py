@@ -34,11 +34,13 @@ FLOORS: dict[str, int] = {
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
     "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
+    "tap_core.private_files": 1,  # files that no other user of the machine controls
     "tap_core.encryption": 1,  # whether requests may leave unencrypted
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
     "tap_core.catalog": 2,  # streams, metadata, selection
+    "tap_core.dotenv_file": 2,  # the variables of one plugin in a .env file
     "tap_core.config": 2,  # files and variables to settings
     "tap_core.config_validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
@@ -92,7 +94,10 @@ FLOORS: dict[str, int] = {
     "target_spark.progress": 2,  # how far it is, for people
     "target_spark.constraints": 2,  # rules of a table that a batch breaks
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
+    "target_spark.jar_versions": 1,  # versions and hashes of jars, written by a script
+    "target_spark.jar_cache": 2,  # jars that were fetched, checked before use
     "target_spark.jars": 2,  # what a table format needs beside Spark
+    "target_spark.lease_files": 1,  # the files behind leases, and who may use them
     "target_spark.lease": 2,  # one run per job
     "target_spark.options": 2,  # what a user asked of the loader
     "target_spark.outlet": 2,  # the way out for states, and nothing else
@@ -167,6 +172,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.events",
     "tap_core.exceptions",
     "tap_core.intake",
+    "tap_core.private_files",
     "tap_core.typing",
     "tap_core.schema",
     "tap_core.config",
@@ -272,7 +278,7 @@ HEAVY: dict[str, Home] = {
         why="slow to import; only for instants that the standard library does not read",
     ),
     "dotenv": Home(
-        ("tap_core.config",),
+        ("tap_core.dotenv_file",),
         lazily=True,
         why="needed only when variables are asked for",
     ),

@@ -1,0 +1,189 @@
+"""Files and folders that no other user of the machine controls.
+
+A path counts as trusted if this user or root owns it and nobody else may write it. Files are
+opened without following a link in their name and are checked through the descriptor, so that
+the file that was checked is the file that is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from tap_core.types import StrPath
+
+__all__ = [
+    "UntrustedPathError",
+    "check_folder",
+    "check_parents",
+    "make_private_folder",
+    "open_regular",
+    "owner_fault",
+    "owner_name",
+    "replace_file",
+    "trust_fault",
+    "write_fault",
+]
+
+_ROOT = 0
+# Without O_NONBLOCK, opening a FIFO waits for a process at its other end.
+_SAFE_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK if os.name == "posix" else 0
+
+
+class UntrustedPathError(PermissionError):
+    """A path is not used, because another user controls it or it is not a regular file."""
+
+    def __init__(self, path: StrPath, fault: str) -> None:
+        """Name the path and what is wrong with it."""
+        super().__init__(f"{os.fspath(path)} {fault}")
+        self.path = os.fspath(path)
+        self.fault = fault
+
+
+def open_regular(
+    path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None
+) -> tuple[int, os.stat_result]:
+    """Open a regular file and return its descriptor and status; a link is not followed.
+
+    Raises:
+        UntrustedPathError: the path is a symbolic link, a FIFO, a device or a folder.
+        OSError: the file cannot be opened.
+    """
+    try:
+        file = os.open(path, flags | _SAFE_FLAGS, mode, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EMLINK}:  # FreeBSD reports EMLINK
+            raise UntrustedPathError(path, "is a symbolic link") from None
+        if error.errno in {errno.EISDIR, errno.ENXIO}:
+            raise UntrustedPathError(path, "is not a regular file") from None
+        raise
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(file)
+        raise UntrustedPathError(path, "is not a regular file")
+    return file, status
+
+
+def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
+    """Return why a path is not trusted, in words that follow its name; empty if it is.
+
+    ``owners`` are user ids that are trusted besides this user and root.
+    """
+    return owner_fault(status, owners) or write_fault(status)
+
+
+def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
+    """Return which other user owns a path, in words that follow its name; empty if none does."""
+    if os.name != "posix" or status.st_uid in {_ROOT, os.geteuid(), *owners}:
+        return ""
+    return f"belongs to another user ({owner_name(status.st_uid)})"
+
+
+def write_fault(status: os.stat_result) -> str:
+    """Return who else may write a path, in words that follow its name; empty if nobody may."""
+    if os.name != "posix":
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "may be written by every user"
+    return "may be written by its group" if status.st_mode & stat.S_IWGRP else ""
+
+
+def owner_name(uid: int) -> str:
+    """Return the name of a user, or the number of one that has no name."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return f"user id {uid}"
+
+
+def check_folder(path: StrPath, owners: Collection[int] = ()) -> None:
+    """Check that a folder is trusted.
+
+    Raises:
+        UntrustedPathError: it is not a folder, or another user owns or may write it.
+        OSError: it does not exist or cannot be reached.
+    """
+    status = Path(path).stat()
+    fault = trust_fault(status, owners) if stat.S_ISDIR(status.st_mode) else "is not a folder"
+    if fault:
+        raise UntrustedPathError(path, fault)
+
+
+def check_parents(path: StrPath) -> None:
+    """Check that no other user can put something else in the place of a path.
+
+    Raises:
+        UntrustedPathError: a folder above it can be changed by another user.
+        OSError: it does not exist or cannot be reached.
+    """
+    for folder, status in _parents(path):
+        sticky = bool(status.st_mode & stat.S_ISVTX)
+        fault = owner_fault(status) or ("" if sticky else _parent_write_fault(status))
+        if fault:
+            raise UntrustedPathError(folder, fault)
+
+
+def _parents(path: StrPath) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the folders above a path: as it is written, and with all links followed."""
+    written, real = Path(path).absolute(), Path(os.path.realpath(path, strict=True))
+    for folder in dict.fromkeys((*written.parents, *real.parents)):
+        yield folder, folder.stat()
+
+
+def _parent_write_fault(status: os.stat_result) -> str:
+    """Return who else may write a folder; a group that has this user alone is nobody else."""
+    fault = write_fault(status)
+    if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
+        return ""
+    return fault
+
+
+def _is_own_group(gid: int) -> bool:
+    """Return True for a group that bears this user's name and has no other members."""
+    import grp
+
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return False
+    name = owner_name(os.geteuid())
+    return group.gr_name == name and set(group.gr_mem) <= {name}
+
+
+def make_private_folder(path: StrPath) -> Path:
+    """Make a folder that only this user may enter, unless it exists, and check that it is trusted.
+
+    Raises:
+        UntrustedPathError: it exists, and another user owns or may write it.
+        OSError: it cannot be made.
+    """
+    folder = Path(path)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    check_folder(folder)
+    return folder
+
+
+def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:
+    """Write a file of UTF-8 text, whole or not at all; a link in its place is replaced.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    final = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        partial.chmod(mode)
+        partial.replace(final)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,59 @@
+"""Code that another user of the machine runs, and a folder that this user can reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+__all__ = ["STRANGER", "as_root", "open_to_all", "run_as"]
+
+STRANGER = 65534
+"""The user id that belongs to nobody."""
+
+as_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can start a process of another user"
+)
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that every user can enter; those of pytest are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="open-to-all-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+_BEGIN = "import fcntl, grp, json, os, pathlib, pwd, sys, time"
+_BECOME = """
+user, group = map(int, sys.argv[1:3])
+del sys.argv[1:3]
+os.chdir("/")
+os.setgroups([])
+os.setgid(group)
+os.setuid(user)
+"""
+
+
+def run_as(
+    code: str,
+    *arguments: str | Path,
+    user: int = STRANGER,
+    group: int = STRANGER,
+    imports: str = "",
+) -> str:
+    """Run Python code as another user; return its output.
+
+    ``imports`` are run before, since that user may not be allowed to read the project.
+    """
+    whole = f"{_BEGIN}\n{imports}\n{_BECOME}\n{code}"
+    command = [sys.executable, "-c", whole, str(user), str(group), *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip()

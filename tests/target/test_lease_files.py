@@ -1,0 +1,181 @@
+"""Files of leases: no other user of the machine blocks a job or redirects a write."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from target_spark.errors import LeaseError
+from target_spark.lease import Lease, holder, lease_file, started_after_the_last, wait_for_the_dead
+from tests.other_user import STRANGER, as_root, run_as
+from tests.other_user import open_to_all as open_to_all
+
+TRY_TO_LOCK = """
+try:
+    file = os.open(sys.argv[1], os.O_RDONLY)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("locked")
+except PermissionError:
+    print("denied")
+"""
+IMPORTS = """
+from target_spark.errors import LeaseError
+from target_spark.lease import Lease
+"""
+TAKE = """
+os.umask(0o022)
+try:
+    Lease.take(sys.argv[1], "job", wait_seconds=0).release()
+    print("taken")
+except LeaseError as error:
+    print(error)
+"""
+PEER, TEAM = 61000, 61001
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def take(folder: Path) -> None:
+    Lease.take(str(folder), "job", wait_seconds=0).release()
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(LeaseError) as caught:
+        take(folder)
+    assert started_after_the_last(str(folder), "job", 1) == 1
+    wait_for_the_dead(str(folder), "job", wait_seconds=0)
+    return str(caught.value)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the lease of the job is; its folder exists."""
+    found = lease_file(str(tmp_path), "job")
+    found.parent.mkdir(mode=0o700)
+    return found
+
+
+def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
+    """Those of earlier versions, which everybody could read, are tightened."""
+    take(tmp_path)
+    path = lease_file(str(tmp_path), "job")
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    path.chmod(0o644)
+    path.parent.chmod(0o755)
+    assert holder(str(tmp_path), "job") is None
+    assert mode(path) == 0o644  # a look changes nothing
+    take(tmp_path)
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+
+
+def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    Lease.take("s3a://bucket/tables", "job").release()
+    path = lease_file("s3a://bucket/tables", "job")
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+
+
+@as_root
+def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> None:
+    """A lock needs no more than the right to read."""
+    lease = Lease.take(str(open_to_all), "job")
+    lease.sessions_are(["session-of-spark-connect"])
+    path = lease_file(str(open_to_all), "job")
+    assert run_as(TRY_TO_LOCK, path) == "denied"
+    lease.release()
+    assert run_as(TRY_TO_LOCK, path) == "denied"
+    take(open_to_all)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_in_the_place_of_a_lease_is_not_followed(
+    tmp_path: Path, path: Path, exists: bool
+) -> None:
+    """Neither to a file of the user's, nor to one that would be made."""
+    victim = tmp_path / "victim"
+    if exists:
+        victim.write_text("precious", encoding="utf-8")
+    path.symlink_to(victim)
+    assert f"{path} is a symbolic link" in refused(tmp_path)
+    assert victim.exists() == exists
+    assert not exists or victim.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_second_name_of_another_file_is_not_written(tmp_path: Path, path: Path) -> None:
+    """A hard link needs no right to write the file."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    os.link(victim, path)
+    assert "second name" in refused(tmp_path)
+    assert victim.read_text(encoding="utf-8") == "precious"
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
+def test_what_is_no_file_in_the_place_of_a_lease_is_refused_at_once(
+    tmp_path: Path, path: Path, kind: str
+) -> None:
+    """A FIFO is not waited for."""
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif os.geteuid() == 0:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        pytest.skip("only root can make a device")
+    assert "is not a regular file" in refused(tmp_path)
+    with pytest.raises(LeaseError, match="not a regular file"):
+        holder(str(tmp_path), "job")
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_is_no_folder_in_the_place_of_its_folder_is_refused(tmp_path: Path, kind: str) -> None:
+    """The folder that a link leads to is left alone."""
+    folder, elsewhere = tmp_path / "_target_spark", tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    if kind == "link":
+        folder.symlink_to(elsewhere)
+    else:
+        folder.touch()
+    assert f"{folder} is a link or a file" in refused(tmp_path)
+    assert list(elsewhere.iterdir()) == []
+    assert mode(elsewhere) == 0o755
+
+
+@as_root
+@pytest.mark.parametrize("of", ["file", "folder"])
+def test_what_belongs_to_another_user_is_refused(tmp_path: Path, path: Path, of: str) -> None:
+    """In a folder that every user may write, others may have made it first."""
+    tmp_path.chmod(0o777)
+    path.write_text(json.dumps({"run_started": 10**15}), encoding="utf-8")
+    planted = path if of == "file" else path.parent
+    os.chown(planted, STRANGER, STRANGER)
+    said = refused(tmp_path)
+    assert f"{planted} belongs to another user" in said
+    assert "Remove it" in said
+
+
+@as_root
+def test_users_of_one_group_share_the_leases_of_a_warehouse_that_their_group_writes(
+    open_to_all: Path,
+) -> None:
+    """The lock keeps them apart, and users outside the group cannot open it."""
+    os.chown(open_to_all, 0, TEAM)
+    open_to_all.chmod(0o775)
+    path = lease_file(str(open_to_all), "job")
+    assert run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS) == "taken"
+    assert path.stat().st_uid == PEER
+    lease = Lease.take(str(open_to_all), "job")
+    said = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
+    assert "Another run of job 'job' is at work" in said
+    lease.release()
+    assert run_as(TRY_TO_LOCK, path, user=PEER, group=TEAM) == "locked"
+    assert run_as(TRY_TO_LOCK, path) == "denied"
+    assert (mode(path), mode(path.parent)) == (0o660, 0o2770)
