@@ -15,8 +15,14 @@ from tap_core.config import is_secret, property_schema
 
 __all__ = ["SECRET_NAME", "hider"]
 
-SECRET_NAME: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Names of Spark's settings that hold secrets (Spark's own pattern)."""
+SECRET_NAME: Final = re.compile(
+    r"secret|passw(?:or)?d|passphrase|token|credential|(?<!security\.)authorization$|jaas"
+    r"|(?:access|account|shared|private|api|sse|encryption|decryption)[._-]?key(?!_?(?:size|length))"
+    r"|connection[._-]?(?:string|ur[il])|[.]sas[.]|sas[._-]?ur[il]|[.]headers?[.]",
+    re.IGNORECASE,
+)
+"""Names of settings that hold secrets: Spark's own pattern, and what storages, catalogs and drivers
+call theirs. It is also written in the syntax of Java, for Spark."""
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+@")
 _PARAMETER: Final = re.compile(r"(?i)((?:token|password|secret|key|signature|sig)=)[^;&\s'\"]+")
