@@ -58,10 +58,8 @@ def is_here(master: str) -> bool:
 def protective_conf(master: str) -> dict[str, str]:
     """Return the settings that protect a Spark of this master, where the user says no other."""
     conf = dict(_REDACTION)
-    if master.startswith("local"):
-        conf[_AUTHENTICATE] = "true"
-    if master.startswith("local-cluster"):  # for other local masters Spark makes one itself
-        conf[_SECRET] = secrets.token_hex(32)
+    if master.startswith("local"):  # Spark makes a secret for most of them, not local-cluster[…]
+        conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
     return conf
 
 
