@@ -36,6 +36,7 @@ from target_spark.ledger import Marker
 from target_spark.names import quote
 from target_spark.options import LoadOptions, Run
 from target_spark.places import local_folder
+from target_spark.protection import find_weaknesses, find_weaknesses_of_remote
 from target_spark.recovery import last_marker_of, witnesses
 from target_spark.retries import first_line
 from target_spark.session import check_java
@@ -132,6 +133,7 @@ def _checks(config: Mapping[str, Any], faults: Sequence[str]) -> Iterator[Check]
     yield _lease(config)
     if any(check.verdict == "failed" for check in found if check.name in _NEEDED):
         yield Check("spark", "skipped", "it needs what failed above")
+        yield from _security(config)
         return
     yield from _with_spark(config)
 
@@ -269,11 +271,13 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
             spark = session.spark()
         except TargetSparkError as error:
             yield Check("spark", "failed", str(error))
+            yield from _security(config)
             yield Check("storage", "skipped", "it needs Spark")
             return
         seconds = time.monotonic() - began
         said = f"Spark {spark.version} as {session.application}, started in {seconds:.1f} s"
         yield Check("spark", "ok", said)
+        yield from _security(config, spark)
         if shared:
             seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
             yield Check("executors", "ok", f"they read and write in {seen}")
@@ -284,6 +288,24 @@ def _with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
         yield _tables(config, options, spark)
     finally:
         session.stop()
+
+
+def _security(config: Mapping[str, Any], spark: SparkSession | None = None) -> Iterator[Check]:
+    """Say who else can read what Spark holds.
+
+    The settings in force are those of ``spark``, which may have some of ``spark-defaults.conf``;
+    where there is none, those that are given.
+    """
+    asked = settings.spark_settings(config)
+    if asked.remote:
+        weaknesses = list(find_weaknesses_of_remote(asked.remote))
+    else:
+        conf = asked.conf if spark is None else dict(spark.sparkContext.getConf().getAll())
+        weaknesses = list(find_weaknesses(asked.master, conf))
+    for weakness in weaknesses:
+        yield Check("security", "warning", weakness)
+    if not weaknesses and (asked.remote or not asked.master.startswith("local")):
+        yield Check("security", "ok", "no setting leaves open what Spark could close")
 
 
 def _staging_address(staging: str, spark: SparkSession) -> Check:

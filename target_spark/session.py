@@ -26,7 +26,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.redaction import SECRET_NAME_PATTERN
 from target_spark.bridge import quieten, unquieten
 from target_spark.errors import (
     SparkDiedError,
@@ -35,7 +34,14 @@ from target_spark.errors import (
 )
 from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving, with_fetched
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
+from target_spark.launch import launch_environment
 from target_spark.places import spark_address
+from target_spark.protection import (
+    is_here,
+    loopback_environment,
+    protective_conf,
+    warn_if_open,
+)
 from target_spark.shared import check_shared
 
 if TYPE_CHECKING:
@@ -80,9 +86,6 @@ _OUT_OF_MEMORY = {3, 52}
 
 _LOCAL = re.compile(r"local(?:\[(\w+|\*)\])?")
 _TRIES = 2
-_HERE = ("local", "spark://127.", "spark://localhost:")
-"""Masters whose executors are all on this machine."""
-
 _STILL_WAITING = (
     "The run was told to stop before the cluster had given it executors. Nothing was begun, and no"
     " state was let out; look in the cluster's pages for who has its cores and its memory."
@@ -224,8 +227,9 @@ def _lean(master: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         **EXACT,
         "spark.databricks.delta.snapshotPartitions": "2",
+        **protective_conf(master),
     }
-    if master.startswith(_HERE):  # a machine's own name may lead elsewhere
+    if is_here(master):  # a machine's own name may lead elsewhere
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
@@ -433,6 +437,7 @@ class Session:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
+        warn_if_open(self._settings.master, conf)
         with _environment(**_workers_python(conf)):
             self._launch(conf, home)
             return self._connect(conf)
@@ -454,21 +459,24 @@ class Session:
             self._is_waiting = False
 
     def _launch(self, conf: Mapping[str, str], home: Path) -> None:
-        from pyspark import SparkConf, java_gateway
+        """Start the JVM, whose command line shows none of the settings."""
+        from pyspark import java_gateway
         from pyspark.errors import PySparkRuntimeError
 
         launch: Any = java_gateway.launch_gateway  # it has no types
-        shown = {key: value for key, value in conf.items() if not SECRET_NAME_PATTERN.search(key)}
         popen: dict[str, Any] = {
             "stdout": _stderr_or_nothing(),
             "start_new_session": True,
             "pass_fds": self._pass_fds,
         }
+        private = _scratch(self._settings) | loopback_environment(self._settings.master)
         try:
-            with resolving(conf), _environment(SPARK_HOME=str(home), **_scratch(self._settings)):
-                self._gateway = launch(
-                    SparkConf(loadDefaults=False).setAll(list(shown.items())), popen
-                )
+            with (
+                resolving(conf),
+                launch_environment(conf) as arguments,
+                _environment(SPARK_HOME=str(home), **private, **arguments),
+            ):
+                self._gateway = launch(None, popen)
         except PySparkRuntimeError as error:
             raise SparkUnavailableError(
                 "Spark's JVM ended before it was up; its own words stand on standard error."

@@ -21,8 +21,8 @@ __all__ = [
 
 _GAP: Final = "[._ -]?"
 _KEYS: Final = (
-    "access|account|api|app|auth|encryption|functions?|master|private|shared|signing|storage"
-    "|subscription"
+    "access|account|api|app|auth|decryption|encryption|functions?|master|private|shared|signing"
+    "|sse|storage|subscription"
 )
 
 _TERMS: Final = (
@@ -33,12 +33,13 @@ _TERMS: Final = (
     "pwd",
     "(?:key|store)pass",
     "credential",
+    "jaas",
     "token(?!i[sz])",
     "authorization",
     f"signature(?!{_GAP}(?:version|method|algorithm))",
     "webhook",
     f"session{_GAP}id",
-    f"(?:{_KEYS}){_GAP}key(?!board)",
+    f"(?:{_KEYS}){_GAP}key(?!board|{_GAP}(?:size|length))",
     f"service{_GAP}account{_GAP}(?:json|info)",
     f"conn(?:ection)?{_GAP}(?:str(?:ing)?(?![a-z])|ur[il])",
     f"(?:jdbc|sqlalchemy){_GAP}ur[il]",

@@ -110,6 +110,8 @@ FLOORS: dict[str, int] = {
     "target_spark.shared": 3,  # folders that the executors of a cluster must see
     "target_spark.folders": 2,  # folders as Spark sees them
     "target_spark.observed": 2,  # what an action has seen of rows, or a count of them
+    "target_spark.launch": 2,  # private files that hand settings to the JVM
+    "target_spark.protection": 3,  # who may read what a Spark holds
     "target_spark.session": 3,  # the JVM
     "target_spark.remote_server": 3,  # what a Spark Connect server must have
     "target_spark.remote": 3,  # a Spark that is reached through Spark Connect

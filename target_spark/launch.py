@@ -1,0 +1,141 @@
+"""Files that hand the settings of Spark to its JVM without showing them to other users.
+
+The command line of a process can be read by every user of the machine, so it names two
+private files (mode 0600, in a folder of mode 0700) and no setting: one for ``spark-submit
+--properties-file``, one of options for ``java @file``. Both are gone once the JVM is up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from target_spark.errors import SparkUnavailableError
+
+__all__ = ["launch_environment"]
+
+_SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+_EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_OPTION_KEYS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
+
+_HIDDEN: Final = ("-D", "-javaagent:", "-agentlib:", "-agentpath:", "-XX:On")
+"""Beginnings of Java options that carry values chosen by the user. Others are switches, which
+Spark's launcher looks at (``-Xmx``), and stay on the command line."""
+
+_QUOTED: Final = r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
+_OPTION: Final = re.compile(rf"(?:{_QUOTED}|[^\s'\"\\])+", re.DOTALL)
+"""One option among many, as Spark's launcher divides them: like a shell."""
+
+_QUOTING: Final = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@contextmanager
+def launch_environment(
+    conf: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> Iterator[dict[str, str]]:
+    """Write the settings into private files; yield the variables that make Spark read them.
+
+    What the caller's environment adds to the command line (``PYSPARK_SUBMIT_ARGS``,
+    ``SPARK_SUBMIT_OPTS``) still counts, and is hidden as well. ``spark-defaults.conf`` counts
+    less than ``conf``, as always.
+
+    Raises:
+        SparkUnavailableError: options of Java have a quotation mark without its partner.
+    """
+    given = os.environ if environ is None else environ
+    own, rest = _parse_submit_arguments(given.get(_SUBMIT_ARGUMENTS, "pyspark-shell"))
+    settings = {**conf, **dict(each.partition("=")[::2] for each in own.conf)}
+    if own.driver_java_options is not None:
+        settings[_EXTRA_OPTIONS] = own.driver_java_options
+    with tempfile.TemporaryDirectory(prefix="target-spark-launch-") as name:
+        folder = Path(name)
+        for number, key in enumerate(_OPTION_KEYS):
+            if key in settings:
+                file = folder / f"java-{number}.options"
+                settings[key] = _hide_options(key, settings[key], file)
+        variables = {}
+        if given.get(_SUBMIT_OPTIONS):
+            file = folder / "java-submit.options"
+            variables[_SUBMIT_OPTIONS] = _hide_options(
+                _SUBMIT_OPTIONS, given[_SUBMIT_OPTIONS], file
+            )
+        words = ["--properties-file", str(folder / "spark.properties")]
+        text = _format_properties(settings)
+        if own.properties_file is None:
+            words += ["--load-spark-defaults"]
+        else:  # of two files Spark would read the last alone; of one key it takes the last
+            text = f"{Path(own.properties_file).read_text(encoding='utf-8')}\n\n{text}"
+        _write_privately(folder / "spark.properties", text)
+        yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*words, *rest])}
+
+
+def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:
+    """Take the arguments that hold settings out of those for spark-submit."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
+    parser.add_argument("--conf", "-c", action="append", default=[])
+    parser.add_argument("--properties-file")
+    parser.add_argument("--driver-java-options")
+    return parser.parse_known_args(shlex.split(text))
+
+
+def _hide_options(key: str, text: str, file: Path) -> str:
+    """Return Java options of which those that carry values are replaced by a file of them."""
+    if _OPTION.sub("", text).strip():
+        raise SparkUnavailableError(
+            f"{key} has a quotation mark or a backslash without its partner: correct it."
+        )
+    shown, hidden = list[str](), list[str]()
+    for option in _OPTION.findall(text):
+        plain = _unquote(option)
+        if plain.startswith(_HIDDEN):
+            hidden.append(plain)
+        else:
+            shown.append(option)
+    if hidden:
+        _write_privately(file, "".join(f"{_quote_for_java(option)}\n" for option in hidden))
+        shown.append(f'"@{file}"')
+    return " ".join(shown)
+
+
+def _unquote(option: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        single, double, escaped = found.groups()
+        return single or escaped or _ESCAPED.sub(r"\1", double or "")
+
+    return _QUOTING.sub(plain, option)
+
+
+def _quote_for_java(option: str) -> str:
+    """Return an option as one argument in a file of arguments for ``java``."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'.replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _format_properties(settings: Mapping[str, str]) -> str:
+    """Return settings in the format of `java.util.Properties`."""
+    lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in settings.items())
+    return "".join(lines)
+
+
+def _escape(text: str) -> str:
+    def units(found: re.Match[str]) -> str:
+        return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
+
+    return _NOT_PLAIN.sub(units, text)
+
+
+def _write_privately(file: Path, text: str) -> None:
+    """Write a file that this user alone can read, from its first byte on."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, 0o600), "w", encoding="utf-8") as out:
+        out.write(text)

@@ -1,0 +1,41 @@
+"""Read the command lines of all processes again and again until standard input ends.
+
+It prints a JSON object: the command lines that had a canary in them, and which of Spark's classes
+were seen. Started by root, it gives root up first: what it sees, every user sees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import sys
+from pathlib import Path
+
+__all__: list[str] = []
+
+NOBODY = 65534
+CANARY = b"CANARY"
+CLASSES = (b"org.apache.spark.launcher.Main", b"org.apache.spark.deploy.SparkSubmit")
+
+
+def main() -> None:
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    found: set[str] = set()
+    seen: set[str] = set()
+    while not select.select([sys.stdin], [], [], 0.01)[0]:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                line = path.read_bytes()
+                seen.update(name.decode() for name in CLASSES if name in line)
+                if CANARY in line:
+                    found.add(line.replace(b"\0", b" ").decode(errors="replace"))
+    print(json.dumps({"found": sorted(found), "seen": sorted(seen)}))
+
+
+if __name__ == "__main__":
+    main()
