@@ -23,7 +23,6 @@ from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
 from tap_core.manifest.components.properties import QueryProperties
 from tap_core.manifest.components.requests import (
     ANSWER_LIMITS,
-    AnswerLimits,
     DeclaredRequest,
     listed,
     properties_in,
@@ -496,9 +495,9 @@ class CustomRequester(Custom):
         return list(self.fields.get("allowed_hosts") or ())
 
     @property
-    def limits(self) -> AnswerLimits:
+    def limits(self) -> Any:
         """Limits of an answer, as `HttpRequester.limits`."""
-        return cast("AnswerLimits", tuple(map(self.fields.get, ANSWER_LIMITS)))
+        return tuple(map(self.fields.get, ANSWER_LIMITS))
 
     def home(self, scope: Scope) -> str:
         """Return the base URL in a scope without answers, nothing where it needs one."""
