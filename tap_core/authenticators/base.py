@@ -20,7 +20,7 @@ from requests.auth import AuthBase
 
 from tap_core.exceptions import SingerSDKDeprecationWarning
 
-__all__ = ["APIAuthenticatorBase", "SingletonMeta", "deprecated"]
+__all__ = ["APIAuthenticatorBase", "SingletonMeta", "deprecated", "puts_nothing"]
 
 
 class SingletonMeta(type):
@@ -106,6 +106,17 @@ class APIAuthenticatorBase(AuthBase):
         known = vars(self)
         names = [*known.get("auth_headers", ()), *known.get("auth_params", ())]
         return f"{type(self).__name__}({', '.join(map(str, names))})"
+
+
+def puts_nothing(authenticator: Any) -> bool:
+    """Return whether requests are the same with an authenticator as without it."""
+    kind = type(authenticator)
+    return (
+        isinstance(authenticator, APIAuthenticatorBase)
+        and kind.__call__ is APIAuthenticatorBase.__call__
+        and kind.authenticate_request is APIAuthenticatorBase.authenticate_request
+        and not (authenticator.auth_headers or authenticator.auth_params)
+    )
 
 
 def deprecated(what: str, instead: str, *, calls: int = 1) -> None:

@@ -21,9 +21,10 @@ from urllib.parse import parse_qsl
 import requests
 
 from tap_core.clock import utc_now
-from tap_core.encryption import check_encrypted
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
+from tap_core.http.exchange import ask_token_endpoint
+from tap_core.http.origins import describe_redirect
 from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import content_type
@@ -187,10 +188,9 @@ class TokenRequest:
 
     def _try(self, session: requests.Session, timeout: float) -> Outcome:
         sent_at = utc_now()
-        check_encrypted(self.url)
         try:
-            response = session.post(
-                self.url, headers=dict(self.headers), data=self.payload, timeout=timeout
+            response = ask_token_endpoint(
+                session, self.url, timeout=timeout, headers=dict(self.headers), data=self.payload
             )
         except _FAILURES as error:
             return Outcome(sent_at, error=error)
@@ -242,6 +242,8 @@ def read_token(
         raise _refusal(outcome, place, outcome.words, secrets)
     if not response.ok:
         raise _refusal(outcome, place, "refused", secrets)
+    if (redirect := describe_redirect(response)) is not None:
+        raise _refusal(outcome, place, str(redirect), secrets)
     document = _document(response)
     if document is None:
         kind = content_type(response) or "of no content type"

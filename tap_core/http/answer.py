@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import requests
 from requests.exceptions import JSONDecodeError
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.limits import ResponseTooLargeError
 from tap_core.jsonpath import extract_jsonpath
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets, content_type
@@ -26,6 +27,7 @@ __all__ = [
     "Answer",
     "NotJSONError",
     "TruncatedBodyError",
+    "check_json_size",
     "document_of",
     "first_of",
     "has_no_body",
@@ -37,6 +39,13 @@ _PLAIN = msgspec.json.Decoder()
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _UNREAD: Any = object()
+_DOCUMENT = 4
+"""How many times the largest body a JSON document may take in memory."""
+_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
+"""About how many bytes of memory stand for a character of JSON: an object with its first value, an
+array, and one more value, which is largest as a ``Decimal``."""
+_MOST_PER_BYTE = 40
+"""Bytes of memory that no character of JSON exceeds on average."""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -63,22 +72,29 @@ class Answer(requests.Response):
     noted: tuple[str, Any] | None = None
     """A path, and what it found first."""
 
+    max_bytes: int | None = None
+    """Bytes that a body may have in memory, None for any number; see `check_json_size`."""
+
     @classmethod
-    def of(cls, response: requests.Response) -> requests.Response:
+    def of(cls, response: requests.Response, max_bytes: int | None = None) -> requests.Response:
         """Make a response an answer; those of other libraries stay what they are."""
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
-        return response
+        made = cast("Answer", response)
+        made.max_bytes = max_bytes
+        return made
 
     def json(self, **kwargs: Any) -> Any:
         """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
+        check_json_size(self)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
             try:
                 return decoder.decode(self.content)
             except _REFUSED:
                 pass
+        check_json_size(self, as_text=True)
         try:
             return json.loads(_text(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
@@ -148,8 +164,36 @@ def has_no_body(response: requests.Response) -> bool:
     return response.status_code in _NO_CONTENT and not response.content
 
 
+def check_json_size(response: requests.Response, *, as_text: bool = False) -> None:
+    """Refuse JSON that would take far more memory as a document than as bytes.
+
+    ``[[],[],…]`` takes thirty times its size. A document may take four times `Answer.max_bytes`;
+    ordinary records take three to six times their own size. ``as_text`` counts the text that the
+    json module of the standard library reads from.
+
+    Raises:
+        ResponseTooLargeError: by its brackets and commas it would take more.
+    """
+    most = response.max_bytes if isinstance(response, Answer) else None
+    if most is None:
+        return
+    body = response.content or b""
+    if _MOST_PER_BYTE * len(body) <= _DOCUMENT * most:
+        return
+    size = sum(each * body.count(mark) for mark, each in _SIZES)
+    if as_text and not body.isascii():
+        size += 4 * len(body)
+    if size > _DOCUMENT * most:
+        raise ResponseTooLargeError(
+            f"The JSON of the answer would take about {size:,} bytes of memory, and may take"
+            f" {_DOCUMENT * most:,}: ask for smaller pages, or raise max_response_bytes (here"
+            f" {most:,})."
+        )
+
+
 def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     body = response.content or b""
+    check_json_size(response)
     refused: Exception
     if _may_be_utf_8(response):
         try:
@@ -158,6 +202,7 @@ def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
             refused = error
     else:
         refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
+    check_json_size(response, as_text=True)
     try:
         return json.loads(_text(response, body), parse_float=Decimal)
     except (ValueError, RecursionError):

@@ -6,20 +6,23 @@ them, and lose every secret that the HTTP client wrote into their text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.utils import resolve_proxies
+from requests.utils import resolve_proxies, select_proxy
 
 from tap_core.encryption import check_encrypted
 from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.filed import filed
+from tap_core.http.limits import Deadline, Limits, read_body, timed
+from tap_core.http.origins import Route
+from tap_core.http.sockets import measure_answers
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import collect_sent_secrets
 
@@ -27,6 +30,7 @@ __all__ = [
     "DEFAULT_REQUEST_TIMEOUT",
     "NAMED_ERRORS",
     "KnownProxies",
+    "ask_token_endpoint",
     "attached",
     "error_words",
     "make_room",
@@ -37,6 +41,9 @@ __all__ = [
 
 DEFAULT_REQUEST_TIMEOUT = 300
 """Seconds to wait for a connection, and for each piece of an answer."""
+
+_TOKEN_BYTES: Final = 10_000_000
+"""Bytes that the answer of a token endpoint may have."""
 
 NAMED_ERRORS = (SyncError, requests.exceptions.RequestException)
 """Errors of a request: their messages are completed by `name_error`."""
@@ -72,29 +79,123 @@ def send(
     timeout: Any,
     allow_redirects: bool,
     secrets: Callable[[], Secrets],
+    route: Route,
+    limits: Limits | None = None,
     into_file: bool = False,
 ) -> requests.Response:
     """Send a request and read the whole answer, in memory or into a file.
 
+    ``route`` says where the request and its redirects may lead, ``limits`` how large the answer
+    may be and how long it may take.
+
     Raises:
         requests.exceptions.RequestException: as requests raises it, without secrets.
         ConfigurationError: it would leave unencrypted where that is forbidden.
+        UntrustedHostError: it would take credentials to a host that may not have them.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
     """
-    check_encrypted(request.url)
-    how: dict[str, Any] = proxies.arguments(session, request)
-    if into_file:
-        how["stream"] = True
+    route.check(request)
+    limits = limits or Limits()
+    trip = _Trip(session, proxies, limits, route, into_file=into_file)
+    trip.how["timeout"] = shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
     try:
-        response = session.send(
-            request,
-            timeout=shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT),
-            allow_redirects=allow_redirects,
-            **how,
-        )
-        return filed(response) if into_file else Answer.of(response)
+        with timed(Deadline(limits, is_file=into_file)):
+            response = trip.answer(request, follows=allow_redirects)
+            if into_file:
+                return filed(response, limits)
+        return Answer.of(response, limits.max_response_bytes)
     except requests.exceptions.RequestException as error:
         _clean(error, request, secrets())
         raise
+
+
+class _Trip:
+    """A request on its way, from redirect to redirect."""
+
+    def __init__(
+        self,
+        session: requests.Session,
+        proxies: KnownProxies,
+        limits: Limits,
+        route: Route,
+        *,
+        into_file: bool,
+    ) -> None:
+        self._session = session
+        self._proxies = proxies
+        self._limits = limits
+        self._route = route
+        self._into_file = into_file
+        self.how: dict[str, Any] = {"allow_redirects": False}
+        """Arguments of `requests.Session.send`."""
+        if into_file:
+            self.how["stream"] = True
+
+    def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
+        """Send a request, follow its redirects, and return the last answer, its body read."""
+        history: list[requests.Response] = []
+        response, is_bare = self._sent(request), False
+        while follows and (following := getattr(response, "next", None)) is not None:
+            if len(history) >= self._session.max_redirects:
+                raise requests.exceptions.TooManyRedirects(
+                    f"Exceeded {self._session.max_redirects} redirects.", response=response
+                )
+            is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
+            history.append(response)
+            response = self._sent(following)
+        if history:
+            response.history = history
+        return response
+
+    def _sent(self, request: requests.PreparedRequest) -> requests.Response:
+        check_encrypted(request.url)
+        arguments = self._proxies.arguments(self._session, request)
+        known = arguments.get("proxies")
+        proxy = select_proxy(request.url or "", known) if known else None
+        measure_answers(self._session, request.url or "", proxy)
+        with _read_by(request, self._read):
+            return self._session.send(request, **self.how, **arguments)
+
+    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Read the body within the limits, before anything else does."""
+        if not self._into_file or response.is_redirect:
+            read_body(response, self._limits)
+
+
+@contextmanager
+def _read_by(request: requests.PreparedRequest, read: Callable[..., None]) -> Iterator[None]:
+    """Have a function called with each response to a request, before and behind other hooks."""
+    known: dict[str, Any] = request.hooks or {}
+    others = [hook for hook in known.get("response") or () if hook != read]
+    request.hooks = {**known, "response": [read, *others, read]}
+    try:
+        yield
+    finally:
+        request.hooks = {**known, "response": others}
+
+
+def ask_token_endpoint(
+    session: requests.Session, url: str, *, timeout: float, **request: Any
+) -> requests.Response:
+    """Send a POST that follows no redirect, and return the answer.
+
+    Raises:
+        requests.exceptions.RequestException: there is no answer.
+        ConfigurationError: it would leave unencrypted where that is forbidden.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds the usual limits.
+    """
+    check_encrypted(url)
+    limits = Limits(max_response_bytes=_TOKEN_BYTES)
+
+    def read(response: requests.Response, *_: Any, **__: Any) -> None:
+        read_body(response, limits)
+
+    known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
+    measure_answers(session, url, select_proxy(url, known))
+    with timed(Deadline(limits)):
+        return session.post(
+            url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
+        )
 
 
 def _clean(

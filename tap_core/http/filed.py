@@ -10,18 +10,17 @@ from __future__ import annotations
 import io
 import tempfile
 import weakref
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import requests
 
 from tap_core.http.answer import Answer
+from tap_core.http.limits import Limits, read_body, too_large
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["FiledAnswer", "body_of", "filed"]
-
-_CHUNK: Final = 65_536
 
 
 class FiledAnswer(Answer):
@@ -31,7 +30,14 @@ class FiledAnswer(Answer):
 
     @property
     def content(self) -> bytes:
-        """The whole body."""
+        """The whole body.
+
+        Raises:
+            ResponseTooLargeError: it is larger than what may be kept in memory.
+        """
+        size = self.body().seek(0, io.SEEK_END)
+        if self.max_bytes is not None and size > self.max_bytes:
+            raise too_large(Limits(self.max_bytes), is_file=False, what="downloaded answer")
         return self.body().read()
 
     def body(self) -> IO[bytes]:
@@ -76,21 +82,24 @@ class _Reader(io.RawIOBase):
         return int(size)
 
 
-def filed(response: requests.Response) -> requests.Response:
+def filed(response: requests.Response, limits: Limits | None = None) -> requests.Response:
     """Read the body of a streamed response into a file; of other libraries leave it as it is.
 
     Raises:
         requests.exceptions.RequestException: the body cannot be read to its end.
+        ResponseTooLargeError: it is larger than a download may be.
     """
     if type(response) is not requests.Response:
         return response
     answer = FiledAnswer()
-    answer.kept = _Kept()
+    answer.kept, limits = _Kept(), limits or Limits()
     with response:
-        for chunk in response.iter_content(_CHUNK):
-            answer.kept.file.write(chunk)
+        if vars(response)["_content"] is not False:  # a redirect that is not followed
+            answer.kept.file.write(response.content or b"")
+        read_body(response, limits, into=answer.kept.file)
     answer.kept.file.flush()
-    vars(answer).update(vars(response), raw=answer.body(), _content_consumed=False)
+    known = {**vars(response), "_content": False, "_content_consumed": False}
+    vars(answer).update(known, raw=answer.body(), max_bytes=limits.max_response_bytes)
     return answer
 
 

@@ -47,6 +47,7 @@ from tap_core.streams.rest import RESTStream
 from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
+    from tap_core.http.origins import Origin
     from tap_core.http.request import Auth
     from tap_core.manifest.cache import AnswerCache
     from tap_core.manifest.components.budget import HTTPAPIBudget
@@ -112,6 +113,9 @@ class ManifestHost(Protocol):
     def signer(self, declared: SignsRequests, stream: StreamFace) -> Auth:
         """Return what signs requests; streams that declare the same share it."""
 
+    def origins(self, signer: Auth) -> set[Origin]:
+        """Return the origins that are known to be declared for what a signer puts on requests."""
+
 
 class _Requests(metrics.Counter):
     """Counts the requests of a stream, over all of its slices and windows; logs them by time."""
@@ -151,6 +155,8 @@ class Declared(RESTStream[Turn]):
             self.state_partitioning_keys = []  # slices without a cursor have nothing to keep
         self._scope: Scope = {"config": tap.config}
         """What templates of the request in hand see."""
+        self._unsigned_origins: set[Origin] = set()
+        """Origins that the manifest declares for requests without an authenticator."""
         self._of_run: dict[str, Any] = {}
         """What is known of slices and parents in this run; shared with copies."""
         tags: dict[str, Any] = {metrics.Tag.STREAM: self.name}

@@ -8,12 +8,14 @@ so it is a text and comes once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import requests
 
 from tap_core.exceptions import DiscoveryError, SyncError
+from tap_core.http.origins import Origin, declared_origin
 from tap_core.manifest.build import build
 from tap_core.manifest.components.dynamic import DynamicDeclarativeStream, HttpComponentsResolver
 from tap_core.manifest.components.partitions import Slice
@@ -95,14 +97,41 @@ def _filled(
     def read(retriever: Mapping[str, Any]) -> Iterator[tuple[Slice, Record]]:
         return _records(tap, host, retriever, called)
 
+    is_of_api = isinstance(resolver, HttpComponentsResolver)
+    origins = _origins_of(host, node["stream_template"]) if is_of_api else None
     try:
         for scope in resolver.scopes(read):
-            yield template.filled({**scope, "config": host.config})
+            made = template.filled({**scope, "config": host.config})
+            for part in _parts(made):
+                part.origins = origins
+            yield made
     except ManifestError as error:
         if error.is_placed:
             raise
         place = host.manifest.place(error.line, f"{node.path}.components_resolver")
         raise ManifestError(error.message, place=place, line=error.line) from None
+
+
+def _origins_of(host: _Host, template: Node) -> frozenset[Origin]:
+    """Return the origins that the requesters of a template have before an answer fills it."""
+    found: set[Origin] = set()
+    for part in _parts(template):
+        for key in ("url_base", "url"):
+            with suppress(ManifestError):
+                text = build(host.manifest, part.get(key), Any, host.config, part.parameters)
+                origin = declared_origin(text) if isinstance(text, str) else None
+                found |= set() if origin is None else {origin}
+    return frozenset(found)
+
+
+def _parts(part: Any) -> Iterator[Node]:
+    """Yield a part of a document and all mappings below it."""
+    if isinstance(part, Node):
+        yield part
+    below = part.values() if isinstance(part, Mapping) else part
+    for one in below:
+        if isinstance(one, (Mapping, list)):
+            yield from _parts(one)
 
 
 def _records(

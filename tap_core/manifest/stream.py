@@ -36,11 +36,11 @@ from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
-from tap_core.manifest.cursored import Cursored
 from tap_core.manifest.jobs import JobReader
 from tap_core.manifest.pages import Pages, Turn
 from tap_core.manifest.restarts import BeginAgain, Restarts, Split
 from tap_core.manifest.rotation import Rotation
+from tap_core.manifest.routed import Routed
 from tap_core.redaction.http import collect_sent_secrets
 
 if TYPE_CHECKING:
@@ -59,15 +59,13 @@ _INTERRUPTS: Final[Mapping[Action, type[BeginAgain]]] = {
 """What ends the pages of a slice, and is no failure yet."""
 
 
-class _Sending(Cursored):
+class _Sending(Routed):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
 
     _walking: Pages
     """The walk through the pages of the slice in hand."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
-    _told: Scope | None = None
-    """For a copy that asks for a part of a job: what its templates see."""
 
     def get_http_request_counter(self) -> metrics.Counter:
         """Return the counter of all requests of this stream."""
@@ -184,7 +182,9 @@ class _Sending(Cursored):
     def _fetched(
         self, request: requests.PreparedRequest, context: Context | None
     ) -> requests.Response:
-        response = super()._send(request, context, lambda asked: asked)
+        route = self._component_route(request)
+        response = self._exchange(request, context, lambda asked: asked, route, follows=False)
+        self._refuse_redirect(response)
         verdict = self._verdict(response)
         if verdict.action is Action.REDUCE_PAGE_SIZE:  # it is no page
             raise self._error(verdict, response)

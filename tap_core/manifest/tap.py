@@ -32,6 +32,7 @@ from tap_core.sync.trial import pull_one
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
+    from tap_core.http.origins import Origin
     from tap_core.http.request import Auth
     from tap_core.manifest.cache import AnswerCache
     from tap_core.manifest.components.budget import HTTPAPIBudget
@@ -280,6 +281,14 @@ class ManifestTap(Tap):
             auth = declared.auth(stream)
             self._signers.append((declared, auth))
             return auth
+
+    def origins(self, signer: Auth) -> set[Origin]:
+        """Return the origins that are known to be declared for what a signer puts on requests."""
+        return self._origins.setdefault(id(signer), set())  # signers live as long as the tap
+
+    @cached_property
+    def _origins(self) -> dict[int, set[Origin]]:
+        return {}
 
     @cached_property
     def _signing(self) -> threading.RLock:

@@ -31,7 +31,7 @@ wrong. As a key of parameters it says that there may be any others."""
 class Node(dict[Any, Any]):
     """A mapping of a manifest."""
 
-    __slots__ = ("filled", "line", "lines", "parameters", "path")
+    __slots__ = ("filled", "line", "lines", "origins", "parameters", "path")
 
     def __init__(self, *args: Any, line: int = 0, lines: Mapping[Any, int] | None = None) -> None:
         super().__init__(*args)
@@ -45,6 +45,8 @@ class Node(dict[Any, Any]):
         """``$parameters`` of a component: its own, and those of what it is part of."""
         self.filled: frozenset[str] = frozenset()
         """Keys whose value is a parameter's."""
+        self.origins: frozenset[Any] | None = None
+        """Origins of the template's own requesters, where an answer has filled a template."""
 
 
 class Items(list[Any]):

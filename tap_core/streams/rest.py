@@ -35,6 +35,7 @@ from tap_core.http.exchange import (
     renewed,
     send,
 )
+from tap_core.http.origins import Route
 from tap_core.http.pages import records_of
 from tap_core.http.request import Auth, body_arguments, prepared
 from tap_core.http.request import HTTPRequest as HTTPRequest
@@ -53,7 +54,7 @@ from tap_core.plugin_base import PluginBase
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets, hide_secrets_of_urllib3
 from tap_core.said import SaidOfREST
-from tap_core.streams.retried import Retried
+from tap_core.streams.bounded import Bounded
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -79,7 +80,7 @@ DEFAULT_PAGE_SIZE = 1000
 _TToken = DefaultTypeVar("_TToken", default=Any)
 
 
-class _Costed(Retried, abc.ABC):
+class _Costed(Bounded, abc.ABC):
     """What an HTTP stream counts and measures."""
 
     _LOG_REQUEST_METRICS: bool = True
@@ -185,18 +186,10 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def url_base(self) -> str:
         """What all URLs begin with, such as ``https://api.example.com/v3``."""
 
-    @staticmethod
-    def _url_encode(val: Any) -> str:
-        """Return a value as part of a path."""
-        return val.replace("/", "%2F") if isinstance(val, str) else str(val)
-
     def get_url(self, context: Context | None) -> str:
         """Return the URL of the endpoint, placeholders filled in; the context goes first."""
         url = f"{self.url_base}{self.path or ''}"
-        for name, value in {**self.config, **(context or {})}.items():
-            if (placeholder := f"{{{name}}}") in url:
-                url = url.replace(placeholder, self._url_encode(value))
-        return url
+        return self._filled(url, {**self.config, **(context or {})}) if "{" in url else url
 
     @property
     def http_headers(self) -> dict[str, Any]:
@@ -349,7 +342,25 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def _send(
         self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
-        """Wait for the budgets, authenticate, send, and measure."""
+        """Check where the request leads, wait for the budgets, authenticate, send, and measure."""
+        return self._exchange(
+            request,
+            context,
+            authenticator,
+            self._route(authenticator),
+            follows=self.allow_redirects,
+        )
+
+    def _exchange(
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: Auth,
+        route: Route,
+        *,
+        follows: bool,
+    ) -> requests.Response:
+        route.check(request)
         pace(self._tap, self.name, self.rate_limit)
         request = authenticator(request)
         response = send(
@@ -357,8 +368,10 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             request,
             self._proxies,
             timeout=self.timeout,
-            allow_redirects=self.allow_redirects,
+            allow_redirects=follows,
             secrets=self._secrets,
+            route=route,
+            limits=self._limits,
             into_file=self._puts_into_files,
         )
         heed(self._tap, self.name, response)
@@ -410,7 +423,10 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
             def fetch() -> requests.Response:
                 tries.count = 0
+                is_first = not sent
                 sent[:] = [prepare()]
+                if is_first:
+                    self._begin_walk(sent[0])
                 response = decorated(sent[0], context)
                 counter.increment()
                 self.update_sync_costs(sent[0], response, context)

@@ -6,23 +6,18 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from tap_core import RESTStream, Tap
 from tap_core import typing as th
 from tap_core.encryption import check_encrypted, demand_encryption
 from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.fivetran.checks import run_test
+from tests.http.certificates import write_certificate
 
 
 class Orders(RESTStream[Any]):
@@ -68,29 +63,7 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A certificate of this machine that nobody has signed but itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
-    now = datetime.now(timezone.utc)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path / "loopback.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + made.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
+    return write_certificate(tmp_path)
 
 
 @contextmanager

@@ -288,6 +288,7 @@ HEAVY: dict[str, Home] = {
         (
             "tap_core.http",
             "tap_core.redaction.http",
+            "tap_core.streams.bounded",
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",
@@ -296,6 +297,11 @@ HEAVY: dict[str, Home] = {
         ),
         lazily=False,
         why="a tap that reads files pays for no HTTP client",
+    ),
+    "urllib3": Home(
+        ("tap_core.http.sockets",),
+        lazily=False,
+        why="the connections of requests, which it comes with; nothing else may depend on them",
     ),
     "fsspec": Home(
         ("tap_core.batch", "tap_core.filesystem"),

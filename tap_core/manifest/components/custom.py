@@ -21,7 +21,12 @@ from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.components.errors import DefaultErrorHandler
 from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
 from tap_core.manifest.components.properties import QueryProperties
-from tap_core.manifest.components.requests import DeclaredRequest, listed, properties_in
+from tap_core.manifest.components.requests import (
+    ANSWER_LIMITS,
+    DeclaredRequest,
+    listed,
+    properties_in,
+)
 from tap_core.manifest.contract import (
     Action,
     Decoder,
@@ -483,6 +488,23 @@ class CustomRequester(Custom):
     @property
     def timeout(self) -> None:
         """As usual."""
+
+    @property
+    def allowed_hosts(self) -> list[str]:
+        """Other hosts that may get the credentials of its requests."""
+        return list(self.fields.get("allowed_hosts") or ())
+
+    @property
+    def limits(self) -> Any:
+        """Limits of an answer, as `HttpRequester.limits`."""
+        return tuple(map(self.fields.get, ANSWER_LIMITS))
+
+    def home(self, scope: Scope) -> str:
+        """Return the base URL in a scope without answers, nothing where it needs one."""
+        try:
+            return str(self.instance.get_url_base(**_asked(scope)))
+        except Exception:  # noqa: BLE001  whatever code of others raises that misses something
+            return ""
 
     def request(self, scope: Scope) -> DeclaredRequest:
         """Return the request in a scope; pages, slices and windows add to it."""

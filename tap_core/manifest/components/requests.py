@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -34,6 +34,8 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.literals import read_literal
 
 __all__ = [
+    "ANSWER_LIMITS",
+    "AnswerLimits",
     "DeclaredRequest",
     "HttpRequester",
     "RequestBodyGraphQL",
@@ -45,6 +47,12 @@ __all__ = [
     "listed",
     "properties_in",
 ]
+
+ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
+"""Options of a requester that limit its answers."""
+
+AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
+"""Their values, None for what is usual."""
 
 _PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """A path that is nothing but words."""
@@ -154,6 +162,10 @@ class HttpRequester:
     use_cache: bool = False
     connect_timeout_in_seconds: float | None = None
     read_timeout_in_seconds: float | None = None
+    allowed_hosts: list[str] = field(default_factory=list)
+    max_response_bytes: int | None = None
+    max_download_bytes: int | None = None
+    max_response_seconds: float | None = None
 
     IGNORED: ClassVar[frozenset[str]] = frozenset({"description", "name", "use_tcp_keepalive"})
 
@@ -184,6 +196,11 @@ class HttpRequester:
         limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
         return None if limits == (None, None) else limits
 
+    @property
+    def limits(self) -> AnswerLimits:
+        """Limits of an answer: bytes in memory, bytes in a file and seconds; None as usual."""
+        return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
+
     def request(self, scope: Scope) -> DeclaredRequest:
         """Return the request in a scope; pages, slices and windows add to it."""
         base = self.base(scope)
@@ -197,6 +214,13 @@ class HttpRequester:
             as_json=as_json,
             base=base,
         )
+
+    def home(self, scope: Scope) -> str:
+        """Return the base URL in a scope without answers, nothing where it needs one."""
+        try:
+            return self.base(scope)
+        except Exception:  # noqa: BLE001  whatever a template raises that misses something
+            return ""
 
     def base(self, scope: Scope) -> str:
         """Return what paths are joined to: ``url_base``, else ``url``."""

@@ -17,6 +17,8 @@ import requests
 from requests.auth import AuthBase
 
 from tap_core.authenticators.token_endpoint import TokenNames
+from tap_core.http.exchange import ask_token_endpoint
+from tap_core.http.origins import describe_redirect
 from tap_core.manifest.face.dates import AirbyteDateTime, ab_datetime_now, ab_datetime_parse
 from tap_core.manifest.face.templates import InterpolatedString, evaluated
 from tap_core.manifest.paths import ABSENT, walker
@@ -302,13 +304,16 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     def _get_refresh_access_token_response(self) -> Any:
         """Ask for a token, in the words of the versions before it."""
-        response = requests.request(
-            method="POST",
-            url=str(self.get_token_refresh_endpoint()),
-            data=self.build_refresh_request_body(),
-            headers=self.build_refresh_request_headers(),
-            timeout=60,
-        )
+        with requests.Session() as session:
+            response = ask_token_endpoint(
+                session,
+                str(self.get_token_refresh_endpoint()),
+                timeout=60,
+                data=self.build_refresh_request_body(),
+                headers=self.build_refresh_request_headers(),
+            )
+        if (redirect := describe_redirect(response)) is not None:
+            raise redirect
         self._log_response(response)
         response.raise_for_status()
         return response.json()

@@ -1,0 +1,212 @@
+"""Limits of an answer: its size in memory or in a file, and the time it may take to arrive.
+
+Sizes are counted behind the decoding of `Content-Encoding`, while an answer is read. Time is
+counted from the first byte of an answer to its last one, status line and headers included; how
+long a server may think before the first byte is the timeout of the request.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import requests
+
+from tap_core.exceptions import FatalAPIError
+
+__all__ = [
+    "CHUNK",
+    "MAX_DOWNLOAD_BYTES",
+    "MAX_RESPONSE_BYTES",
+    "MAX_RESPONSE_SECONDS",
+    "Deadline",
+    "Limits",
+    "ResponseTooLargeError",
+    "ResponseTooSlowError",
+    "deadline_in_force",
+    "read_body",
+    "timed",
+    "too_large",
+]
+
+MAX_RESPONSE_BYTES: Final = 100_000_000
+"""Bytes of an answer that is kept in memory; its JSON may take four times as much beside it."""
+
+MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
+"""Bytes of an answer that is kept in a file."""
+
+MAX_RESPONSE_SECONDS: Final = 50.0
+"""Seconds from the first byte of an answer to its last one."""
+
+CHUNK: Final = 65_536
+
+_DOWNLOAD_RATE: Final = 65_536
+"""Bytes for which an answer that goes into a file gets a second more."""
+
+_LONGEST_NUMBER: Final = 20
+"""Digits of a size that are read."""
+
+_FRAMING: Final = 8 * 1024 * 1024
+"""Bytes of headers and of other framing that an answer may have beside twice its own size."""
+
+
+class ResponseTooLargeError(FatalAPIError):
+    """An answer is larger than the stream allows."""
+
+
+class ResponseTooSlowError(FatalAPIError):
+    """An answer takes longer to arrive than the stream allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an answer may take; None for as much as there is."""
+
+    max_response_bytes: int | None = MAX_RESPONSE_BYTES
+    max_download_bytes: int | None = MAX_DOWNLOAD_BYTES
+    max_response_seconds: float | None = MAX_RESPONSE_SECONDS
+
+
+class Deadline:
+    """How much of its time and bytes the answer in hand has used.
+
+    An answer that goes into a file earns time by what has come of it.
+    """
+
+    __slots__ = ("_begun", "_earned", "_is_file", "_last", "_limits", "_most", "_wire")
+
+    def __init__(self, limits: Limits, *, is_file: bool = False) -> None:
+        self._limits = limits
+        self._is_file = is_file
+        most = limits.max_download_bytes if is_file else limits.max_response_bytes
+        self._most = None if most is None else 2 * most + _FRAMING
+        self._wire = 0
+        self._earned = 0.0
+        """Seconds that bytes in a file have earned, without those of earlier redirects."""
+        self._begun: float | None = None
+        self._last = 0.0
+
+    def begin(self) -> None:
+        """Begin with another answer; what those before it took (redirects) still counts."""
+        if self._begun is not None:
+            self._earned -= self._last - self._begun
+        self._begun = None
+
+    def left(self) -> float | None:
+        """Return the seconds that are left, None for any number.
+
+        Raises:
+            ResponseTooSlowError: none are.
+        """
+        limit = self._limits.max_response_seconds
+        if limit is None or self._begun is None:
+            return None
+        left = limit + self._earned - (time.monotonic() - self._begun)
+        if left <= 0:
+            raise self.overdue()
+        return left
+
+    def count(self, size: int) -> None:
+        """Note bytes that came over the wire.
+
+        Raises:
+            ResponseTooLargeError: they are far more than an answer of the largest size has.
+        """
+        self._last = time.monotonic()
+        if self._begun is None:
+            self._begun = self._last
+        self._wire += size
+        if self._is_file:
+            self._earned += size / _DOWNLOAD_RATE
+        if self._most is not None and self._wire > self._most:
+            raise too_large(self._limits, is_file=self._is_file)
+
+    def is_silent(self) -> bool:
+        """Return whether nothing came for so long that the connection seems to be broken."""
+        limit = self._limits.max_response_seconds or 0.0
+        return time.monotonic() - self._last >= limit / 2
+
+    def overdue(self) -> ResponseTooSlowError:
+        """Return the error of an answer that takes too long."""
+        return ResponseTooSlowError(
+            f"The answer is not complete {self._limits.max_response_seconds:g} seconds after its"
+            " first byte: if the source is that slow, raise max_response_seconds"
+            f" (here {self._limits.max_response_seconds:g})."
+        )
+
+
+def too_large(limits: Limits, *, is_file: bool, what: str = "answer") -> ResponseTooLargeError:
+    """Return the error of an answer that is larger than allowed."""
+    name = "max_download_bytes" if is_file else "max_response_bytes"
+    most: int = getattr(limits, name) or 0
+    return ResponseTooLargeError(
+        f"The {what} is larger than {most:,} bytes: ask for smaller pages, or raise {name}."
+    )
+
+
+def read_body(response: requests.Response, limits: Limits, into: IO[bytes] | None = None) -> None:
+    """Read the body of a response, decoded, into memory or into a file.
+
+    Raises:
+        ResponseTooLargeError: it is larger than allowed; the rest is left unread.
+        requests.exceptions.RequestException: it cannot be read to its end.
+    """
+    known = vars(response)
+    if known.get("_content_consumed") or known.get("_content") is not False:
+        return  # by someone before
+    if response.raw is None:
+        return
+    body: Any = io.BytesIO() if into is None else into
+    try:
+        for chunk in _chunks(response, limits, is_file=into is not None):
+            body.write(chunk)
+    except BaseException:
+        response.close()
+        raise
+    if into is None:
+        known.update(_content=body.getvalue(), _content_consumed=True)
+
+
+def _chunks(response: requests.Response, limits: Limits, *, is_file: bool) -> Iterator[bytes]:
+    """Yield the decoded body piece by piece, and refuse it where it becomes too large."""
+    most = limits.max_download_bytes if is_file else limits.max_response_bytes
+    if most is not None and _announced_size(response) > most:
+        raise too_large(limits, is_file=is_file)
+    size = 0
+    for chunk in response.iter_content(CHUNK):
+        size += len(chunk)
+        if most is not None and size > most:
+            raise too_large(limits, is_file=is_file)
+        yield chunk
+
+
+def _announced_size(response: requests.Response) -> int:
+    """Return the size on the wire that the headers give, 0 where they give none."""
+    asked: requests.PreparedRequest | None = response.request
+    text = str(response.headers.get("Content-Length") or "")[:_LONGEST_NUMBER]
+    is_read = asked is None or asked.method != "HEAD"
+    return int(text) if is_read and text.isascii() and text.isdigit() else 0
+
+
+_of_thread = threading.local()
+
+
+def deadline_in_force() -> Deadline | None:
+    """Return what measures the answers that this thread receives, None for nothing."""
+    return getattr(_of_thread, "deadline", None)
+
+
+@contextmanager
+def timed(deadline: Deadline) -> Iterator[Deadline]:
+    """Measure the answers that this thread receives meanwhile."""
+    before = deadline_in_force()
+    _of_thread.deadline = deadline
+    try:
+        yield deadline
+    finally:
+        _of_thread.deadline = before

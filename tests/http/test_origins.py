@@ -1,0 +1,536 @@
+"""Credentials stay with the scheme, host and port that they were given for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.authenticators import (
+    APIKeyAuthenticator,
+    BasicAuthenticator,
+    BearerTokenAuthenticator,
+    SimpleAuthenticator,
+)
+from tap_core.encryption import demand_encryption
+from tap_core.exceptions import ConfigurationError
+from tap_core.http.origins import (
+    Origin,
+    UntrustedHostError,
+    check_allowed_hosts,
+    declared_origin,
+    origin_of,
+)
+from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
+from tap_core.streams import GraphQLStream, RESTStream
+from tests.http.certificates import over_tls, write_certificate
+from tests.http.conftest import Source, Users
+from tests.http.server import Asked, Reply, Server, page, serving
+
+SECRET = "s3cret-key-222"
+HEADERS = ("Accept", "Accept-Encoding", "Connection", "Host", "User-Agent")
+
+AUTHENTICATORS = {
+    "bearer": lambda: BearerTokenAuthenticator(token=SECRET),
+    "basic": lambda: BasicAuthenticator(username="me", password=SECRET),
+    "header": lambda: APIKeyAuthenticator(key="X-Any-Name", value=SECRET),
+    "query": lambda: APIKeyAuthenticator(key="k", value=SECRET, location="params"),
+    "function": lambda: _sign,
+}
+
+
+def _sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    request.headers["X-Plain"] = SECRET
+    return request
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    """Another server: the same host, another port."""
+    with serving() as found:
+        found.answers(page({"id": 2}))
+        yield found
+
+
+def named(server: Server) -> str:
+    """Return the address of a server by another name of this machine."""
+    return server.url.replace("127.0.0.1", "localhost")
+
+
+class Signed(Users):
+    """A stream with an authenticator of each kind."""
+
+    kind = "bearer"
+
+    @property
+    def authenticator(self) -> Any:
+        return AUTHENTICATORS[self.kind]()
+
+
+class Links(BaseAPIPaginator[str | None]):
+    """Takes the whole link of an answer for its token."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def get_next(self, response: requests.Response) -> str | None:
+        return response.json().get("next")
+
+
+class Linked(Signed):
+    """Asks for the next link as it came, as many taps do."""
+
+    def get_new_paginator(self) -> Links:
+        return Links()
+
+    def get_http_request(self, *, page: Any) -> Any:
+        asked = super().get_http_request(page=page)
+        asked.params = {}
+        asked.url = page.next_page_token or asked.url
+        return asked
+
+
+class OlderLinked(Signed):
+    """The same in the older hook."""
+
+    def get_new_paginator(self) -> Links:
+        return Links()
+
+    def prepare_request(self, context: Any, next_page_token: Any) -> Any:
+        url = next_page_token or self.get_url(context)
+        return self.build_prepared_request(method="GET", url=url)
+
+
+def seen_secrets(server: Server) -> list[str]:
+    """Return where requests to a server carried the secret, or a name of it."""
+    texts = [f"{one.path}{one.query}{dict(one.headers)}{one.body!r}" for one in server.asked]
+    return [one for one in texts if SECRET in one or "Authorization" in one]
+
+
+# Links to the next page
+
+
+@pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
+@pytest.mark.parametrize("base", [Linked, OlderLinked])
+@pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
+def test_a_next_link_to_another_port_or_host_gets_nothing(server, source, other, base, kind):
+    """A next link of another origin is refused before anything is sent, and named."""
+    for url in (other.url, named(server)):
+        server.answers(page({"id": 1}, next=f"{url}/page2"))
+        with pytest.raises(UntrustedHostError) as refused:
+            source.records(base, kind=kind, config={"login": SECRET})
+        assert url in str(refused.value)
+        assert "`allowed_hosts` of the stream 'users'" in str(refused.value)
+        assert SECRET not in str(refused.value)
+        assert other.asked == []
+        assert len(server.asked) == 1
+        server.asked.clear()
+
+
+def test_a_next_link_of_the_same_origin_is_asked_with_credentials(server, source):
+    server.answers(page({"id": 1}, next=f"{server.url}/page2"), page({"id": 2}))
+    assert source.records(Linked) == [{"id": 1}, {"id": 2}]
+    assert [one.headers["Authorization"] for one in server.asked] == [f"Bearer {SECRET}"] * 2
+
+
+def test_a_next_link_to_an_allowed_host_is_asked_with_credentials(server, source, other):
+    server.answers(page({"id": 1}, next=f"{other.url}/page2"))
+    allowed = [other.url.removeprefix("http://")]
+    assert source.records(Linked, allowed_hosts=allowed) == [{"id": 1}, {"id": 2}]
+    assert other.asked[0].headers["Authorization"] == f"Bearer {SECRET}"
+    with pytest.raises(UntrustedHostError):  # without a port, that of the scheme is meant
+        source.records(Linked, allowed_hosts=["127.0.0.1"])
+
+
+def test_a_next_link_without_credentials_may_lead_anywhere_and_takes_no_cookies(
+    server, source, other
+):
+    server.answers(
+        Reply({"data": [{"id": 1}], "next": f"{other.url}/2"}, headers={"Set-Cookie": "sid=abc"})
+    )
+    assert source.records(Linked, authenticator=SimpleAuthenticator()) == [{"id": 1}, {"id": 2}]
+    assert "Cookie" not in other.asked[0].headers
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"http_headers": {"X-Api-Key": "x"}},
+        {"http_headers": {"X-Plain": SECRET}},
+        {"config": {"login": "a-login-value"}, "http_headers": {"X": "is a-login-value"}},
+    ],
+)
+def test_secrets_of_the_author_s_own_headers_count_as_credentials(server, source, other, members):
+    """A header is a credential by its name, or by the value of a secret setting."""
+    server.answers(page({"id": 1}, next=f"{other.url}/page2"))
+    members = {"authenticator": SimpleAuthenticator(), "config": {"login": SECRET}, **members}
+    with pytest.raises(UntrustedHostError):
+        source.records(Linked, **members)
+    assert other.asked == []
+
+
+def test_of_a_hateoas_link_the_query_alone_is_taken(server, source, other):
+    class Walk(BaseHATEOASPaginator):
+        def get_next_url(self, response: Any) -> Any:
+            return response.json().get("next")
+
+    def params(self: Any, context: Any, token: Any) -> dict[str, Any]:
+        return {"p": token.query} if token else {}
+
+    server.answers(page({"id": 1}, next=f"{other.url}/page2?p=2"), page({"id": 2}))
+    made = {"get_new_paginator": lambda _: Walk(), "get_url_params": params}
+    assert source.records(Signed, **made) == [{"id": 1}, {"id": 2}]
+    assert other.asked == []
+
+
+# What an author says
+
+
+def test_what_an_author_names_for_the_first_page_is_their_word(server, source, other):
+    """A URL that code gives before any answer has come is where credentials are meant to go."""
+    other.answers(page({"id": 1}, next=f"{other.url}/2"), page({"id": 2}))
+
+    def get_url(self: Any, context: Any) -> str:
+        return f"{other.url}/reports"
+
+    assert source.records(Linked, get_url=get_url) == [{"id": 1}, {"id": 2}]
+    assert [one.path for one in other.asked] == ["/reports", "/2"]
+    other.answers(page({"id": 1}, next=f"{named(other)}/2"))
+    with pytest.raises(UntrustedHostError):
+        source.records(Linked, get_url=get_url)
+
+
+class Child(Signed):
+    """A stream whose parent's records give its address."""
+
+    url_base = "{link}"  # type: ignore[assignment]
+    path = ""
+
+    def get_url(self, context: Any) -> str:
+        return str(context["link"])
+
+
+def child(source: Source, base: Any, **members: Any) -> Any:
+    """Return a stream as that of another stream's records."""
+    made = source.stream(base, **members)
+    made.parent_stream_type = Users
+    return made
+
+
+def test_an_address_of_a_parent_s_record_is_the_api_s_word(server, source, other):
+    """A record names the URL of the child: it gets credentials only where the author says so."""
+    context = {"link": f"{other.url}/things"}
+    with pytest.raises(UntrustedHostError, match=other.url):
+        list(child(source, Child).request_records(context))
+    assert other.asked == []
+    stream = child(source, Child, allowed_hosts=[other.url])
+    assert list(stream.request_records(context)) == [{"id": 2}]
+    same = child(source, Child, url_base=other.url)
+    assert list(same.request_records(context)) == [{"id": 2}]
+
+
+@pytest.mark.parametrize("value", ["evil.example?", "evil.example#", "me@evil.example", "a.b"])
+def test_a_record_cannot_change_the_host_of_url_base(source, value):
+    class Shops(Signed):
+        url_base = "http://{shop}.example.invalid"
+
+    with pytest.raises(UntrustedHostError, match=value.rpartition("@")[2][:3]):
+        list(child(source, Shops).request_records({"shop": value}))
+
+
+# Redirects
+
+
+def redirect(url: str, status: int = 302) -> Reply:
+    return Reply(b"", status=status, headers={"Location": url})
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
+def test_a_redirect_to_another_origin_gets_nothing(server, source, other, status, kind):
+    """Every redirect to another host or port is refused where credentials were sent."""
+    for url in (other.url, named(server)):
+        server.answers(redirect(f"{url}/elsewhere", status))
+        with pytest.raises(UntrustedHostError) as refused:
+            source.records(Signed, kind=kind, config={"login": SECRET})
+        assert url in str(refused.value)
+        assert SECRET not in str(refused.value)
+        assert other.asked == []
+        assert len(server.asked) == 1
+        server.asked.clear()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_within_the_origin_is_followed_with_everything(server, source, status):
+    server.answers(redirect("/there", status), page({"id": 1}))
+    assert source.records(Signed, kind="header") == [{"id": 1}]
+    assert [one.path for one in server.asked] == ["/users", "/there"]
+    assert [one.headers["X-Any-Name"] for one in server.asked] == [SECRET] * 2
+
+
+def test_a_netrc_file_does_not_replace_credentials_on_a_redirect(
+    server, source, monkeypatch, tmp_path
+):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login someone password netrc-password\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.answers(redirect("/there"), page({"id": 1}))
+    assert source.records(Signed) == [{"id": 1}]
+    assert server.asked[1].headers["Authorization"] == f"Bearer {SECRET}"
+
+
+def test_a_redirect_to_an_allowed_host_takes_no_credentials_along(
+    server, source, other, monkeypatch, tmp_path
+):
+    """As to the signed address of a file: the host is named, and gets a bare request."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login someone password netrc-password\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.answers(Reply(status=302, headers={"Location": f"{other.url}/f", "Set-Cookie": "a=b"}))
+    assert source.records(Signed, allowed_hosts=[other.url]) == [{"id": 2}]
+    assert sorted(other.asked[0].headers) == sorted(HEADERS)
+    assert seen_secrets(other) == []
+
+
+def test_a_redirect_of_a_plain_request_is_followed(server, source, other):
+    server.answers(redirect(f"{other.url}/there"))
+    assert source.records(authenticator=SimpleAuthenticator()) == [{"id": 2}]
+    assert sorted(other.asked[0].headers) == sorted(HEADERS)
+
+
+def test_credentials_do_not_leave_behind_a_redirect_at_home(server, source, other):
+    """The second redirect of a chain is checked like the first."""
+    server.answers(redirect("/there"), redirect(f"{other.url}/elsewhere"))
+    with pytest.raises(UntrustedHostError, match=other.url):
+        source.records(Signed)
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("status", [307, 308])
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_body_is_never_redirected_to_another_origin(server, source, other, status, allowed):
+    class Asking(GraphQLStream):
+        name = "users"
+        schema = Users.schema
+        url_base = server.url
+        query = "query { users { id } }"
+
+    server.answers(redirect(f"{other.url}/elsewhere", status))
+    hosts = [other.url] if allowed else []
+    with pytest.raises(UntrustedHostError, match="body|credentials"):
+        source.records(Asking, allowed_hosts=hosts)
+    with pytest.raises(UntrustedHostError, match="credentials|body"):
+        source.records(Asking, allowed_hosts=hosts, authenticator=property(lambda _: _sign))
+    assert other.asked == []
+
+
+def test_redirects_in_a_circle_end(server, source):
+    server.answers(redirect("/users"))
+    with pytest.raises(requests.exceptions.TooManyRedirects, match="stream 'users'"):
+        source.records(Signed)
+
+
+def test_what_lies_behind_redirects_is_known(server, source):
+    kept: list[requests.Response] = []
+
+    def parse_response(self: Any, response: requests.Response) -> Any:
+        kept.append(response)
+        return response.json()["data"]
+
+    server.answers(redirect("/a"), redirect("b"), page({"id": 1}))
+    source.records(Signed, parse_response=parse_response)
+    assert [one.status_code for one in kept[0].history] == [302, 302]
+    assert kept[0].url == f"{server.url}/b"
+
+
+def test_a_session_of_the_author_s_own_is_watched_as_well(server, source, other):
+    class Own(requests.Session):
+        """A session that sends as requests does."""
+
+    own = Own()
+    server.answers(redirect(f"{other.url}/elsewhere"))
+    with pytest.raises(UntrustedHostError):
+        source.records(Signed, requests_session=own)
+    own.close()
+    assert other.asked == []
+
+
+# HTTPS
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    return write_certificate(tmp_path)
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[Server]:
+    with serving(over_tls(certificate)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("signs", [True, False])
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("how", ["link", "redirect"])
+def test_https_never_falls_back_to_http(secure, certificate, other, signs, allowed, how):
+    """Not for a link, not for a redirect, not without credentials, not to an allowed host."""
+    link = page({"id": 1}, next=f"{other.url}/2")
+    secure.answers(link if how == "link" else redirect(f"{other.url}/2"))
+    session = requests.Session()
+    session.verify = str(certificate)
+    members = {"allowed_hosts": [other.url] if allowed else [], "requests_session": session}
+    if not signs:
+        members["authenticator"] = SimpleAuthenticator()
+    with pytest.raises(UntrustedHostError, match="plain HTTP"):
+        Source(secure).records(Linked, **members)
+    session.close()
+    assert other.asked == []
+
+
+def test_http_may_become_https(server, secure, certificate, source):
+    session = requests.Session()
+    session.verify = str(certificate)
+    secure.answers(page({"id": 3}))
+    server.answers(redirect(f"{secure.url}/there"))
+    allowed = {"allowed_hosts": [secure.url], "requests_session": session}
+    assert source.records(Signed, **allowed) == [{"id": 3}]
+    with pytest.raises(UntrustedHostError):  # at other ports than the usual ones it is another
+        source.records(Signed, requests_session=session)
+    session.close()
+    assert Origin("https", "h", 443).is_upgrade_of(Origin("http", "h", 80))
+    assert not Origin("https", "h", 8443).is_upgrade_of(Origin("http", "h", 80))
+
+
+def test_a_redirect_to_plain_http_is_refused_where_encryption_is_demanded(
+    server, source, monkeypatch
+):
+    """Under ``--port`` every hop is looked at, not the first one alone."""
+    monkeypatch.setattr("tap_core.encryption._demanded", threading.Event())
+    demand_encryption()
+    server.answers(redirect("http://plain.example/there"))
+    with pytest.raises(ConfigurationError, match="plain HTTP"):
+        source.records(authenticator=SimpleAuthenticator())
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://API.example.com/v1", "https://api.example.com"),
+        ("https://api.example.com:443", "https://api.example.com"),
+        ("http://api.example.com:443/x", "http://api.example.com:443"),
+        ("https://user:pass@api.example.com/", "https://api.example.com"),
+        ("http://evil.example\\@api.example.com/", "http://evil.example"),
+        ("https://api.example.com@evil.example/", "https://evil.example"),
+        ("http://[::1]:8080/x", "http://[::1]:8080"),
+        ("https://münchen.example/", "https://xn--mnchen-3ya.example"),
+        ("https://{shop}.example.com", "https://%7Bshop%7D.example.com"),
+        ("/relative", None),
+        ("https://", None),
+        ("", None),
+    ],
+)
+def test_an_origin_is_read_as_the_http_client_reads_it(url, origin):
+    found = declared_origin(url)
+    assert (str(found) if found else None) == origin
+
+
+def test_an_origin_needs_a_host():
+    assert origin_of(None) is None
+    assert origin_of("http://[bad/") is None
+    assert origin_of(b"http://a.example/?x=/") == Origin("http", "a.example", 80)
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "is_allowed"),
+    [
+        ("files.example.com", "https://files.example.com/x", True),
+        ("Files.Example.com", "https://files.example.com/x", True),
+        ("files.example.com", "http://files.example.com/x", True),
+        ("files.example.com", "https://files.example.com:8443/x", False),
+        ("files.example.com:8443", "https://files.example.com:8443/x", True),
+        ("https://files.example.com", "http://files.example.com/x", False),
+        ("files.example.com", "https://x.files.example.com/", False),
+        ("files.example.com", "https://files.example.com.evil.example/", False),
+        ("*.example.com", "https://a.example.com/", True),
+        ("*.example.com", "https://a.b.example.com/", True),
+        ("*.example.com", "https://example.com/", False),
+        ("*.example.com", "https://badexample.com/", False),
+        ("*.example.com", "https://.example.com/", False),
+    ],
+)
+def test_a_host_is_allowed_by_its_name(source, name, url, is_allowed):
+    route = source.stream(Signed, allowed_hosts=[name])._route(_sign)
+    request = requests.Request("GET", "http://x/").prepare()
+    request.url = url
+    if is_allowed:
+        route.check(request)
+    else:
+        with pytest.raises(UntrustedHostError):
+            route.check(request)
+
+
+@pytest.mark.parametrize("name", ["", "*", "*.com", "a/b", "a*.example.com", "u@h", "h:x", "h?q"])
+def test_a_name_that_is_no_host_is_refused(server, source, name):
+    with pytest.raises(ConfigurationError, match="allowed_hosts"):
+        source.records(Signed, allowed_hosts=[name])
+    assert server.asked == []
+
+
+def test_one_host_may_be_a_text():
+    assert check_allowed_hosts("files.example.com") == ("files.example.com",)
+
+
+def test_a_request_of_code_outside_of_the_pages_is_watched(server, source, other):
+    """Code of a stream that asks for the address of a record has the same rules."""
+
+    class Details(Signed):
+        def parse_response(self, response: requests.Response) -> Any:
+            for row in response.json()["data"]:
+                asked = self.build_prepared_request(method="GET", url=row["url"])
+                yield self._request(asked, None).json()["data"][0]
+
+    server.answers(page({"url": f"{other.url}/1"}))
+    with pytest.raises(UntrustedHostError):
+        source.records(Details)
+    assert other.asked == []
+    server.answers(page({"url": f"{server.url}/1"}), page({"id": 7}))
+    assert source.records(Details) == [{"id": 7}]
+
+
+def test_the_kinds_of_streams_share_the_rule():
+    assert GraphQLStream._route is RESTStream._route
+
+
+def test_the_request_that_is_sent_keeps_no_trace_of_the_check(server, source):
+    kept: list[requests.Response] = []
+
+    def parse_response(self: Any, response: requests.Response) -> Any:
+        kept.append(response)
+        return ()
+
+    server.answers(redirect("/there"), page())
+    source.records(Signed, parse_response=parse_response)
+    assert kept[0].request.hooks == {"response": []}
+
+
+def test_a_hook_that_sends_again_is_read_within_the_limits(server, source):
+    """Digest authentication answers a challenge from within a hook of requests."""
+
+    class Digest(Users):
+        authenticator = requests.auth.HTTPDigestAuth("me", "password")  # type: ignore[assignment]
+
+    def answer(asked: Asked) -> Reply:
+        if "Authorization" in asked.headers:
+            return page({"id": 1})
+        challenge = 'Digest realm="r", nonce="n", qop="auth"'
+        return Reply(b"", status=401, headers={"WWW-Authenticate": challenge})
+
+    server.answers_by(answer)
+    assert source.records(Digest) == [{"id": 1}]
