@@ -103,6 +103,8 @@ class RedactingFormatter(logging.Formatter):
     def __init__(self, inner: logging.Formatter) -> None:
         super().__init__()
         self._inner = inner
+        if type(inner).formatException is logging.Formatter.formatException:
+            vars(inner)["formatException"] = _format_exc_info
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of the wrapped formatter, without secrets."""
@@ -119,6 +121,10 @@ def _clean_extras(record: logging.LogRecord) -> None:
 
 
 # Tracebacks
+
+
+def _format_exc_info(exc_info: _ExcInfo) -> str:
+    return format_error(exc_info, _redact)
 
 
 def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:

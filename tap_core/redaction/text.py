@@ -198,7 +198,8 @@ def _named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
     while (found := _NAME.search(text, place)) is not None:
         place = found.end()
         opening = _OPEN_QUOTE.match(text, place)
-        if not is_hidden(found, is_quoted=opening is not None):
+        is_quoted = opening is not None or '"' in found["sign"]
+        if not is_hidden(found, is_quoted=is_quoted):
             continue
         start, end = _value_span(text, found, opening)
         if end > start:
