@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core import alias
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["main"]
 
@@ -126,5 +127,5 @@ def _missing(plugin: str, error: ImportError) -> str:
 
 
 def _failed(message: str) -> int:
-    print(message, file=sys.stderr)  # noqa: T201  (the command has no log yet)
+    write_to_stderr(f"{redact_line(message)}\n")
     return 1

@@ -23,6 +23,7 @@ from tap_core.documents import load_json
 from tap_core.dotenv_file import read_dotenv
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
 from tap_core.redaction import is_secret
+from tap_core.redaction.config import is_showable
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -159,7 +160,8 @@ def read_environment(
         try:
             values[setting] = typed_text(text, schema)
         except ValueError as error:
-            shown = "" if is_secret(setting, schema) else f" (it is {text!r})"
+            is_hidden = is_secret(setting, schema) or not is_showable(text)
+            shown = "" if is_hidden else f" (it is {text!r})"
             faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
     return Environment(values, faults)
 

@@ -2,8 +2,8 @@
 
 Rules of the room: every fault is reported, each in one sentence that begins with the
 path of the setting (``a.b[0]: …``; a fault of the whole has none). No sentence holds the
-value of a secret setting. ``jsonschema`` is loaded only when the simple rules below
-cannot tell that all is well: a start costs less without it.
+value of a secret setting, a value that may hold one, or a long value. ``jsonschema`` is loaded
+only when the simple rules below cannot tell that all is well: a start costs less without it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from decimal import Decimal
 from numbers import Number
 from typing import Any, TypeAlias
 
+from tap_core.config import types_of
 from tap_core.redaction import is_secret, property_schema
+from tap_core.redaction.config import is_showable
 from tap_core.types import JsonSchema
 
 __all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]
@@ -76,9 +78,18 @@ def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
         return False  # these name settings, and show no value
     if isinstance(error.schema, Mapping) and is_secret("", error.schema):
         return True
+    if not is_showable(error.instance) or _stands_for_settings(error):
+        return True
     return _secret_path(list(error.absolute_path), schema) or _holds_secret(
         error.instance, _schema_at(list(error.absolute_path), schema)
     )
+
+
+def _stands_for_settings(error: _Fault) -> bool:
+    """Tell whether a text was given for an object or a list, whose settings it may hold."""
+    allowed = types_of(error.schema) if isinstance(error.schema, Mapping) else set()
+    is_structured = bool({"object", "array"} & allowed)
+    return isinstance(error.instance, str) and is_structured and "string" not in allowed
 
 
 def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:

@@ -5,7 +5,8 @@ it. The level is ``<PLUGIN>_LOGLEVEL``, else ``LOGLEVEL``, else INFO.
 ``SINGER_SDK_LOG_CONFIG`` names a file for :func:`logging.config.dictConfig`; Meltano
 writes one with the class ``singer_sdk.logging.StructuredFormatter`` in it, so names of
 that package mean ours. A log configuration that cannot be used is said and left: logs
-must not stop a sync.
+must not stop a sync. Every record is clean of secrets and control characters, in the formats
+of a user's log configuration too: see ``tap_core.redaction``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import linecache
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,9 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from tap_core import metrics
+from tap_core.redaction import clean_document, escape_control_characters, redact, redact_line
+from tap_core.redaction.active import install_redaction, write_to_stderr
+from tap_core.redaction.records import RedactingFormatter, clean_record, format_error
 
 __all__ = [
     "DEFAULT_FORMAT",
@@ -52,6 +57,10 @@ class ConsoleFormatter(logging.Formatter):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"fmt": DEFAULT_FORMAT, "style": "{", **kwargs})
 
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record; the lines of its traceback follow it."""
+        return super().format(clean_record(record))
+
 
 # What every LogRecord has; the rest was given as `extra`.
 _BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
@@ -72,6 +81,7 @@ class StructuredFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the JSON text of a record."""
+        record = clean_record(record)
         given = self._defaults | vars(record)
         extra = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
         line: dict[str, Any] = {
@@ -86,8 +96,8 @@ class StructuredFormatter(logging.Formatter):
         if record.exc_info and (raised := _exception(record.exc_info)):
             line["exception"] = raised
         line.update(_message(record))
-        line["extra"] = extra
-        return json.dumps(line, default=str, separators=(",", ":"))
+        line["extra"] = clean_document(extra, redact_line)
+        return escape_control_characters(json.dumps(line, default=str, separators=(",", ":")))
 
 
 def _message(record: logging.LogRecord) -> dict[str, Any]:
@@ -97,7 +107,7 @@ def _message(record: logging.LogRecord) -> dict[str, Any]:
     try:
         return {"message": record.getMessage()}
     except (TypeError, ValueError):  # arguments that do not fit the text
-        return {"message": record.msg}
+        return {"message": redact_line(str(record.msg))}
 
 
 def _exception(raised: _ExcInfo) -> dict[str, Any] | None:
@@ -107,7 +117,7 @@ def _exception(raised: _ExcInfo) -> dict[str, Any] | None:
     found: dict[str, Any] = {
         "type": kind.__name__,
         "module": kind.__module__,
-        "message": str(error),
+        "message": redact_line(str(error)),
     }
     if trace is not None:
         found["traceback"] = _frames(trace)
@@ -127,7 +137,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
                 "filename": code.co_filename,
                 "function": code.co_name,
                 "lineno": trace.tb_lineno,
-                "line": linecache.getline(code.co_filename, trace.tb_lineno),
+                "line": redact(linecache.getline(code.co_filename, trace.tb_lineno)),
             }
         )
         trace = trace.tb_next
@@ -160,7 +170,12 @@ class _ConsoleHandler(logging.Handler):
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:
-    """Send logs to standard error, then apply the file of ``SINGER_SDK_LOG_CONFIG``."""
+    """Send logs to standard error, then apply the file of ``SINGER_SDK_LOG_CONFIG``.
+
+    Errors that nothing catches are shown without secrets, too.
+    """
+    install_redaction()
+    _set_hooks()
     root = logging.getLogger()
     for handler in [found for found in root.handlers if isinstance(found, _ConsoleHandler)]:
         root.removeHandler(handler)
@@ -191,10 +206,39 @@ def _apply(path: Path) -> None:
 
     try:
         stdlib_config.dictConfig(_ours(_document(path.read_text(encoding="utf-8"))))
+        _redact_formats()
     except FileNotFoundError:
         _logger.warning("Logging config file not found: %s", path)
     except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
         _logger.warning("Logging config file %s cannot be used: %s", path, error)
+
+
+def _redact_formats() -> None:
+    """Put the redaction around the formatters of all handlers, whoever made them."""
+    loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
+    for handler in {handler for logger in loggers for handler in logger.handlers}:
+        inner = handler.formatter or logging.Formatter()
+        if not isinstance(inner, (ConsoleFormatter, StructuredFormatter, RedactingFormatter)):
+            handler.setFormatter(RedactingFormatter(inner))
+
+
+def _set_hooks() -> None:
+    """Show errors that end the program or a thread without secrets, where no one else does."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _show_error
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _show_error_of_thread
+
+
+def _show_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    write_to_stderr(f"{format_error((kind, error, trace), redact)}\n")
+
+
+def _show_error_of_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not issubclass(args.exc_type, SystemExit):
+        _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 def _document(text: str) -> Any:

@@ -26,6 +26,7 @@ from tap_core.protocols.singer.decode import Decoder
 from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json
 from tap_core.protocols.singer.messages import Message, RecordMessage
 from tap_core.records.conform import jsonable
+from tap_core.redaction.rows import show_value
 from tap_core.sinks.messages import (
     batch_message,
     record_message,
@@ -262,7 +263,9 @@ class InlineMapper(SignalHeeder, abc.ABC):
         missing = requires - message_dict.keys()
         if missing:
             names = ", ".join(sorted(missing))
-            raise InvalidInputLine(f"Line is missing required {names} key(s): {message_dict}")
+            raise InvalidInputLine(
+                f"Line is missing required {names} key(s): {show_value(message_dict)}"
+            )
 
     def _read_by(self, reader: Any, file_input: Any | None) -> Counter[str]:
         """Let an author's reader read; it is stopped between messages."""

@@ -48,6 +48,7 @@ from tap_core.exceptions import (
     SingerSDKDeprecationWarning,
 )
 from tap_core.logging import plugin_log_level, setup_console_logging
+from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.types import JsonSchema
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ class PluginBase(abc.ABC):
             found = read_environment(self._full_schema(), self._env_var_prefix)
         self._config: dict[str, Any] = {**given, **found.values}
         self._env_faults = found.faults
+        register_secrets(self, collect_secrets(self._config, self._full_schema()))
         self._slips = list(unknown_settings(self._config, self._full_schema()))
         self._fill_defaults()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tap_core.config import ConfigInput
 from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
+from tap_core.redaction.records import format_error
 from target_spark import settings
 from target_spark.errors import TargetSparkError
 
@@ -106,9 +106,9 @@ class WordCommand:
             return runs[self._word](plugin, given)
         except (ConfigurationError, TargetSparkError) as error:
             for sentence in getattr(error, "errors", None) or [str(error)]:
-                _say(hide(sentence))
-        except Exception:  # noqa: BLE001  nothing is told that could hold a secret
-            _say(hide(traceback.format_exc()))
+                _say(redact_line(hide(sentence)))
+        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+            _say(format_error(error, lambda text: hide(redact(text))))
         return 1
 
     def _made(self, found: ConfigInput) -> Target:
@@ -150,7 +150,7 @@ def _parser(word: str, program: str) -> argparse.ArgumentParser:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201  (what a command has to say is its output)
+    write_to_stderr(f"{text}\n")
 
 
 # last-state
@@ -228,5 +228,5 @@ def _replay(plugin: Target, given: argparse.Namespace) -> int:
         return 1
     described = one_of(plugin.mapped()(descriptions_in(text)), given.stream)
     outcome = replay(plugin.config, described, overwrite=given.overwrite)
-    print(outcome.told())  # noqa: T201  (this is what was asked for)
+    print(redact_line(outcome.told()))  # noqa: T201  (this is what was asked for)
     return 0

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tap_core.config import ConfigInput
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, redact, redact_line
 from target_spark import settings
 from target_spark.columns import ColumnOptions, layout_of
 from target_spark.engine import started
@@ -89,7 +89,7 @@ def examine(
     for told in checks(check, given):
         found.append(told)
         if not as_json:
-            print(told.line(), flush=True)  # noqa: T201  (this is what was asked for)
+            print(redact_line(told.line()), flush=True)  # noqa: T201  (this is what was asked for)
     if as_json:
         print(json.dumps({"checks": [asdict(each) for each in found]}, indent=2))  # noqa: T201
     return int(any(each.verdict == "failed" for each in found))
@@ -102,7 +102,7 @@ def checks(
     config, faults = _configuration(check, given)
     hide = make_redactor(config)
     for made in _checks(config, faults):
-        yield replace(made, text=hide(made.text))
+        yield replace(made, text=redact(hide(made.text)))
 
 
 def _configuration(

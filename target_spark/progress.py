@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.redaction import redact_line
 from target_spark.report import Report, StreamCounts
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class _Rates:
 
 def _table(report: Report, rates: _Rates, console: Console) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     streams, now = report.streams(), time.monotonic()
     table = Table(box=None, pad_edge=False)
@@ -114,7 +116,7 @@ def _table(report: Report, rates: _Rates, console: Console) -> Table:
     room = max(1, console.height - _ROWS_LEFT)
     liveliest = sorted(streams, key=lambda name: (rows[name], streams[name].waiting))[-room:]
     for name in (each for each in streams if each in liveliest):
-        table.add_row(name, *_cells(streams[name], rows[name]))
+        table.add_row(Text(redact_line(name)), *_cells(streams[name], rows[name]))
     if len(streams) > 1:
         total = StreamCounts(
             received=sum(each.received for each in streams.values()),

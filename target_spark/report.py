@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tap_core.private_files import replace_file
+from tap_core.redaction import clean_document, redact, redact_line
 from target_spark.tables import Effect
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
@@ -186,7 +187,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         with self._lock:
-            return {
+            told = {
                 "outcome": self._outcome,
                 "complete": self._outcome == COMPLETE,
                 **self._facts,
@@ -201,6 +202,7 @@ class Report:
                     for name, counts in self._streams.items()
                 },
             }
+        return cast("dict[str, Any]", clean_document(told, redact, by_name=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the figures as JSON to a file that only this user may read, whole or not at all."""
@@ -226,7 +228,8 @@ class Report:
             for name, counts in streams.items()
             for note in (*counts.notes, *_zone_notes(counts))
         ]
-        return [*_head(told), *_table(streams), *told["remarks"], *notes]
+        lines = [*_head(told), *_table(streams), *told["remarks"], *notes]
+        return [redact_line(line) for line in lines]
 
     def streams(self) -> dict[str, StreamCounts]:
         """Return a copy of each stream's figures as they are now."""

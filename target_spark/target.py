@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
-import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ from tap_core.intake import WakeUp, blocks
 from tap_core.plugin_base import Command, PluginBase
 from tap_core.protocols.fivetran.command import asks_for_port
 from tap_core.protocols.singer.decode import Decoder
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, write_to_stderr
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
@@ -311,10 +309,8 @@ class TargetSpark(PluginBase):
         done = STOPPED if self._is_stopping() else COMPLETE
         report.ended(hide(" ".join(map(str, faults))) if faults else done)
         self._save(report)
-        with contextlib.suppress(OSError, ValueError):  # nobody reads standard error
-            text = json.dumps(report.as_dict(), separators=(",", ":"))
-            sys.stderr.write("\n".join([*report.lines(), f"REPORT: {text}", ""]))
-            sys.stderr.flush()
+        text = json.dumps(report.as_dict(), separators=(",", ":"))
+        write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))
 
     def _log(self, fault: BaseException, hide: Callable[[str], str]) -> None:
         """Log what went wrong, with where where that helps, and without a secret in it."""
@@ -322,11 +318,7 @@ class TargetSpark(PluginBase):
         if isinstance(fault, _SAID_IN_WORDS):
             self.logger.error("%s", words)
             return
-        trace = "".join(traceback.format_exception(fault))
-        if hide(trace) == trace:
-            self.logger.error("%s", words, exc_info=fault)
-        else:
-            self.logger.error("%s\n%s", words, hide(trace))
+        self.logger.error("%s", words, exc_info=fault)
 
     def _save(self, report: Report) -> None:
         path = self._config.get("report")

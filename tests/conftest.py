@@ -11,17 +11,26 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tap_core.redaction.active import forget_secrets
 from target_spark.settings import SCHEMA
 from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres
 
 _FORMATS: Final = set(SCHEMA["properties"]["format"]["enum"]) - {None}
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test() -> Iterator[None]:
+    """Forget the secrets of a test's plugins after it: other tests may log the same texts."""
+    yield
+    forget_secrets()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

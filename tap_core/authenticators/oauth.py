@@ -33,8 +33,9 @@ from tap_core.authenticators.token_endpoint import (
     read_token,
 )
 from tap_core.clock import utc_now
-from tap_core.redaction import Secrets, collect_secrets
-from tap_core.redaction.http import collect_sent_secrets, hide_secrets_of_urllib3
+from tap_core.redaction import Secrets, collect_secrets, register_secrets
+from tap_core.redaction.active import install_redaction
+from tap_core.redaction.http import collect_sent_secrets
 
 __all__ = ["OAuthAuthenticator", "OAuthJWTAuthenticator", "margin"]
 
@@ -97,7 +98,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         self._updating = threading.RLock()
         self._updates = 0
         self._hidden = Secrets()
-        hide_secrets_of_urllib3()
+        install_redaction()
 
     def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Put a token that is good on a request; the first one, and a new one, is asked for.
@@ -199,6 +200,8 @@ class OAuthAuthenticator(APIAuthenticatorBase):
                 used = tokens.newest(used)
                 payload = with_newest(payload, used, self.token_names.refresh_token)
             token = self._asked(payload)
+            known = {"secret": [token.access_token, token.refresh_token]}
+            register_secrets(self, collect_secrets(known))
             self._keep_refresh_token(tokens, used, token.refresh_token)
         self._keep(token)
 

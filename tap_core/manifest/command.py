@@ -18,6 +18,7 @@ from typing import Final
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.private_files import replace_file
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["main"]
 
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(message, file=sys.stderr)  # noqa: T201  (there is no log yet)
+    write_to_stderr(f"{redact_line(message)}\n")
     return 1
 
 
@@ -146,7 +147,7 @@ def _lint(arguments: Sequence[str]) -> int:
     is_bad = False
     for path in paths:
         for problem in problems(Path(path)):
-            print(problem)  # noqa: T201  (the command's result)
+            print(redact_line(str(problem)))  # noqa: T201  (the command's result)
             is_bad = is_bad or problem.is_error
     return int(is_bad)
 

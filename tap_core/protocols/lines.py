@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from tap_core.redaction.rows import are_rows_shown, describe_value
+
 __all__ = [
     "UNREADABLE",
     "Lines",
@@ -146,6 +148,8 @@ def reason(error: Exception) -> str:
 
 def excerpt(line: bytes) -> str:
     """Return how a line begins, with signs that would be an order to a terminal escaped."""
+    if not are_rows_shown():
+        return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
     shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
     return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown

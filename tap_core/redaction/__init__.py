@@ -1,5 +1,12 @@
 """Redaction: decides what is secret, and removes it from everything that is written."""
 
+from tap_core.redaction.active import (
+    redact,
+    redact_line,
+    redact_lines,
+    register_secrets,
+    write_to_stderr,
+)
 from tap_core.redaction.addresses import remove_addresses
 from tap_core.redaction.config import (
     collect_secrets,
@@ -14,7 +21,13 @@ from tap_core.redaction.names import (
     is_secret_name,
     is_secret_parameter,
 )
-from tap_core.redaction.text import HIDDEN, Secrets, escape_control_characters, redact_text
+from tap_core.redaction.text import (
+    HIDDEN,
+    Secrets,
+    clean_document,
+    escape_control_characters,
+    redact_text,
+)
 from tap_core.redaction.urls import redact_url
 
 __all__ = [
@@ -22,6 +35,7 @@ __all__ = [
     "SECRET_NAME_PATTERN",
     "SPARK_REDACTION_REGEX",
     "Secrets",
+    "clean_document",
     "collect_secrets",
     "escape_control_characters",
     "is_secret",
@@ -30,7 +44,12 @@ __all__ = [
     "is_secret_text",
     "make_redactor",
     "property_schema",
+    "redact",
+    "redact_line",
+    "redact_lines",
     "redact_text",
     "redact_url",
+    "register_secrets",
     "remove_addresses",
+    "write_to_stderr",
 ]

@@ -14,18 +14,22 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from tap_core.redaction.names import is_secret_name, is_secret_parameter
-from tap_core.redaction.text import Secrets, find_embedded_secrets
+from tap_core.redaction.text import Secrets, find_embedded_secrets, redact_text
 
 __all__ = [
     "collect_secrets",
     "is_secret",
     "is_secret_text",
+    "is_showable",
     "make_redactor",
     "property_schema",
 ]
 
 _MARKS: Final = ("secret", "writeOnly", "airbyte_secret")
 """Keywords by which schemas call a setting secret, besides the format ``password``."""
+
+_LONGEST_SHOWN: Final = 42
+"""Characters of a value that a message about a setting shows: 40 and quotes."""
 
 _SHORTEST_UNMARKED_NUMBER: Final = 6
 """Digits of a number that is secret by its name alone: ``max_tokens`` is 100."""
@@ -47,6 +51,13 @@ def is_secret(setting: str, schema: Mapping[str, Any] | None = None) -> bool:
         if schema.get("secret") is False:
             return False
     return is_secret_name(setting)
+
+
+def is_showable(value: Any) -> bool:
+    """Tell whether a message about a setting may show a value: it is short and holds no secret."""
+    if len(repr(value)) > _LONGEST_SHOWN:
+        return False
+    return not isinstance(value, str) or redact_text(value) == value
 
 
 def is_secret_text(name: str, setting: Mapping[str, Any]) -> bool:

@@ -7,14 +7,13 @@ Bodies are shown only where they are short text.
 from __future__ import annotations
 
 import json
-import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tap_core.redaction.names import is_secret_parameter
-from tap_core.redaction.text import HIDDEN, Secrets, redact_parameters
-from tap_core.redaction.urls import redact_url
+from tap_core.redaction.rows import are_rows_shown
+from tap_core.redaction.text import Secrets, clean_document, redact_parameters
 
 if TYPE_CHECKING:
     import requests
@@ -25,7 +24,6 @@ __all__ = [
     "body_excerpt",
     "collect_sent_secrets",
     "content_type",
-    "hide_secrets_of_urllib3",
 ]
 
 LONGEST_BODY = 16_384
@@ -78,6 +76,8 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
     Values of secret-looking names are hidden, in JSON by its structure; of HTML the text
     alone is shown.
     """
+    if not are_rows_shown():
+        return ""
     body = response.content or b""
     kind = content_type(response)
     if not body or len(body) > LONGEST_BODY or not _is_text(kind, body):
@@ -113,39 +113,4 @@ def _json_without_secrets(text: str) -> str | None:
         return None
     if not isinstance(document, (dict, list)):
         return None
-    return json.dumps(_clean_value(document), ensure_ascii=False)
-
-
-def _clean_value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: HIDDEN if is_secret_parameter(name) and item is not None else _clean_value(item)
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_clean_value(item) for item in value]
-    return redact_parameters(value) if isinstance(value, str) else value
-
-
-# The HTTP library's own log
-
-
-class _UrlFilter(logging.Filter):
-    """Hides secrets in the URLs that urllib3 logs at level DEBUG."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record's arguments, and keep it."""
-        if isinstance(record.args, tuple):
-            record.args = tuple(
-                redact_url(arg) if isinstance(arg, str) and "?" in arg else arg
-                for arg in record.args
-            )
-        return True
-
-
-_URL_FILTER = _UrlFilter()
-
-
-def hide_secrets_of_urllib3() -> None:
-    """Let urllib3 log its requests, but no secrets in them; once is enough, often no harm."""
-    logging.getLogger("urllib3.connectionpool").addFilter(_URL_FILTER)
+    return json.dumps(clean_document(document, redact_parameters), ensure_ascii=False)

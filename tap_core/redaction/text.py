@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, quote_plus
 
 from tap_core.redaction.names import is_secret_name, is_secret_parameter
@@ -21,6 +21,7 @@ from tap_core.redaction.names import is_secret_name, is_secret_parameter
 __all__ = [
     "HIDDEN",
     "Secrets",
+    "clean_document",
     "escape_control_characters",
     "find_embedded_secrets",
     "redact_parameters",
@@ -51,12 +52,16 @@ _SCHEME: Final = re.compile(
 _NAME: Final = re.compile(
     r"""(?<![\w.-])(?P<name>[\w.-]+)(?P<sign>\\{0,3}["']?\s{0,8}(?P<mark>[=:])\s{0,8})"""
 )
+_JSON_SCALAR: Final = re.compile(r"(?!(?:null|true|false)\b)(?P<value>[^\s&,;<>\[\]{}]+)")
 _OPEN_QUOTE: Final = re.compile(r"""(\\*)(["'])""")
 _BARE_VALUE: Final = re.compile(
-    r"(?:(?i:Basic|Bearer|Digest|Negotiate|Token|AWS4-HMAC-SHA256)[ ]{1,8})?(?P<value>[^\s&,;<>]+)"
+    r"(?:(?i:Basic|Bearer|Digest|Negotiate|Token|AWS4-HMAC-SHA256)[ ]{1,8})?"
+    r"""(?P<value>(?:[^\s&,;<>"']|["'](?=\w))+)"""
 )
 """A value without quotes; a scheme of HTTP before it is not part of it."""
 _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
+_JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
+"""What is before a number in a JSON object; Python's search ends where the value begins."""
 _LONGEST_NAME: Final = 200
 _HEADERS: Final = re.compile(r"(?i)authorization|cookie|-")
 """Names that are headers: an unquoted value may follow their colon."""
@@ -181,7 +186,8 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
     parts: list[str] = []
     done = 0
     for start, end in _named_values(text, is_hidden):
-        parts += (text[done:start], HIDDEN)
+        is_json = text[start - 1] != '"' and _JSON_NAME.search(text, max(0, start - 20), start)
+        parts += (text[done:start], f'"{HIDDEN}"' if is_json else HIDDEN)
         done = end
     return "".join((*parts, text[done:])) if parts else text
 
@@ -192,18 +198,20 @@ def _named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:
     while (found := _NAME.search(text, place)) is not None:
         place = found.end()
         opening = _OPEN_QUOTE.match(text, place)
-        if not is_hidden(found, is_quoted=opening is not None):
+        is_quoted = opening is not None or '"' in found["sign"]
+        if not is_hidden(found, is_quoted=is_quoted):
             continue
-        start, end = _value_span(text, place, opening)
+        start, end = _value_span(text, found, opening)
         if end > start:
             yield start, end
             place = end
 
 
-def _value_span(text: str, place: int, opening: re.Match[str] | None) -> tuple[int, int]:
+def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
     if opening is None:
-        bare = _BARE_VALUE.match(text, place)
-        return bare.span("value") if bare else (place, place)
+        is_json = '"' in name["sign"]
+        bare = (_JSON_SCALAR if is_json else _BARE_VALUE).match(text, name.end())
+        return bare.span("value") if bare else (name.end(), name.end())
     escapes, quotes = opening[1], opening[2]
     for end in _QUOTE_ENDS[quotes].finditer(text, opening.end()):
         if len(end[1]) <= len(escapes) or _is_unescaped(end[1], escapes):
@@ -214,6 +222,28 @@ def _value_span(text: str, place: int, opening: re.Match[str] | None) -> tuple[i
 def _is_unescaped(backslashes: str, escapes: str) -> bool:
     """Tell whether backslashes before a quote escape each other, so that the quote ends a value."""
     return not escapes and len(backslashes) % 2 == 0
+
+
+def clean_document(value: Any, clean: Callable[[str], str], *, by_name: bool = True) -> Any:
+    """Return a JSON-like value; ``clean`` changes its texts, values of secret names are hidden.
+
+    Without ``by_name`` names hide nothing: they are names of streams or columns.
+    """
+    if isinstance(value, dict):
+        return {
+            name: HIDDEN
+            if by_name and _is_hidden(name, item)
+            else clean_document(item, clean, by_name=by_name)
+            for name, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [clean_document(item, clean, by_name=by_name) for item in value]
+    return clean(value) if isinstance(value, str) else value
+
+
+def _is_hidden(name: Any, item: Any) -> bool:
+    is_named = isinstance(name, str) and is_secret_parameter(name[-_LONGEST_NAME:])
+    return is_named and item is not None
 
 
 def find_embedded_secrets(text: str) -> Iterator[str]:

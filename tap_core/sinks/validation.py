@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
+from tap_core.redaction.rows import are_rows_shown, describe_value
 from tap_core.sinks.compiled import compile_check
 from tap_core.sinks.wellformed import surely_a_schema
 from tap_core.types import JsonSchema, Record
@@ -101,7 +102,9 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         try:
             self.validator.validate(record)
         except ValidationError as error:
-            raise InvalidRecord(error.message, record) from error
+            if are_rows_shown():
+                raise InvalidRecord(error.message, record) from error
+            raise InvalidRecord(_without_value(error), record) from None
 
     def _checker(self) -> FormatChecker:
         from jsonschema import Draft202012Validator, FormatChecker
@@ -117,3 +120,12 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             self.validator.check_schema(self.schema)
         except SchemaError as error:
             raise InvalidJSONSchema(f"Schema Validation Error: {error}") from error
+
+
+def _without_value(error: Any) -> str:
+    """Return what jsonschema says of a value, with its type and length in place of the value."""
+    path = "".join(f"[{part!r}]" for part in error.absolute_path)
+    if error.validator in {"required", "dependentRequired"}:  # this names fields alone
+        return str(error.message)
+    value = describe_value(error.instance)
+    return f"{value} does not fit {error.validator} {error.validator_value!r} (record{path})"

@@ -52,7 +52,8 @@ from tap_core.pagination import (
 )
 from tap_core.plugin_base import PluginBase
 from tap_core.redaction import Secrets, collect_secrets, redact_url
-from tap_core.redaction.http import body_excerpt, collect_sent_secrets, hide_secrets_of_urllib3
+from tap_core.redaction.active import install_redaction
+from tap_core.redaction.http import body_excerpt, collect_sent_secrets
 from tap_core.said import SaidOfREST
 from tap_core.streams.bounded import Bounded
 
@@ -176,7 +177,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self._http_method = http_method
         self._requests_session: requests.Session | None = requests.Session()
         self._proxies = KnownProxies()
-        hide_secrets_of_urllib3()
+        install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
 
     # What a request is made of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.exceptions import InvalidStartValueError
+from tap_core.redaction.rows import show_value
 from tap_core.state.document import StateDocument
 from tap_core.state.key import definition_of, value_finder
 from tap_core.state.limit import limit_of
@@ -167,7 +168,8 @@ class Stateful(Declared):
         """Parse a date-time; without a zone it is UTC."""
         found = instant_of(value)
         if found is None:
-            msg = f"Stream '{self.name}': {value!r} is not a date-time in ISO 8601."
+            shown = show_value(value, repr(value))
+            msg = f"Stream '{self.name}': {shown} is not a date-time in ISO 8601."
             raise InvalidStartValueError(msg)
         return found[0]
 

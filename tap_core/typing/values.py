@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tap_core.exceptions import InvalidDateTimeError
+from tap_core.redaction.rows import are_rows_shown, show_value
 from tap_core.types import Record
 
 __all__ = [
@@ -76,11 +77,12 @@ def handle_invalid_timestamp_in_record(
     Raises InvalidDateTimeError, which is a ValueError, where the treatment is ERROR, or None.
     """
     field = ":".join(key_breadcrumb)
+    shown, why = show_value(invalid_value), show_value(ex, ex)
     if treatment == DatetimeErrorTreatmentEnum.MAX:
-        logger.warning("'%s' in '%s': %s. Replacing with MAX value.", invalid_value, field, ex)
+        logger.warning("'%s' in '%s': %s. Replacing with MAX value.", shown, field, why)
         return _MAX_TIME if datelike_typename == "time" else _MAX_TIMESTAMP
     if treatment == DatetimeErrorTreatmentEnum.NULL:
-        logger.warning("'%s' in '%s': %s. Replacing with NULL.", invalid_value, field, ex)
+        logger.warning("'%s' in '%s': %s. Replacing with NULL.", shown, field, why)
         return None
-    msg = f"Could not parse value '{invalid_value}' of property '{field}' as {datelike_typename}"
-    raise InvalidDateTimeError(msg, record) from ex
+    msg = f"Could not parse value '{shown}' of property '{field}' as {datelike_typename}"
+    raise InvalidDateTimeError(msg, record) from (ex if are_rows_shown() else None)

@@ -21,7 +21,7 @@ from tap_core.protocols.airbyte.arguments import Flags, text_of
 from tap_core.protocols.airbyte.log import MessageHandler, logging_by
 from tap_core.protocols.airbyte.messages import line, trace_line
 from tap_core.protocols.wire import Wire
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 from tap_core.types import JsonSchema
 from target_spark.airbyte.faults import fault_body
 from target_spark.commands import AIRBYTE_WORDS
@@ -142,7 +142,7 @@ class _Job:
         try:
             self._wire.write(trace_line("ERROR", fault_body(fault, self.hide)))
         except OSError:
-            sys.stderr.write(f"{self.hide(str(fault))}\n")
+            write_to_stderr(f"{redact_line(self.hide(str(fault)))}\n")
 
 
 # The commands

@@ -9,12 +9,13 @@ Every text passes a function that takes secrets out. Source: the Airbyte protoco
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
 from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.protocols.verdicts import CONFIG, SYSTEM, TRANSIENT, failure_type
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.records import format_error
 from target_spark.errors import (
     LeaseError,
     OwnerError,
@@ -42,9 +43,9 @@ def fault_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, An
     """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
     name = type(fault).__qualname__
     return {
-        "message": hide(str(fault).strip()) or name,
-        "internal_message": hide(f"{name}: {fault}"),
-        "stack_trace": hide("".join(traceback.format_exception(fault))),
+        "message": redact_line(hide(str(fault).strip())) or name,
+        "internal_message": redact_line(hide(f"{name}: {fault}")),
+        "stack_trace": f"{hide(format_error(fault, redact))}\n",
         "failure_type": _failure_type(fault),
     }
 

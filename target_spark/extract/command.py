@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 import threading
-import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +28,8 @@ from tap_core.exceptions import (
 )
 from tap_core.protocols.singer.decode import Decoder
 from tap_core.protocols.singer.encode import encode_body
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
+from tap_core.redaction.records import format_error
 from target_spark import settings
 from target_spark.commands import RUN
 from target_spark.conversation import Conversation
@@ -116,9 +116,9 @@ class RunCommand:
         try:
             code = self._run(given, hide)
         except (ConfigurationError, TargetSparkError) as error:
-            code = _refused(getattr(error, "errors", None) or [str(error)], hide)
-        except Exception:  # noqa: BLE001  nothing is told that could hold a secret
-            code = _refused([traceback.format_exc()], hide)
+            code = _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
+        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+            code = _refused([format_error(error, redact)], hide)
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
@@ -207,7 +207,7 @@ class _Reading:
         """Return what is told of an error of the tap's, without a secret of its settings."""
         hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
         if not isinstance(error, SingerSDKError):  # whose message is enough
-            self._tap.logger.error("%s", hide("".join(traceback.format_exception(error))))
+            self._tap.logger.error("The tap failed.", exc_info=error)
         return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
 
     def _last(self, opened: _Opened) -> Mapping[str, Any]:
@@ -330,12 +330,12 @@ def _document(path: str | None, error: type[ConfigurationError]) -> Any:
     return found
 
 
-def _refused(sentences: Sequence[str], hide: Sequence[Callable[[str], str]]) -> int:
+def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> int:
     for sentence in sentences:
         text = sentence
         for each in hide:
             text = each(text)
-        sys.stderr.write(f"{text}\n")
+        write_to_stderr(f"{text}\n")
     return 1
 
 

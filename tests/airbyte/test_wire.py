@@ -225,7 +225,7 @@ def test_a_log_has_the_stack_of_an_error(logger: Any, lines: list[bytes]) -> Non
         logger.exception("It failed\nhere.")
     [found] = told(lines)
     assert found["stack_trace"].endswith("with base 10: '***'")
-    assert found["message"] == "tap-x.users: It failed\nhere."
+    assert found["message"] == r"tap-x.users: It failed\nhere."
 
 
 def test_a_text_that_does_not_fit_its_arguments_is_shown_as_it_is(lines: list[bytes]) -> None:

@@ -10,11 +10,11 @@ import requests
 from tap_core.exceptions import FatalAPIError
 from tap_core.redaction import Secrets, collect_secrets, is_secret_parameter, redact_url
 from tap_core.redaction import http as words
+from tap_core.redaction.active import install_redaction
 from tap_core.redaction.http import (
     LONGEST_EXCERPT,
     body_excerpt,
     collect_sent_secrets,
-    hide_secrets_of_urllib3,
 )
 from tests.http.server import Reply, page
 
@@ -246,8 +246,8 @@ def test_secrets_in_paths_are_hidden(source):
 
 def test_urllib3_logs_urls_without_secrets(caplog):
     caplog.set_level(logging.DEBUG)
-    hide_secrets_of_urllib3()
-    hide_secrets_of_urllib3()
+    install_redaction()
+    install_redaction()
     logger = logging.getLogger("urllib3.connectionpool")
     logger.debug('"%s %s" %s', "GET", "/a?key=s3cr3t", 200)
     logger.debug("plain %(x)s", {"x": 1})

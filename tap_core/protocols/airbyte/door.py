@@ -9,7 +9,6 @@ signal in how it ended. Source: the Airbyte protocol, sections "Common Interface
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
@@ -27,7 +26,7 @@ from tap_core.protocols.airbyte.traces import error_body
 from tap_core.protocols.source import SourceTap
 from tap_core.protocols.verdicts import sentence
 from tap_core.protocols.wire import Wire
-from tap_core.redaction import make_redactor
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
 
 __all__ = ["SourceCommand", "source_command"]
 
@@ -193,7 +192,7 @@ def _check(job: _Job) -> None:
         if job.wire.is_broken or job.settings is None:  # there was no file to check
             raise
         job.tap_logger.debug("The check failed.", exc_info=True)
-        answer = {"status": "FAILED", "message": job.hide(sentence(error))}
+        answer = {"status": "FAILED", "message": redact_line(job.hide(sentence(error)))}
     else:
         answer = {"status": "SUCCEEDED"}
     job.say("CONNECTION_STATUS", "connectionStatus", answer)
@@ -230,9 +229,7 @@ _COMMANDS: Final[Mapping[str, Callable[[_Job], None]]] = {
 
 def _complain(text: str) -> None:
     """Write to standard error, if there is one."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+    write_to_stderr(text)
 
 
 def _die_of(number: int) -> NoReturn:

@@ -18,6 +18,8 @@ from typing import Final
 from tap_core.logging import without_console
 from tap_core.metrics import Point
 from tap_core.protocols.airbyte.messages import analytics_line, log_line
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.records import format_error
 
 __all__ = ["MessageHandler", "logging_by"]
 
@@ -45,7 +47,7 @@ class MessageHandler(logging.Handler):
             try:
                 self._write(self._line(record))
             except (TypeError, ValueError):  # arguments that do not fit the text
-                self._write(self._said(record, str(record.msg)))
+                self._write(self._said(record, redact_line(str(record.msg))))
 
     def _line(self, record: logging.LogRecord) -> bytes:
         point = record.args[0] if isinstance(record.args, tuple) and record.args else None
@@ -53,12 +55,14 @@ class MessageHandler(logging.Handler):
             return analytics_line(point.metric.value, self._hide(str(point)))
         trace = None
         if record.exc_info and record.exc_info[0] is not None:
-            trace = self._hide(logging.Formatter().formatException(record.exc_info))
+            trace = self._hide(format_error(record.exc_info, redact))
         return self._said(record, record.getMessage(), trace)
 
     def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
         """Return a text with the name of who says it: a stream, where it is one."""
-        return log_line(_level(record.levelno), self._hide(f"{record.name}: {text}"), trace)
+        return log_line(
+            _level(record.levelno), redact_line(self._hide(f"{record.name}: {text}")), trace
+        )
 
 
 def _level(number: int) -> str:

@@ -6,21 +6,21 @@ protocol, section "AirbyteErrorTraceMessage".
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from tap_core.protocols.verdicts import failure_type, sentence
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.records import format_error
 
 __all__ = ["error_body"]
 
 
 def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
     """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
-    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return {
-        "message": hide(sentence(error)),
-        "internal_message": hide(f"{type(error).__qualname__}: {error}"),
-        "stack_trace": hide(trace),
+        "message": redact_line(hide(sentence(error))),
+        "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),
+        "stack_trace": f"{hide(format_error(error, redact))}\n",
         "failure_type": failure_type(error),
     }

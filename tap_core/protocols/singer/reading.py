@@ -19,6 +19,7 @@ import msgspec
 
 from tap_core.documents import load_json
 from tap_core.exceptions import InvalidInputLine
+from tap_core.redaction.rows import show_value
 
 __all__ = [
     "GenericSingerReader",
@@ -77,7 +78,9 @@ class GenericSingerReader(abc.ABC, Generic[_Line]):
         missing = requires - line_dict.keys()
         if missing:
             names = ", ".join(sorted(missing))
-            raise InvalidInputLine(f"Line is missing required {names} key(s): {line_dict}")
+            raise InvalidInputLine(
+                f"Line is missing required {names} key(s): {show_value(line_dict)}"
+            )
 
     @abc.abstractmethod
     def deserialize_json(self, line: _Line) -> dict[str, Any]:
@@ -138,8 +141,9 @@ class MsgSpecReader(GenericSingerReader[str]):
 
 
 def _complaint(line: str) -> InvalidInputLine:
-    logger.error("Unable to parse:\n%s", line)
-    return InvalidInputLine(f"Unable to parse line as JSON: {line}")
+    shown = show_value(line)
+    logger.error("Unable to parse:\n%s", shown)
+    return InvalidInputLine(f"Unable to parse line as JSON: {shown}")
 
 
 def is_plain(reader: Any) -> bool:

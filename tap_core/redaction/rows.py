@@ -1,0 +1,44 @@
+"""Values of rows in messages, and the variable by which an operator keeps them out.
+
+Invariant: with ``TAP_CORE_LOG_ROWS=false`` no message of the SDK about a row shows its values;
+their type and length are shown instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["LOG_ROWS", "are_rows_shown", "describe_value", "show_value"]
+
+LOG_ROWS: Final = "TAP_CORE_LOG_ROWS"
+"""The environment variable: ``false``, ``0``, ``no`` or ``off`` keep values of rows out."""
+
+_OFF: Final = frozenset({"false", "0", "no", "off"})
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def are_rows_shown() -> bool:
+    """Tell whether messages may show values of rows."""
+    return os.environ.get(LOG_ROWS, "").strip().lower() not in _OFF
+
+
+def show_value(value: Any, shown: Any = None) -> str:
+    """Return a value of a row as a message may show it: ``shown`` if given, else the value."""
+    if are_rows_shown():
+        return str(value if shown is None else shown)
+    return describe_value(value)
+
+
+def describe_value(value: Any) -> str:
+    """Return the type and the length of a value, which is not shown."""
+    if isinstance(value, str):
+        return f"<text of {len(value):,} characters>"
+    if isinstance(value, (bytes, bytearray)):
+        return f"<{len(value):,} bytes>"
+    if isinstance(value, Mapping):
+        return f"<object of {len(value):,} fields>"
+    if isinstance(value, (list, tuple)):
+        return f"<array of {len(value):,} items>"
+    return f"<{_TYPES.get(type(value), type(value).__name__)}>"

@@ -1,0 +1,208 @@
+"""The log of a process in which plugins have secrets, and texts of others are hostile."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tap_core.logging import ConsoleFormatter, StructuredFormatter
+from tap_core.redaction import redact, register_secrets
+from tap_core.redaction.records import RedactingFormatter, format_error
+from tap_core.redaction.text import Secrets
+from tap_core.tap_base import Tap
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "x\n2026-01-01 00:00:00,000 | CRITICAL | root | FORGED \x1b[31m\u2028y"
+
+
+class QuietTap(Tap):
+    name = "tap-quiet"
+    config_jsonschema = {"properties": {"k": {"type": "string", "secret": True}}}
+
+    def discover_streams(self):
+        return []
+
+    def _setup_signal_handlers(self) -> None:
+        """Leave the signals to pytest."""
+
+
+@pytest.fixture
+def log():
+    """Return a function that logs by a formatter and returns the text."""
+
+    def write(formatter, *args, name="some.library", **kwargs):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(formatter)
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+        try:
+            logger.debug(*args, **kwargs)
+        finally:
+            logger.removeHandler(handler)
+        return stream.getvalue()
+
+    return write
+
+
+def raised(*args):
+    try:
+        raise ValueError(*args)  # noqa: TRY301  an error with a traceback
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    "formatter", [ConsoleFormatter(), StructuredFormatter(), logging.Formatter("%(message)s"), None]
+)
+def test_values_of_a_plugin_are_hidden_in_lines_of_any_library_and_any_format(log, formatter):
+    """A setting that the schema marks is hidden though the parameter is called ``k``."""
+    tap = QuietTap(config={"k": "cAnary-QQQ111"})
+    text = log(formatter, '"GET %s HTTP/1.1" %s', "/ok?k=cAnary-QQQ111", 200)
+    text += log(formatter, "failed", exc_info=raised("cAnary-QQQ111"))
+    text += log(formatter, "x", extra={"given": {"deep": ["cAnary-QQQ111"]}})
+    assert tap.config["k"] == "cAnary-QQQ111"
+    assert "cAnary" not in text
+    assert "/ok?k=***" in text
+    assert "ValueError" in text
+
+
+def test_several_plugins_are_hidden_as_long_as_they_exist_and_the_latest_after_it():
+    class Owner:
+        pass
+
+    first, second = Owner(), Owner()
+    register_secrets(first, Secrets.from_values(["first-secret"]))
+    register_secrets(second, Secrets.from_values(["second-secret"]))
+    assert redact("first-secret second-secret") == "*** ***"
+    for number in range(40):
+        register_secrets(Owner(), Secrets.from_values([f"passing-{number:03}"]))
+    del first
+    gc.collect()
+    assert redact("first-secret second-secret passing-039") == "*** *** ***"
+    assert redact("passing-000") == "passing-000"
+
+
+def test_plugins_that_come_and_go_in_threads_disturb_nobody():
+    class Owner:
+        pass
+
+    def work():
+        for number in range(200):
+            owner = Owner()
+            register_secrets(owner, Secrets.from_values([f"secret-of-{number}"]))
+            assert redact(f"<secret-of-{number}>") == "<***>"
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "formatter", [ConsoleFormatter(), logging.Formatter("%(name)s %(message)s")]
+)
+def test_no_text_of_others_is_a_line_of_its_own(log, formatter):
+    text = log(formatter, "Property %s", HOSTILE, name=f"tap.{HOSTILE}")
+    assert len(text.splitlines()) == 1
+    assert "\x1b" not in text
+    assert r"\n2026-01-01" in text
+
+
+def test_no_error_forges_a_line_below_its_traceback(log):
+    error = raised(HOSTILE)
+    error.__cause__ = raised(HOSTILE)
+    if hasattr(error, "add_note"):
+        error.add_note(HOSTILE)
+    for text in (
+        log(ConsoleFormatter(), "failed", exc_info=error),
+        log(RedactingFormatter(logging.Formatter("%(message)s")), "failed", exc_info=error),
+        format_error(error, redact),
+    ):
+        assert not [line for line in text.splitlines() if line.startswith("2026-01-01 00:00")]
+        assert "\x1b" not in text
+        assert text.count("Traceback (most recent call last):") == 2
+        assert 'File "' in text
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of errors came with Python 3.11")
+def test_errors_of_a_group_stay_in_their_lines():
+    group = eval("ExceptionGroup")("several", [raised(HOSTILE), raised("b")])  # noqa: S307
+    text = format_error(group, redact)
+    assert not [line for line in text.splitlines() if line.lstrip(" |+-").startswith("2026-01-01")]
+
+
+def test_json_lines_stay_json_and_show_no_secret(log):
+    tap = QuietTap(config={"k": "12345678"})
+    extra = {"token": "abc", "figures": {"n": 12, "password": 5}, "stream_name": "s"}
+    line = log(StructuredFormatter(), 'said "%s" and "token":5', HOSTILE, extra=extra)
+    told = json.loads(line)
+    assert "\n" not in told["message"]
+    assert told["extra"]["figures"] == {"n": 12, "password": "***"}
+    assert told["extra"]["token"] == "***"
+    assert tap.name
+
+
+PROGRAM = """
+import logging, sys, threading, json
+from tap_core.logging import setup_console_logging
+from tests.redaction.test_log import QuietTap
+setup_console_logging("DEBUG")
+tap = QuietTap(config={"k": "cAnary-QQQ111"})
+logging.getLogger("any").debug("x %s", "cAnary-QQQ111", extra={"more": "cAnary-QQQ111"})
+try:
+    raise ValueError("cAnary-QQQ111\\nFORGED \\x1b[31m")
+except ValueError:
+    logging.getLogger("any").exception("failed")
+def work():
+    raise RuntimeError("thread cAnary-QQQ111 \\x1b[1m")
+thread = threading.Thread(target=work); thread.start(); thread.join()
+raise KeyError("end cAnary-QQQ111")
+"""
+OTHERS_FORMATTER = """
+import logging
+class Theirs(logging.Formatter):
+    def format(self, record):
+        text = f"THEIRS {record.msg} {record.args} {record.more if hasattr(record, 'more') else ''}"
+        return text + (self.formatException(record.exc_info) if record.exc_info else "")
+"""
+
+
+@pytest.mark.parametrize("formatter", [None, "theirs.Theirs", "logging.Formatter"])
+def test_a_users_log_configuration_and_uncaught_errors_keep_the_redaction(tmp_path, formatter):
+    (tmp_path / "theirs.py").write_text(OTHERS_FORMATTER)
+    config = {
+        "version": 1,
+        "formatters": {"f": {"()": formatter or "tap_core.logging.ConsoleFormatter"}},
+        "handlers": {"h": {"class": "logging.StreamHandler", "formatter": "f"}},
+        "root": {"handlers": ["h"], "level": "DEBUG"},
+    }
+    (tmp_path / "log.json").write_text(json.dumps(config))
+    variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    if formatter:
+        variables["SINGER_SDK_LOG_CONFIG"] = str(tmp_path / "log.json")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **variables},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "cAnary" not in done.stderr + done.stdout
+    assert "KeyError: 'end ***'" in done.stderr
+    assert "RuntimeError: thread ***" in done.stderr
+    assert "\x1b" not in done.stderr

@@ -1,0 +1,88 @@
+"""Values of rows in messages, and the variable that keeps them out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+
+import pytest
+
+from tap_core.exceptions import InvalidInputLine, InvalidRecord
+from tap_core.protocols.lines import excerpt
+from tap_core.protocols.singer.reading import SimpleSingerReader
+from tap_core.redaction.rows import LOG_ROWS, describe_value, show_value
+from tap_core.sinks.validation import JSONSchemaValidator
+from tap_core.typing.values import DatetimeErrorTreatmentEnum, handle_invalid_timestamp_in_record
+
+SCHEMA = {"properties": {"id": {"type": "integer"}}, "required": ["id"]}
+
+
+@pytest.fixture(params=["false", "0", "No", " OFF "])
+def without_rows(request, monkeypatch):
+    monkeypatch.setenv(LOG_ROWS, request.param)
+
+
+def everything(error: BaseException | None) -> str:
+    text = ""
+    while error is not None:
+        text += f"{error!r} {error}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return text
+
+
+def test_rows_are_shown_unless_they_are_switched_off(monkeypatch):
+    monkeypatch.delenv(LOG_ROWS, raising=False)
+    assert excerpt(b'{"name": "Ada"') == '{"name": "Ada"'
+    assert show_value("Ada") == "Ada"
+    with pytest.raises(InvalidRecord, match="'Ada' is not of type 'integer'"):
+        JSONSchemaValidator(SCHEMA).validate({"id": "Ada"})
+
+
+@pytest.mark.usefixtures("without_rows")
+def test_a_line_that_is_no_message_is_described(caplog):
+    assert excerpt(b'{"name": "Ada"') == "<14 bytes>"
+    with pytest.raises(InvalidInputLine) as caught:
+        SimpleSingerReader().deserialize_json('{"name": "Ada"')
+    assert "Ada" not in str(caught.value) + caplog.text
+    with pytest.raises(InvalidInputLine, match="<object of 1 fields>"):
+        SimpleSingerReader.assert_line_requires({"name": "Ada"}, {"type"})
+
+
+@pytest.mark.usefixtures("without_rows")
+def test_a_record_that_does_not_fit_is_described():
+    with pytest.raises(InvalidRecord) as caught:
+        JSONSchemaValidator(SCHEMA).validate({"id": "Ada"})
+    assert "<text of 3 characters> does not fit type 'integer' (record['id'])" in str(caught.value)
+    assert "Ada" not in everything(caught.value)
+    with pytest.raises(InvalidRecord, match="'id' is a required property"):
+        JSONSchemaValidator(SCHEMA).validate({"name": "Ada"})
+
+
+@pytest.mark.usefixtures("without_rows")
+@pytest.mark.parametrize("treatment", list(DatetimeErrorTreatmentEnum))
+def test_a_date_that_cannot_be_read_is_described(caplog, treatment):
+    caplog.set_level(logging.DEBUG)
+    arguments = {}, ["at"], "Ada 1815", "date-time", ValueError("Unknown: Ada 1815"), treatment
+    text = ""
+    try:
+        handle_invalid_timestamp_in_record(*arguments, logging.getLogger("t"))
+    except ValueError as error:
+        text = everything(error)
+    assert "Ada" not in text + caplog.text
+    assert "<text of 8 characters>" in text + caplog.text
+
+
+def test_descriptions_name_type_and_length():
+    values = ["abc", b"ab", {"a": 1}, [1, 2], (1,), None, True, 1, 1.5, dt.date(2020, 1, 1)]
+    assert list(map(describe_value, values)) == [
+        "<text of 3 characters>",
+        "<2 bytes>",
+        "<object of 1 fields>",
+        "<array of 2 items>",
+        "<array of 1 items>",
+        "<null>",
+        "<boolean>",
+        "<integer>",
+        "<number>",
+        "<date>",
+    ]

@@ -1,0 +1,179 @@
+"""Texts without secrets and without control characters, in time linear in their length."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import time
+from urllib.parse import quote, quote_plus
+
+import pytest
+
+from tap_core.redaction import (
+    Secrets,
+    clean_document,
+    collect_secrets,
+    escape_control_characters,
+    make_redactor,
+    redact_text,
+)
+from tap_core.redaction.text import find_embedded_secrets, redact_parameters
+
+VALUE = 'cAn4ry+"/é\\x&y='
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        lambda text: quote(text, safe=""),
+        lambda text: (
+            quote(text, safe="").replace("%2B", "%2b").replace("%2F", "%2f").lower()
+            if text.islower()
+            else quote(text)
+        ),
+        quote_plus,
+        json.dumps,
+        lambda text: json.dumps(text, ensure_ascii=False),
+        lambda text: json.dumps(json.dumps({"x": text})),
+        repr,
+        lambda text: repr(text.encode()),
+        html.escape,
+        lambda text: base64.b64encode(text.encode()).decode(),
+        *(
+            lambda text, user=user: base64.b64encode(f"{user}:{text}".encode()).decode()
+            for user in ("a", "ab", "abc", "someone@example.com")
+        ),
+        lambda text: base64.urlsafe_b64encode(f"u:{text}".encode()).decode(),
+    ],
+)
+def test_a_known_value_is_found_in_every_form(write):
+    written = write(VALUE)
+    shown = Secrets.from_values([VALUE]).hide_values(f"before {written} after")
+    assert "***" in shown
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    assert "cAn4ry" not in shown
+    inner = base64.b64encode(VALUE.encode()).decode().rstrip("=")[:-1]
+    assert inner[4:] not in shown
+
+
+def test_each_line_of_a_key_with_several_lines_is_hidden():
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n"
+    hide = make_redactor({"private_key": key})
+    assert hide("line: MIIEvQIBADANBgkqhkiG9w0BAQEF") == "line: ***"
+    assert "MIIE" not in hide(json.dumps({"k": key}))
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("GET /a?key=abc&code=x&page_token=1", "GET /a?key=***&code=***&page_token=1"),
+        ('"GET /a?api_key=abc HTTP/1.1" 200', '"GET /a?api_key=*** HTTP/1.1" 200'),
+        ("https://u:p@w@host/x", "https://***@host/x"),
+        (r'{"url": "https:\/\/u:pw@h"}', r'{"url": "https:\/\/***@h"}'),
+        ("jdbc:oracle:thin:scott/tiger@h:1", "jdbc:oracle:thin:***@h:1"),
+        ("jdbc:sqlserver://h;user=u;password=p;x=1", "jdbc:sqlserver://h;user=u;password=***;x=1"),
+        ("{'password': 'a\\'b', 'x': 1}", "{'password': '***', 'x': 1}"),
+        ('say \\"token\\": \\"abc\\\\"def\\" end', 'say \\"token\\": \\"***\\" end'),
+        ('{"token": 12345, "x": null}', '{"token": "***", "x": null}'),
+        ("Authorization: Bearer abc", "Authorization: Bearer ***"),
+        ("X-Api-Key: abc", "X-Api-Key: ***"),
+        ("-Djavax.net.ssl.trustStorePassword=abc -Dx=1", None),
+        ("exit code: 1, token: expired, key=id", "exit code: 1, token: expired, key=id"),
+        ("a sentence without any", "a sentence without any"),
+    ],
+)
+def test_what_a_text_itself_calls_secret_is_hidden(text, shown):
+    expected = shown or "-Djavax.net.ssl.trustStorePassword=*** -Dx=1"
+    assert redact_text(text) == expected
+    assert redact_text(expected) == expected
+
+
+@pytest.mark.parametrize("size", [16_000, pytest.param(1_000_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *(
+            "x",
+            "a=",
+            "key ",
+            "key key key",
+            'token="',
+            "\\",
+            "'",
+            '"',
+            'token:\\"',
+            "token=",
+            "://",
+        ),
+        *("@", "a@", "//u", "Bearer ", "password='\\", "a.b-", "\n", "key:", " ", "=", "Token a "),
+    ],
+)
+def test_hostile_texts_take_linear_time(shape, size):
+    """An excerpt of a body of 16 kB took 6 seconds when the search was quadratic."""
+    text = (shape * (size // len(shape) + 1))[:size]
+    begun = time.monotonic()
+    redact_text(text)
+    redact_parameters(text)
+    assert sum(map(len, find_embedded_secrets(text))) <= size
+    assert time.monotonic() - begun < 60  # a quadratic search takes hours
+
+
+def test_a_million_of_one_letter_takes_linear_time():
+    assert redact_text("x" * 1_000_000) == redact_parameters("x" * 1_000_000)
+
+
+def test_secrets_are_collected_from_addresses_options_and_json_texts():
+    found = collect_secrets(
+        {
+            "url": "https://user:pw%401234@h/x",
+            "jdbc": "jdbc:sqlserver://h;user=u;password=jdbcpw1",
+            "spark": {
+                "spark.driver.extraJavaOptions": "-Djavax.net.ssl.keyStorePassword=storepw1",
+                "spark.hadoop.fs.azure.account.key.a": "azurekey1",
+            },
+            "text": '{"private_key": "jsonkey1", "type": "service"}',
+        }
+    ).values
+    assert {"pw@1234", "jdbcpw1", "storepw1", "azurekey1", "jsonkey1"} <= set(found)
+    assert not {"service", "user", "u"} & set(found)
+
+
+def test_all_of_a_secret_object_is_secret_but_what_the_schema_shows():
+    schema = {
+        "properties": {
+            "credentials": {
+                "type": "object",
+                "oneOf": [{"properties": {"auth_type": {"const": "Client"}}}],
+            },
+            "token_url": {"default": "https://login.example/"},
+            "streams": {"additionalProperties": {"type": "object"}},
+        }
+    }
+    config = {
+        "credentials": {"auth_type": "Client", "inner": {"plain": "canary1"}},
+        "token_url": "https://login.example/",
+        "streams": {"tokens": {"write_mode": "append"}},
+    }
+    assert collect_secrets(config, schema).values == ("canary1",)
+
+
+def test_documents_keep_their_shape():
+    document = {"a": ["x"], "token": 5, "n": None, "password": None}
+    assert clean_document(document, str.upper) == {
+        "a": ["X"],
+        "token": "***",
+        "n": None,
+        "password": None,
+    }
+    assert clean_document({"tokens": {"n": 1}}, str, by_name=False) == {"tokens": {"n": 1}}
+
+
+def test_control_characters_are_escaped_and_tabs_are_not():
+    hostile = "a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800\tc é 漢"
+    shown = escape_control_characters(hostile)
+    assert shown == (r"a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800" + "\tc é 漢")
+    assert len(shown.splitlines()) == 1
+    assert escape_control_characters(shown) == shown
