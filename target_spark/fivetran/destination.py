@@ -25,6 +25,7 @@ from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
 from target_spark import settings
 from target_spark.errors import TargetSparkError, UnsupportedError
+from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.batch import Batch, File, FileParams, Kind
 from target_spark.fivetran.engine import Sparks
 from target_spark.fivetran.faults import explain, refused_by
@@ -62,9 +63,12 @@ class Voice(Protocol):
         """Let no line show what this takes out of a text."""
 
 
-def destination(plugin: type[Plugin], sparks: Sparks, journal: Voice) -> Service:
-    """Return the service of a destination whose tables a Spark writes."""
-    calls = _Calls(plugin, sparks, journal)
+def destination(plugin: type[Plugin], sparks: Sparks, journal: Voice, rules: CallRules) -> Service:
+    """Return the service of a destination whose tables a Spark writes.
+
+    ``rules`` say what a call may set and reach.
+    """
+    calls = _Calls(plugin, sparks, journal, rules)
     task = _with_task
     handlers = {
         "ConfigurationForm": Handler(lambda _r, _c: form_of(FORM, TESTS, selects_tables=False)),
@@ -92,11 +96,12 @@ def _with_task(kind: Any) -> Callable[[str], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """What the calls share: the target, its Spark, and the log."""
+    """What the calls share: the target, its Spark, the log, and what a call may set."""
 
     plugin: type[Plugin]
     sparks: Sparks
     journal: Voice
+    rules: CallRules
 
     def test(self, request: Any, _call: Call) -> Any:
         """Run one of the tests of the form."""
@@ -152,14 +157,14 @@ class _Calls:
         """Write a batch of files into a table."""
         from target_spark.fivetran.batches import write_batch
 
-        files = _files(request, Kind.REPLACE, Kind.UPDATE, Kind.DELETE)
+        files = self._files(request, Kind.REPLACE, Kind.UPDATE, Kind.DELETE)
         return self._write(write_batch, request, files, call)
 
     def write_history(self, request: Any, call: Call) -> Any:
         """Write a batch of files into a table that keeps the versions of its rows."""
         from target_spark.fivetran.history import write_history
 
-        files = _files(request, *Kind)
+        files = self._files(request, *Kind)
         return self._write(write_history, request, files, call)
 
     def _write(
@@ -173,18 +178,27 @@ class _Calls:
         call.note(f"{where}: {written.rows:,} rows from {written.files} files")
         return messages.WriteBatchResponse(success=True)
 
+    def _files(self, request: Any, *kinds: Kind) -> Iterator[File]:
+        """Yield the files of a request in the order in which they count."""
+        for kind in kinds:
+            for path in getattr(request, f"{kind.name.lower()}_files"):
+                yield File(self.rules.check_file(path), kind, request.keys.get(path))
+
     # What every call begins with
 
     def _config(self, request: Any) -> Mapping[str, Any]:
         """Return the settings of a call, checked; from here on no line of the log shows them.
 
         Raises:
-            ConfigurationError: they do not fit.
+            ConfigurationError: they do not fit, or a call may not set one of them.
         """
         schema = self.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
-        given = settings_of(typed(request.configuration, schema))
-        hide = make_redactor(given, schema)
+        self.rules.check_size(request.configuration)
+        brought = typed(request.configuration, schema)
+        hide = make_redactor(brought, schema)
         self.journal.hide_also(hide)
+        self.rules.check(brought)
+        given = settings_of(brought)
         try:
             config = self.plugin(config=given, parse_env_config=True).config
         except ConfigurationError as error:
@@ -233,13 +247,6 @@ def _told(name: str, shape: Shape) -> Any:
             told.params.decimal.precision, told.params.decimal.scale = column.decimal
         columns.append(told)
     return messages.Table(name=name, columns=columns)
-
-
-def _files(request: Any, *kinds: Kind) -> Iterator[File]:
-    """Yield the files of a request in the order in which they count."""
-    for kind in kinds:
-        for path in getattr(request, f"{kind.name.lower()}_files"):
-            yield File(path, kind, request.keys.get(path))
 
 
 def _params(told: Any) -> FileParams:

@@ -1,31 +1,43 @@
 """``target-spark --port``: a destination that Fivetran calls.
 
-Rules of the room: the target is handed in and never imported. One Spark serves all calls, and
-ends with the server.
+The target's class is a parameter and is not imported. One Spark serves all calls and ends with
+the server.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 from tap_core.protocols.fivetran.command import PortCommand
+from tap_core.protocols.fivetran.reception import Limits
 
 if TYPE_CHECKING:
+    from tap_core.protocols.fivetran.listening import Listening
     from target_spark.fivetran.destination import Plugin
 
 __all__ = ["destination_command"]
+
+_MESSAGE: Final = 16 << 20
+"""Bytes of a request: settings, the columns of a table, names and keys of files; never rows."""
+
+_HELD: Final = 64 << 20
+"""Bytes that the requests of all calls hold."""
 
 
 def destination_command(name: str, plugin: type[Plugin]) -> PortCommand:
     """Return the command that serves a destination."""
 
-    def serve_on(port: int) -> int:
+    def serve_at(place: Listening) -> int:
         from tap_core.protocols.fivetran.log import Journal
         from tap_core.protocols.fivetran.server import serve
+        from target_spark.fivetran.allowed_settings import CallRules
         from target_spark.fivetran.destination import destination
         from target_spark.fivetran.engine import Sparks
 
         journal, sparks = Journal("sdk_destination"), Sparks()
-        return serve(destination(plugin, sparks, journal), port, journal, sparks.close)
+        # Before any call: what a call loads into the environment must not count.
+        rules = CallRules.of(name, os.environ)
+        return serve(destination(plugin, sparks, journal, rules), place, journal, sparks.close)
 
-    return PortCommand(name, serve_on)
+    return PortCommand(name, serve_at, Limits(message=_MESSAGE, held=_HELD))

@@ -33,7 +33,12 @@ __all__ = ["Sparks"]
 _SERVERS: Final = "fivetran-"
 """What the names of the servers' leases begin with."""
 
-_ENCRYPTED: Final = {"spark.io.encryption.enabled": "true"}
+_ENFORCED: Final = {
+    "spark.io.encryption.enabled": "true",
+    # Else ${env:X} in the name of a table or column is replaced by a variable of this process.
+    "spark.sql.variable.substitute": "false",
+}
+"""Settings of Spark that no call changes."""
 
 
 class Sparks:
@@ -88,7 +93,7 @@ class Sparks:
         """Count a user of the Spark that fits, which is started where there is none."""
         place = settings.place_of(config)
         asked = settings.spark_settings(config)
-        asked = replace(asked, conf={**asked.conf, **_ENCRYPTED})
+        asked = replace(asked, conf={**asked.conf, **_ENFORCED})
         with self._changed:
             while self._users and not self._fits(asked) and not self._is_closed:
                 self._changed.wait()

@@ -8,11 +8,14 @@ Fivetran's Partner SDK development guide, "Batch files", "Encryption" and "Secur
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -21,13 +24,15 @@ from tap_core.protocols.fivetran.words import Compression, Encryption
 from target_spark.errors import BatchFileError
 from target_spark.fivetran.batch import File, FileParams
 
-__all__ = ["BLOCK", "blocks", "fault", "whole_rows"]
+__all__ = ["BLOCK", "blocks", "fault", "one_reader", "whole_rows"]
 
 BLOCK: Final = 4 << 20
 """Bytes of CSV that are looked at together, where a row is not longer."""
 
-_LONGEST_ROW: Final = 256 << 20
+_LONGEST_ROW: Final = 64 << 20
 """Bytes of a row that are waited for; a cell that is not closed would never end."""
+
+_READING: Final = threading.Lock()
 
 _AES_BLOCK: Final = 16
 _KEYS: Final = (16, 24, 32)
@@ -35,6 +40,15 @@ _CODECS: Final = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
 _QUOTE, _LINE_BREAK = b'"', b"\n"
 
 _OTHER_KEY: Final = "The key is that of another file, or the file is damaged"
+
+
+def one_reader() -> AbstractContextManager[object]:
+    """Return what lets one call at a time read files in the server's own process.
+
+    It bounds the memory of all calls together: a decompressor may take 128 MB, and a row 64 MB
+    several times over. Spark's workers are processes of their own and do not wait for it.
+    """
+    return _READING
 
 
 def fault(file: File, words: str) -> BatchFileError:
@@ -106,11 +120,8 @@ def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 
 def _content(file: File, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
     """Return what stands in a file, decrypted and decompressed, in pieces of at most a size."""
-    try:
-        raw: Any = stack.enter_context(Path(file.path).open("rb"))  # noqa: SIM115
-        length = os.fstat(raw.fileno()).st_size
-    except OSError as error:
-        raise fault(file, _unreadable(error)) from None
+    raw: Any = stack.enter_context(_opened(file))
+    length = os.fstat(raw.fileno()).st_size
     if not length:
         raise fault(file, "is empty: not even a header stands in it")
     if params.encryption is Encryption.AES:
@@ -120,6 +131,30 @@ def _content(file: File, params: FileParams, size: int, stack: ExitStack) -> Ite
     codec = _CODECS[params.compression]
     stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec))
     return iter(partial(_read, stream.read, size, file, params), b"")
+
+
+def _opened(file: File) -> BinaryIO:
+    """Open a regular file; a pipe or a device at its path is not even opened."""
+    try:
+        _check_regular(file, os.stat(file.path))  # noqa: PTH116  (of a text, as it came)
+        # Without waiting: a pipe that has taken its place meanwhile would never open.
+        raw = os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        with ExitStack() as stack:
+            stack.callback(raw.close)
+            _check_regular(file, os.fstat(raw.fileno()))
+            stack.pop_all()
+            return raw
+    except OSError as error:
+        raise fault(file, _unreadable(error)) from None
+    except ValueError:
+        raise fault(file, "has a path that no file can have") from None
+
+
+def _check_regular(file: File, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise fault(file, "is a pipe, a socket or a device, which are not read: give a file")
 
 
 def _read(read: Callable[[int], bytes], size: int, file: File, params: FileParams) -> bytes:

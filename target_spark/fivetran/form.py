@@ -1,7 +1,7 @@
 """What Fivetran asks the user of a destination, and which tests it runs with the answers.
 
-Rules of the room: pure. The form shows the few settings without which no table can be found;
-every other setting of target-spark may stand in the configuration too, and is checked like those.
+Pure. The form shows the few settings without which no table can be found; the configuration may
+have the other settings that `allowed_settings` names, too.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "spark": {
         "title": "Spark settings",
-        "description": "Any settings of Spark as JSON, by their names: keys of the storage,"
-        " the catalog, spark.driver.memory.",
+        "description": "Settings of Spark as JSON, by their names: keys of the storage,"
+        " the catalog, spark.driver.memory. Others need the operator's leave.",
         "secret": True,
     },
 }

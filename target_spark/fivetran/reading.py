@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tap_core.protocols.verdicts import chain_of
 from target_spark.errors import BatchFileError
 from target_spark.fivetran.batch import File, FileParams, Kind
-from target_spark.fivetran.files import fault
+from target_spark.fivetran.files import fault, one_reader
 from target_spark.fivetran.rows import OP as OP
 from target_spark.fivetran.rows import ORDINAL as ORDINAL
 from target_spark.fivetran.rows import Reading, check_header
@@ -42,7 +42,8 @@ def check(files: Sequence[File], params: FileParams, shape: Shape) -> None:
         BatchFileError: one is not there, does not open, or has another header than it should.
     """
     for file in files:
-        check_header(file, params, shape)
+        with one_reader():
+            check_header(file, params, shape)
 
 
 def read(spark: SparkSession, files: Sequence[File], params: FileParams, shape: Shape) -> DataFrame:

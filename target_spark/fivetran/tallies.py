@@ -19,7 +19,7 @@ import pyarrow as pa
 from tap_core.protocols.fivetran.words import DataType
 from target_spark.fivetran.batch import File, FileParams, Kind
 from target_spark.fivetran.cells import MisfitError, converted
-from target_spark.fivetran.files import blocks, fault
+from target_spark.fivetran.files import blocks, fault, one_reader
 from target_spark.fivetran.parsing import FileFaultError, columns_in, header_of, texts_of
 from target_spark.fivetran.shapes import Column, Shape
 
@@ -63,13 +63,15 @@ def tally(
     """
     rows: Counter[Kind] = Counter()
     seen = _Keys(shape)
-    for file in files:
-        wanted = shape.keys if file.kind in compared else ()
-        for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):
-            rows[file.kind] += len(cells[0])
-            if wanted:
-                seen.add(cells)
-    return Tally({kind: count for kind, count in rows.items() if count}, seen.repeat())
+    with one_reader():
+        for file in files:
+            wanted = shape.keys if file.kind in compared else ()
+            for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):
+                rows[file.kind] += len(cells[0])
+                if wanted:
+                    seen.add(cells)
+        repeats = seen.repeat()
+    return Tally({kind: count for kind, count in rows.items() if count}, repeats)
 
 
 class _Keys:

@@ -44,7 +44,7 @@ def test_settings_do_not_come_by_the_command_line(capsys) -> None:
 
 def test_what_is_served_ends_with_its_code() -> None:
     served: list[int] = []
-    command = PortCommand("tap-x", lambda port: served.append(port) or 3)
+    command = PortCommand("tap-x", lambda place: served.append(place.port) or 3)
     assert command.main(["--port", "50051"], standalone_mode=False) == 3
     with pytest.raises(SystemExit, match="3"):
         command.main(["--port=50052"])

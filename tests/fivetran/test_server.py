@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.listening import Listening
 from tap_core.protocols.fivetran.log import Journal
 from tap_core.protocols.fivetran.server import Handler, Server, Service
 from tests.fivetran.talk import PATIENCE, Running, running
@@ -264,7 +265,8 @@ def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
 
     service = Service("SourceConnector", {"Test": Handler(stay)}, str)
     server = Server(service, Journal("sdk_connector"))
-    with grpc.insecure_channel(f"127.0.0.1:{server.start(0)}") as channel:
+    port = server.start(Listening(0, "127.0.0.1"))
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
         call = method.future(b"", timeout=PATIENCE)
         begun.wait(PATIENCE)
@@ -276,4 +278,4 @@ def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
 def test_a_number_that_is_no_port_is_said(port: int) -> None:
     service = Service("SourceConnector", {}, str)
     with pytest.raises(OSError, match="0 to 65535"):
-        Server(service, Journal("sdk_connector")).start(port)
+        Server(service, Journal("sdk_connector")).start(Listening(port))

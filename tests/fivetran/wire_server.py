@@ -17,6 +17,7 @@ from logging import getLogger
 sys.path += sys.argv[2:]
 
 from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.listening import Listening
 from tap_core.protocols.fivetran.log import Journal
 from tap_core.protocols.fivetran.server import Handler, Service, serve
 
@@ -106,7 +107,8 @@ def main():
     }
     journal = Journal("sdk_connector")
     service = Service("SourceConnector", handlers, explain)
-    return serve(service, int(sys.argv[1]), journal, lambda: journal.say("INFO", "closing"))
+    place = Listening(int(sys.argv[1]), "localhost")
+    return serve(service, place, journal, lambda: journal.say("INFO", "closing"))
 
 
 if __name__ == "__main__":

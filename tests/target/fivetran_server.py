@@ -19,6 +19,8 @@ from tests.fivetran.batch_files import Cell
 
 __all__ = ["Destination", "column", "table"]
 
+_HOST = ("--host", "127.0.0.1")
+
 
 def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) -> Any:
     """A column of a request."""
@@ -36,8 +38,17 @@ def table(name: str, *columns: Any) -> Any:
 class Destination:
     """A running `target-spark --port`; ``said`` is its log, ``complained`` its standard error."""
 
-    def __init__(self, home: Path, configuration: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        configuration: Mapping[str, str],
+        operator: Mapping[str, str] | None = None,
+        words: Sequence[str] = (),
+    ) -> None:
+        """Start it; ``operator`` has variables of its environment, ``words`` more arguments."""
         self.home = home
+        self.operator = {"TARGET_SPARK_MASTER": "local[2]", **(operator or {})}
+        self.words = words
         self.configuration = dict(configuration)
         self.said: list[str] = []
         self._files = 0
@@ -49,11 +60,11 @@ class Destination:
     def _start(self) -> None:
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "target_spark", "--port", "0"],
+                [sys.executable, "-m", "target_spark", "--port", "0", *_HOST, *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "TMPDIR": str(self.home / "tmp")},
+                env={**os.environ, **self.operator, "TMPDIR": str(self.home / "tmp")},
                 start_new_session=True,
                 text=True,
             )

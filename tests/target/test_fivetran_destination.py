@@ -50,10 +50,10 @@ def format_(request) -> str:
 def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
     home = tmp_path_factory.mktemp("destination")
     path = home / "tables"
-    spark = json.dumps({"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.master.unused": "1"})
-    made = Destination(
-        home, {"path": str(path), "format": format_, "spark": spark, "master": "local[2]"}
+    spark = json.dumps(
+        {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.sql.files.maxRecordsPerFile": 1_000_000}
     )
+    made = Destination(home, {"path": str(path), "format": format_, "spark": spark})
     try:
         yield made
     finally:
@@ -284,6 +284,6 @@ def test_a_spark_that_dies_or_has_other_settings_gives_way_to_another(server, sp
     assert len(rows(spark, server, "shop", "died")) == 60_000
     second = java_of(server.process.pid)
     assert second != first
-    server.configuration["master"] = "local[1]"
+    server.configuration["spark"] = json.dumps({"spark.sql.shuffle.partitions": 3})
     assert server.describe("shop", "died").table == told
     assert java_of(server.process.pid) not in {first, second}

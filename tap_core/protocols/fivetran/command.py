@@ -1,13 +1,13 @@
-"""``--port N``: the flag that makes a server of a tap or a target.
+"""``--port N``: the flag that makes a server of a tap or a target, and its options.
 
-Rules of the room: the flag stands alone, since settings and states come with the calls. Nothing
-of gRPC is imported before the words are right, and what is missing then is named. Exit codes: 0
-stopped, 1 the port cannot be had or something is not installed, 2 wrong words. Source: Fivetran's
-Partner SDK development guide, "Requirements".
+Settings and states come with the calls, so there is no ``--config``. gRPC is imported only after
+the arguments are parsed. Exit codes: 0 stopped, 1 the port cannot be had or something is not
+installed, 2 wrong arguments. Source: Fivetran's Partner SDK development guide, "Requirements".
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-__all__ = ["PortCommand", "asks_for_port"]
+    from tap_core.protocols.fivetran.listening import Listening
+    from tap_core.protocols.fivetran.reception import Limits
+
+__all__ = ["HOST_VARIABLE", "PortCommand", "asks_for_port"]
+
+HOST_VARIABLE: Final = "TAP_CORE_HOST"
+"""The environment variable that stands for ``--host`` where that is not given."""
 
 _FLAG: Final = "--port"
 _LAST_PORT: Final = 65_535
@@ -29,12 +35,16 @@ def asks_for_port(args: Sequence[str]) -> bool:
 class PortCommand:
     """A server as a command; run by ``main(args=…)``, as commands of click are.
 
-    ``serve`` serves on a port until it is told to end, and returns the exit code.
+    ``serve`` serves until it is told to end, and returns the exit code. ``limits`` are those of
+    the calls where no argument says others; None means the usual ones.
     """
 
-    def __init__(self, name: str, serve: Callable[[int], int]) -> None:
+    def __init__(
+        self, name: str, serve: Callable[[Listening], int], limits: Limits | None = None
+    ) -> None:
         self.name = name
         self._serve = serve
+        self._limits = limits
 
     def main(
         self,
@@ -44,14 +54,23 @@ class PortCommand:
     ) -> int:
         """Serve; exit with the code where that is asked for."""
         words = list(sys.argv[1:] if args is None else args)
-        code = self._run(_parser(prog_name or self.name).parse_args(words).port)
+        code = self._run(self._parsed(prog_name or self.name, words))
         if extra.get("standalone_mode", True):
             sys.exit(code)
         return code
 
-    def _run(self, port: int) -> int:
+    def _parsed(self, program: str, words: Sequence[str]) -> Listening:
+        from tap_core.protocols.fivetran.listening import Listening
+        from tap_core.protocols.fivetran.reception import Limits
+
+        usual = self._limits or Limits()
+        given = _parser(program, usual).parse_args(words)
+        limits = Limits(given.max_calls, min(given.max_request, given.max_held), given.max_held)
+        return Listening(given.port, given.host, limits)
+
+    def _run(self, place: Listening) -> int:
         try:
-            return self._serve(port)
+            return self._serve(place)
         except ImportError as error:
             if (error.name or "").partition(".")[0] not in {"grpc", "google"}:
                 raise
@@ -61,13 +80,16 @@ class PortCommand:
             return 1
 
 
-def _parser(program: str) -> ArgumentParser:
+def _parser(program: str, usual: Limits) -> ArgumentParser:
     import argparse  # every run of a tap asks whether this is one
+
+    from tap_core.protocols.fivetran.listening import ALL_ADDRESSES, checked_host
 
     parser = argparse.ArgumentParser(
         prog=program,
         allow_abbrev=False,
-        description="Serve Fivetran's partner interface. Settings and states come with its calls.",
+        description="Serve Fivetran's partner interface. Settings and states come with its calls."
+        " Whoever reaches the port can make every call: there is no login.",
     )
 
     def port(text: str) -> int:
@@ -75,5 +97,30 @@ def _parser(program: str) -> ArgumentParser:
             raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to {_LAST_PORT}")
         return int(text)
 
+    def host(text: str) -> str:
+        try:
+            return checked_host(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    def count(text: str) -> int:
+        if not text.isdecimal() or not int(text):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+        return int(text)
+
     parser.add_argument(_FLAG, type=port, required=True, help="where to listen; 0: a free port")
+    parser.add_argument(
+        "--host",
+        type=host,
+        default=os.environ.get(HOST_VARIABLE) or ALL_ADDRESSES,
+        help="the address or host name to listen on (default: %(default)s; 127.0.0.1: programs of"
+        f" this machine alone). The variable {HOST_VARIABLE} stands for it",
+    )
+    counts = {
+        "--max-calls": (usual.calls, "how many calls may run at once"),
+        "--max-request": (usual.message, "how many bytes a request may have"),
+        "--max-held": (usual.held, "how many bytes the requests of all calls may hold"),
+    }
+    for flag, (default, text) in counts.items():
+        parser.add_argument(flag, type=count, default=default, help=f"{text} (%(default)s)")
     return parser

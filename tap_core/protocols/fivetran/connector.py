@@ -16,7 +16,9 @@ from json import dumps
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.allowance import Allowance
 from tap_core.protocols.fivetran.checks import run_test, unknown_test
+from tap_core.protocols.fivetran.declared import check_declared
 from tap_core.protocols.fivetran.faults import told as told_in_words
 from tap_core.protocols.fivetran.form import form_of
 from tap_core.protocols.fivetran.log import Journal, counted
@@ -45,9 +47,11 @@ class ConnectorTap(SourceTap, Protocol):
     connection_tests: ClassVar[Mapping[str, str]]
 
 
-def connector(tap_class: type[ConnectorTap], journal: Journal) -> Service:
-    """Return the service of a tap."""
-    made = _Connector(tap_class, journal)
+def connector(
+    tap_class: type[ConnectorTap], journal: Journal, allowance: Allowance | None = None
+) -> Service:
+    """Return the service of a tap; ``allowance`` has settings that the operator adds."""
+    made = _Connector(tap_class, journal, allowance or Allowance.of(tap_class.name, {}))
     return Service(
         "SourceConnector",
         {
@@ -92,8 +96,11 @@ def _digest(configuration: Mapping[str, str]) -> bytes:
 class _Connector:
     """Answers the calls by taps of one class."""
 
-    def __init__(self, tap_class: type[ConnectorTap], journal: Journal) -> None:
+    def __init__(
+        self, tap_class: type[ConnectorTap], journal: Journal, allowance: Allowance
+    ) -> None:
         self._tap_class = tap_class
+        self._allowance = allowance
         self._journal = journal
         self._renewed = _Latest[dict[str, Any]]()
         self._told = _Latest[Told]()
@@ -141,11 +148,12 @@ class _Connector:
         """Make a tap for a configuration; it has neither catalog nor state yet.
 
         Raises:
-            ConfigValidationError: the settings do not fit.
+            ConfigurationError: the settings do not fit, or a call may not set one of them.
         """
         schema = self._tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
         settings = self._renewed.get(configuration) or typed(configuration, schema)
         self._journal.hide_also(make_redactor(settings, schema))
+        check_declared(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
 
         def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ an author who sets one is let pass. Source: Fivetran's Partner SDK development g
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from tap_core.protocols.fivetran.command import PortCommand
 
 if TYPE_CHECKING:
     from tap_core.protocols.fivetran.connector import ConnectorTap
+    from tap_core.protocols.fivetran.listening import Listening
 
 __all__ = ["connector_command"]
 
@@ -26,7 +28,8 @@ __all__ = ["connector_command"]
 def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
     """Return the command that serves a tap on a port."""
 
-    def run(port: int) -> int:
+    def run(place: Listening) -> int:
+        from tap_core.protocols.fivetran.allowance import Allowance
         from tap_core.protocols.fivetran.connector import connector
         from tap_core.protocols.fivetran.log import Journal
         from tap_core.protocols.fivetran.server import serve
@@ -34,8 +37,10 @@ def connector_command(tap_class: type[ConnectorTap]) -> PortCommand:
 
         demand_encryption()
         journal = Journal("sdk_connector", remove_addresses)
+        # Before any call: what a call loads into the environment must not count.
+        allowance = Allowance.of(tap_class.name, os.environ)
         with _handlers_of_the_main_thread():
-            return serve(connector(tap_class, journal), port, journal)
+            return serve(connector(tap_class, journal, allowance), place, journal)
 
     return PortCommand(tap_class.name, run)
 

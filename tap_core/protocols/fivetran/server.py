@@ -13,12 +13,11 @@ import json
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -28,31 +27,37 @@ from google.protobuf.message import DecodeError
 
 from tap_core.protocols.fivetran import messages
 from tap_core.protocols.fivetran.description import PACKAGE
+from tap_core.protocols.fivetran.listening import Listening, why_not
 from tap_core.protocols.fivetran.log import Journal, Level
+from tap_core.protocols.fivetran.reception import (
+    MESSAGE_LIMIT,
+    Limits,
+    Reception,
+    TooLargeError,
+)
 
 __all__ = ["Call", "Handler", "Server", "Service", "serve"]
 
 _logger = logging.getLogger("fivetran")
 
-_LARGEST: Final = 128 * 1024 * 1024
-"""Bytes of a message, both ways: Fivetran's limit."""
-
-_LAST_PORT: Final = 65_535
-
-_CALLS: Final = 128
-"""Calls at once; each has a thread while it runs, so that long ones let short ones by."""
+_OPEN: Final = (
+    "The port is not of this machine alone: it listens on {host}, and whoever reaches port {port}"
+    " there can make every call, without a login. Let only Fivetran reach it; or listen on"
+    " --host 127.0.0.1."
+)
 
 _GRACE_SECONDS: Final = 60.0
 _LAST_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
 
 _OPTIONS: Final = (
-    ("grpc.max_receive_message_length", _LARGEST),
-    ("grpc.max_send_message_length", _LARGEST),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.so_reuseport", 0),  # else two servers share one port, and neither knows
     # A client that looks whether a long call is still alive is not sent away.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
+    # What is buffered of a request whose turn has not come: a stream's first window, and no more.
+    ("grpc.http2.bdp_probe", 0),
 )
 
 
@@ -148,7 +153,13 @@ class _ToldError(Exception):
 
 
 class _UnreadableError(_ToldError):
-    """A request is no message of the interface."""
+    """A request is not a message of the interface."""
+
+    def __init__(self, rpc: str) -> None:
+        super().__init__(
+            f"The request of {rpc} cannot be read: it is no message of version 2 of Fivetran's"
+            " interface."
+        )
 
 
 class _Status(Exception):  # noqa: N818  the end of a call, with whatever status
@@ -166,17 +177,19 @@ class _Route:
 
     name: str
     streams: bool
-    parse: Callable[[bytes], Any]
+    request: Any
     handler: Handler
 
-    def read(self, request: bytes) -> Any:
+    def read(self, data: bytes) -> Any:
+        """Return the request that these bytes are.
+
+        Raises:
+            _UnreadableError: they are none.
+        """
         try:
-            return self.parse(request)
+            return self.request.FromString(data)
         except DecodeError as error:
-            raise _UnreadableError(
-                f"The request of {self.name} cannot be read: it is no message of version 2 of"
-                " Fivetran's interface."
-            ) from error
+            raise _UnreadableError(self.name) from error
 
 
 class Server:
@@ -188,29 +201,30 @@ class Server:
         self._changed = threading.Condition()
         self._calls: dict[Call, bool] = {}
         self._is_stopping = False
+        self._reception = Reception(Limits())
         self._server: Any = None
 
-    def start(self, port: int) -> int:
-        """Listen, on IPv6 too where there is any; return the port, which for 0 is a free one.
+    def start(self, place: Listening) -> int:
+        """Listen; return the port, which for 0 is a free one.
 
         Raises:
             OSError: the port cannot be had.
         """
-        if not 0 <= port <= _LAST_PORT:
-            raise OSError(0, f"ports are numbers from 0 to {_LAST_PORT}")
+        address, limits = place.address, place.limits
         grpc = _grpc()
         handlers = {route.name: self._method(route) for route in self._routes()}
+        self._reception = Reception(limits)
         self._server = grpc.server(
-            ThreadPoolExecutor(_CALLS, "fivetran"),
+            ThreadPoolExecutor(limits.calls, "fivetran"),
             [grpc.method_handlers_generic_handler(f"{PACKAGE}.{self._service.name}", handlers)],
-            options=_OPTIONS,
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.message)),
+            maximum_concurrent_rpcs=limits.calls,
         )
         with suppress(RuntimeError):  # what older releases of gRPC do not raise
-            # To gRPC this means every address of every family.
-            if bound := self._server.add_insecure_port(f"0.0.0.0:{port}"):
+            if bound := self._server.add_insecure_port(address):
                 self._server.start()
                 return int(bound)
-        raise _why_not(port)
+        raise why_not(place)
 
     def stop(self, grace_seconds: float) -> bool:
         """Take no more calls and wait for those under way; return whether all have ended.
@@ -230,30 +244,49 @@ class Server:
     def _routes(self) -> Iterator[_Route]:
         for name, rpc in messages.rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
-                parse = getattr(messages, rpc.request).FromString
-                yield _Route(name, rpc.streams, parse, handler)
+                yield _Route(name, rpc.streams, getattr(messages, rpc.request), handler)
 
     def _method(self, route: _Route) -> Any:
         """Return what gRPC calls with the bytes of a request."""
+        # On the wire one request is a stream of one; only that is not read before its turn.
         if route.streams:
-            return _grpc().unary_stream_rpc_method_handler(partial(self._stream, route))
-        return _grpc().unary_unary_rpc_method_handler(partial(self._unary, route))
+            return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
+        return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
 
-    def _unary(self, route: _Route, request: bytes, context: Any) -> bytes:
+    @contextmanager
+    def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
+        """Give the request of a call; what it holds counts until the block ends.
+
+        Raises:
+            _UnreadableError: it is not a request.
+            TooLargeError: the calls under way hold too much already.
+        """
+        data = self._reception.receive(requests, context)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._reception.held(data, route.request.DESCRIPTOR))
+                request = route.read(data)
+            except ValueError as error:
+                raise _UnreadableError(route.name) from error
+            del data
+            yield request
+
+    def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
         try:
             with self._call(route, context) as call:
                 try:
-                    return _packed(route.handler.answer(route.read(request), call))
+                    with self._request(route, requests, context) as request:
+                        return _packed(route.handler.answer(request, call))
                 except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
                     return self._task(route, call, error)
         except _Status as status:
             _abort(context, status)
 
-    def _stream(self, route: _Route, request: bytes, context: Any) -> Iterator[bytes]:
+    def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         try:
             with self._call(route, context) as call:
                 try:
-                    yield from self._answers(route, call, request)
+                    yield from self._answers(route, call, requests, context)
                 except GeneratorExit:  # gRPC asks for no more
                     call.leave("cancelled")
                     raise
@@ -262,12 +295,15 @@ class Server:
         except _Status as status:
             _abort(context, status)
 
-    def _answers(self, route: _Route, call: Call, request: bytes) -> Iterator[bytes]:
+    def _answers(
+        self, route: _Route, call: Call, requests: Iterator[bytes], context: Any
+    ) -> Iterator[bytes]:
         answers: Iterable[Any] = ()
         try:
-            answers = route.handler.answer(route.read(request), call)
-            for answer in answers:
-                yield _packed(answer)
+            with self._request(route, requests, context) as request:
+                answers = route.handler.answer(request, call)
+                for answer in answers:
+                    yield _packed(answer)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
@@ -314,12 +350,14 @@ class Server:
         call.failure = text = self._journal.clean(self._explained(error))
         if isinstance(error, _UnreadableError):
             raise _Status("INVALID_ARGUMENT", _alert(text))
+        if isinstance(error, TooLargeError):
+            raise _Status("RESOURCE_EXHAUSTED", _alert(text))
         if route.handler.task is None:
             raise _Status("INTERNAL", _alert(text))
         return _packed(route.handler.task(text))
 
     def _explained(self, error: BaseException) -> str:
-        if isinstance(error, _ToldError):
+        if isinstance(error, _ToldError | TooLargeError):
             return str(error)
         try:
             return self._service.explain(error)
@@ -329,7 +367,10 @@ class Server:
 
 
 def serve(
-    service: Service, port: int, journal: Journal, closing: Callable[[], None] = lambda: None
+    service: Service,
+    place: Listening,
+    journal: Journal,
+    closing: Callable[[], None] = lambda: None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code.
 
@@ -340,13 +381,14 @@ def serve(
         server = Server(service, journal)
         end = _End(server, closing, journal)
         try:
-            bound = server.start(port)
+            bound = server.start(place)
         except OSError as error:
-            journal.say("SEVERE", f"Port {port} cannot be listened on: {error.strerror}.")
+            journal.say("SEVERE", f"Port {place.port} cannot be listened on: {error.strerror}.")
             end.close()
             return 1
-        families = "IPv4 and IPv6" if _has_ipv6() else "IPv4; there is no IPv6 here"
-        journal.say("INFO", f"Listening on port {bound} ({families}).")
+        journal.say("INFO", f"Listening on port {bound} ({place.families}).")
+        if not place.is_loopback:
+            journal.say("WARNING", _OPEN.format(host=place.host, port=bound))
         signals.get()
         journal.say("INFO", "Stopping: no more calls are taken, those under way may end.")
         end.start()
@@ -418,32 +460,12 @@ def _grpc() -> Any:
     return grpc
 
 
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as probe:
-            probe.bind(("::", 0))
-    except OSError:
-        return False
-    return True
-
-
-def _why_not(port: int) -> OSError:
-    """Return why a port cannot be had, in the words of the system."""
-    try:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("0.0.0.0", port))  # noqa: S104  the server's own address
-    except OSError as error:
-        return error
-    return OSError(0, "it is taken")
-
-
 def _packed(answer: Any) -> bytes:
     """Return the bytes of an answer."""
     data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
-    if len(data) > _LARGEST:
+    if len(data) > MESSAGE_LIMIT:
         raise _ToldError(
-            f"An answer of {len(data):,} bytes is larger than Fivetran takes ({_LARGEST:,})."
+            f"An answer of {len(data):,} bytes is larger than Fivetran takes ({MESSAGE_LIMIT:,})."
         )
     return data
 

@@ -1,8 +1,9 @@
 """The server as a program of its own: started, listened to, ended; and its log judged.
 
-Rules of the room: what the program writes to standard output is the log of the interface, and each
-line is held against the rule at once; none is kept but the ones shown at a failure. Standard error
-goes where the tester's does. A program that was started here is ended here.
+An environment variable tells it to listen on the loopback addresses of both families; a program
+that does not know the variable listens where it will. Each line of its standard output is held
+against the rules of the log at once, and only the last ones are kept, for a failure. Standard
+error goes where the tester's does. A program that was started here is ended here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from tap_core.protocols.fivetran.command import HOST_VARIABLE
 from tap_core.protocols.fivetran.tester.client import Client
 from tap_core.protocols.fivetran.tester.findings import Findings
 
@@ -82,6 +84,7 @@ class Program:
                 [*command, "--port", str(port)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
+                env={HOST_VARIABLE: "localhost", **os.environ},
                 start_new_session=True,
             )
         except OSError as error:

@@ -1,0 +1,341 @@
+"""What the configuration of a call may set: settings and Spark's keys by name, and their values.
+
+Everything that is not named here is refused, because any client that reaches the port chooses it:
+nothing here starts a program, loads a class or a jar of the client's choice, listens, names a
+local file other than the tables' folder, or sends the operator's own credentials elsewhere. What
+the operator sets by environment variables is not looked at. Source: the configuration pages of
+Spark 4.1, Hadoop 3.4 (S3A, ABFS), Delta Lake 4 and Iceberg 1.12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.protocols.fivetran.allowance import Allowance, listed, variable_of
+from target_spark.errors import BatchFileError
+from target_spark.places import local_folder
+
+__all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
+
+SETTINGS: Final = frozenset(
+    {
+        # Where tables are, and how their files are laid out.
+        "path",
+        "warehouse",
+        "format",
+        "catalog",
+        "database",
+        "table_prefix",
+        "streams",
+        "write_mode",
+        "partition_by",
+        "cluster_by",
+        "sort_by",
+        "target_file_size",
+        "hard_delete",
+        "full_refresh",
+        "numbers_as_decimal",
+        "oversized_numbers_as_text",
+        "truncate_timestamps",
+        "add_record_metadata",
+        # Numbers and choices of a load.
+        "compact",
+        "retain_days",
+        "flush_rows",
+        "flush_bytes",
+        "flush_seconds",
+        "max_spool_bytes",
+        "max_parallel_commits",
+        "max_quarantined",
+        "overwrite_on_eof",
+        "outside_catalog",
+        "misfits",
+        "small_runs",
+        "job",
+        "dry_run",
+        # Keys of Spark, each of which is looked at.
+        "spark",
+    }
+)
+"""Settings of target-spark that a call may bring."""
+
+_SPARK: Final = "spark"
+_LONGEST: Final = 1 << 20
+"""Bytes of a whole configuration."""
+
+# Values --------------------------------------------------------------------------------------
+
+_SWITCH: Final = r"true|false"
+_NUMBER: Final = r"-?\d{1,18}"
+_FRACTION: Final = r"0?\.\d{1,6}"
+_SIZE: Final = r"-?\d{1,15}[kmgtKMGT]?[bB]?"
+_TIME: Final = r"\d{1,12}(us|ms|s|m|min|h|d)?"
+_WORD: Final = r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
+_INTERVAL: Final = r"(interval )?\d{1,9} [a-z]{3,12}"
+_TEXT: Final = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{0,8192}"
+_URL: Final = r"https?://[^\s\x00-\x1f\x7f-\x9f]{1,2000}"
+_SERVER: Final = r"(https?://)?[A-Za-z0-9.-]{1,253}(:\d{1,5})?/?"
+
+_EXPANDED: Final = "${"
+"""Spark and Hadoop put variables of the environment in its place."""
+
+# Keys ----------------------------------------------------------------------------------------
+
+_S3A: Final = r"spark\.hadoop\.fs\.s3a\.(bucket\.[a-z0-9-]{3,63}\.)?"
+_ABFS: Final = r"spark\.hadoop\.fs\.azure\."
+_ACCOUNT: Final = r"(\.[a-z0-9]{3,24}\.(dfs|blob)\.core\.[a-z.]{3,40})"
+_GOOGLE: Final = r"spark\.hadoop\.(fs\.gs|google\.cloud)\.auth\.service\.account\."
+_CATALOG: Final = r"spark\.sql\.catalog\.[A-Za-z0-9_-]{1,100}"
+_PROPERTY: Final = rf"{_CATALOG}\.table-(default|override)\."
+_DELTA: Final = r"spark\.databricks\.delta\."
+_DELTAS: Final = rf"{_DELTA}properties\.defaults\."
+
+_TYPES: Final = "hadoop|rest|glue"
+"""Catalogs whose tables cannot bring code: Hive's functions are jars, JDBC loads drivers."""
+
+_CLASSES: Final = (
+    r"org\.apache\.iceberg\.spark\.Spark(Session)?Catalog"
+    r"|org\.apache\.spark\.sql\.delta\.catalog\.DeltaCatalog"
+)
+
+_RULES: Final = tuple(
+    (re.compile(key), re.compile(value))
+    for key, value in (
+        # Memory, cores and tasks
+        (r"spark\.(driver|executor)\.memory(Overhead)?", _SIZE),
+        (r"spark\.driver\.maxResultSize", _SIZE),
+        (r"spark\.(executor\.(cores|instances)|cores\.max|default\.parallelism)", _NUMBER),
+        (r"spark\.memory\.(storageF|f)raction", _FRACTION),
+        (r"spark\.dynamicAllocation\.enabled", _SWITCH),
+        (r"spark\.dynamicAllocation\.(min|max|initial)Executors", _NUMBER),
+        (r"spark\.network\.timeout", _TIME),
+        (r"spark\.io\.encryption\.enabled", _SWITCH),
+        # SQL
+        (r"spark\.sql\.shuffle\.partitions", _NUMBER),
+        (r"spark\.sql\.adaptive\.(enabled|coalescePartitions\.enabled|skewJoin\.enabled)", _SWITCH),
+        (r"spark\.sql\.(autoBroadcastJoinThreshold|files\.maxPartitionBytes)", _SIZE),
+        (r"spark\.sql\.files\.maxRecordsPerFile", _NUMBER),
+        (r"spark\.sql\.broadcastTimeout", _TIME),
+        (r"spark\.sql\.parquet\.compression\.codec", _WORD),
+        (r"spark\.sql\.defaultCatalog", _WORD),
+        # Delta Lake
+        (rf"{_DELTA}snapshotPartitions", _NUMBER),
+        (rf"{_DELTA}(optimizeWrite|autoCompact|merge\.repartitionBeforeWrite)\.enabled", _SWITCH),
+        (rf"{_DELTAS}enable(DeletionVectors|ChangeDataFeed|RowTracking)", _SWITCH),
+        (rf"{_DELTAS}autoOptimize\.(optimizeWrite|autoCompact)", _SWITCH),
+        (rf"{_DELTAS}(logRetention|deletedFileRetention)Duration", _INTERVAL),
+        (rf"{_DELTAS}(checkpointInterval|dataSkippingNumIndexedCols)", _NUMBER),
+        (rf"{_DELTAS}(minReaderVersion|minWriterVersion|targetFileSize)", _SIZE),
+        (rf"{_DELTAS}(columnMapping\.mode|checkpointPolicy|isolationLevel)", _WORD),
+        # Catalogs
+        (_CATALOG, _CLASSES),
+        (rf"{_CATALOG}\.type", _TYPES),
+        (rf"{_CATALOG}\.(uri|oauth2-server-uri|s3\.endpoint)", _URL),
+        (rf"{_CATALOG}\.(warehouse|credential|token|scope|audience|resource|prefix)", _TEXT),
+        (rf"{_CATALOG}\.header\.[A-Za-z0-9-]{{1,100}}", _TEXT),
+        (rf"{_CATALOG}\.(cache-enabled|s3\.path-style-access)", _SWITCH),
+        (rf"{_CATALOG}\.(default-namespace|glue\.id|client\.region)", _WORD),
+        (rf"{_CATALOG}\.s3\.(access-key-id|secret-access-key|session-token)", _TEXT),
+        (rf"{_PROPERTY}format-version", _NUMBER),
+        (rf"{_PROPERTY}write\.(format\.default|(delete|update|merge|distribution)[.-]mode)", _WORD),
+        (rf"{_PROPERTY}write\.parquet\.compression-(codec|level)", _WORD),
+        (rf"{_PROPERTY}write\.(parquet\.)?[a-z-]{{1,40}}-size-bytes", _NUMBER),
+        (rf"{_PROPERTY}write\.metadata\.delete-after-commit\.enabled", _SWITCH),
+        (rf"{_PROPERTY}write\.metadata\.(previous-versions-max|compression-codec)", _WORD),
+        (rf"{_PROPERTY}(commit\.retry|history\.expire)\.[a-z-]{{1,40}}", _NUMBER),
+        # Amazon S3 and what speaks like it
+        (rf"{_S3A}endpoint", _SERVER),
+        (rf"{_S3A}endpoint\.region", _WORD),
+        (rf"{_S3A}(access\.key|secret\.key|session\.token)", _TEXT),
+        (
+            rf"{_S3A}(path\.style\.access|connection\.ssl\.enabled|requester\.pays\.enabled)",
+            _SWITCH,
+        ),
+        (rf"{_S3A}(connection\.maximum|attempts\.maximum|retry\.limit|threads\.max)", _NUMBER),
+        (rf"{_S3A}(connection\.(establish\.)?timeout|retry\.interval)", _TIME),
+        (rf"{_S3A}(multipart\.(size|threshold)|block\.size)", _SIZE),
+        (rf"{_S3A}(encryption\.algorithm|server-side-encryption-algorithm)", _WORD),
+        (rf"{_S3A}(encryption\.key|server-side-encryption\.key|encryption\.context)", _TEXT),
+        (rf"{_S3A}(acl\.default|create\.storage\.class)", _WORD),
+        # Azure
+        (rf"{_ABFS}account\.auth\.type{_ACCOUNT}?", "SharedKey|OAuth|SAS"),
+        (rf"{_ABFS}(account\.key|sas\.fixed\.token){_ACCOUNT}", _TEXT),
+        (rf"{_ABFS}sas\.fixed\.token", _TEXT),
+        (rf"{_ABFS}account\.oauth2\.client\.(id|secret){_ACCOUNT}?", _TEXT),
+        (rf"{_ABFS}account\.oauth2\.client\.endpoint{_ACCOUNT}?", _URL),
+        (
+            # The other classes fetch a token of the machine's identity, or read a file.
+            rf"{_ABFS}account\.oauth\.provider\.type{_ACCOUNT}?",
+            r"org\.apache\.hadoop\.fs\.azurebfs\.oauth2\.ClientCredsTokenProvider",
+        ),
+        # Google
+        (rf"{_GOOGLE}(email|private\.key\.id)", _TEXT),
+        (rf"{_GOOGLE}private\.key", r"[^\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]{0,8192}"),
+        (r"spark\.hadoop\.fs\.gs\.project\.id", _WORD),
+    )
+)
+"""Keys of Spark, whole, with the values that each may have."""
+
+
+def _rule(key: str) -> re.Pattern[str] | None:
+    return next((value for pattern, value in _RULES if pattern.fullmatch(key)), None)
+
+
+def is_allowed_spark_key(key: str) -> bool:
+    """Return True if a call may bring this key of Spark, with one of its values."""
+    return _rule(key) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CallRules:
+    """What the operator of a destination lets calls set, and where calls may reach.
+
+    ``roots`` are the folders and addresses below which tables may be, and ``folders`` those from
+    which batch files are read; without any, the caller chooses.
+    """
+
+    allowance: Allowance
+    roots: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    roots_variable: str = ""
+    folders_variable: str = ""
+
+    @classmethod
+    def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
+        """Return the rules that the environment of the server sets."""
+        roots, folders = variable_of(plugin, "ALLOW_PATHS"), variable_of(plugin, "ALLOW_FILES")
+        return cls(
+            Allowance.of(plugin, environment),
+            listed(environment.get(roots)),
+            tuple(Path(each).resolve() for each in listed(environment.get(folders))),
+            roots,
+            folders,
+        )
+
+    def check_size(self, configuration: Mapping[str, str]) -> None:
+        """Raise an error for a configuration that is too large to be read.
+
+        Raises:
+            ConfigurationError: it has more than 1 MB.
+        """
+        if sum(len(name) + len(text) for name, text in configuration.items()) > _LONGEST:
+            raise ConfigurationError(
+                f"The configuration of a call may have {_LONGEST:,} characters; this one has more."
+            )
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raise an error for what a call may not set; ``given`` are its settings, read.
+
+        Raises:
+            ConfigurationError: names the settings, and how the operator can allow them; it has
+                no value of them.
+        """
+        spark = given.get(_SPARK)
+        keys: Mapping[str, Any] = spark if isinstance(spark, Mapping) else {}
+        # The object ``spark`` is looked at key by key, also where the operator named ``spark``.
+        refused = [name for name in given if name not in SETTINGS]
+        self.allowance.check([*refused, *(key for key in keys if _rule(key) is None)])
+        faults = [*self._faulty_values(given, keys), *self._faulty_places(given, keys)]
+        if faults:
+            raise ConfigurationError("; ".join(faults))
+
+    def check_file(self, path: str) -> str:
+        """Return the path from which a batch file is read.
+
+        Raises:
+            BatchFileError: the operator does not let it be read.
+        """
+        if not self.folders:
+            return path
+        real = Path(path).resolve()
+        if not any(real.is_relative_to(folder) for folder in self.folders):
+            raise BatchFileError(
+                "A batch file of the call is not in a folder that the operator of this destination"
+                f" lets it read from ({self.folders_variable})."
+            )
+        return str(real)
+
+    def _faulty_values(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a sentence for each value that would be more than a value."""
+        for key, value in keys.items():
+            rule = _rule(key)
+            if rule is None or self.allowance.allows(key):
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            if _EXPANDED in text or not rule.fullmatch(text):
+                yield (
+                    f"{key}: a call may not set it to this value. The operator of this server"
+                    f" allows any by {self.allowance.variable}={key}"
+                )
+        others = {name: value for name, value in given.items() if name != _SPARK}
+        for name, value in others.items():
+            if any(_is_odd(text) for text in _texts(value)) and not self.allowance.allows(name):
+                yield (
+                    f"{name}: a call may not use '{_EXPANDED}', control characters or more than"
+                    " 8,192 characters in it"
+                )
+        yield from self._untyped_catalogs(keys)
+
+    def _untyped_catalogs(self, keys: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a sentence for each catalog of Iceberg's that would be Hive's, its default."""
+        for key, value in keys.items():
+            is_catalog = re.fullmatch(_CATALOG, key) and "iceberg" in str(value).lower()
+            if is_catalog and f"{key}.type" not in keys and not self.allowance.allows(key):
+                yield f"{key}.type: a call that names a catalog must set it ({_TYPES})"
+
+    def _faulty_places(self, given: Mapping[str, Any], keys: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a sentence for each place of tables that the operator does not allow."""
+        if not self.roots:
+            return
+        for name in ("path", "warehouse"):
+            address = given.get(name)
+            if address and not any(_is_below(str(address), root) for root in self.roots):
+                yield (
+                    f"{name}: the operator of this server lets tables be in certain places only"
+                    f" ({self.roots_variable}), and this is not one of them"
+                )
+        for key in keys:
+            if key.startswith("spark.sql.catalog.") and not self.allowance.allows(key):
+                yield (
+                    f"{key}: a call may not bring a catalog where the operator of this server"
+                    f" says where tables are ({self.roots_variable})"
+                )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a JSON value, keys of objects among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _is_odd(text: str) -> bool:
+    return _EXPANDED in text or re.fullmatch(_TEXT, text) is None
+
+
+def _is_below(address: str, root: str) -> bool:
+    """Return True if an address is at or below a root, read as either Python or Hadoop reads it."""
+    if ".." in unquote(address).replace("\\", "/").split("/"):
+        return False
+    folder, top = local_folder(address), local_folder(root)
+    if folder is not None and top is not None:
+        return folder.resolve().is_relative_to(top.resolve())
+    if folder is not None or top is not None:
+        return False
+    there, here = urlsplit(address), urlsplit(root)
+    parts, wanted = there.path.strip("/").split("/"), here.path.strip("/").split("/")
+    is_same = (there.scheme, there.netloc) == (here.scheme, here.netloc)
+    is_plain = not there.query and not there.fragment
+    return is_same and is_plain and (wanted == [""] or parts[: len(wanted)] == wanted)
