@@ -7,22 +7,15 @@ the server.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tap_core.protocols.fivetran.command import PortCommand
-from tap_core.protocols.fivetran.reception import Limits
 
 if TYPE_CHECKING:
     from tap_core.protocols.fivetran.listening import Listening
     from target_spark.fivetran.destination import Plugin
 
 __all__ = ["destination_command"]
-
-_MESSAGE: Final = 16 << 20
-"""Bytes of a request: settings, the columns of a table, names and keys of files; never rows."""
-
-_HELD: Final = 64 << 20
-"""Bytes that the requests of all calls hold."""
 
 
 def destination_command(name: str, plugin: type[Plugin]) -> PortCommand:
@@ -40,4 +33,4 @@ def destination_command(name: str, plugin: type[Plugin]) -> PortCommand:
         rules = CallRules.of(name, os.environ)
         return serve(destination(plugin, sparks, journal, rules), place, journal, sparks.close)
 
-    return PortCommand(name, serve_at, Limits(message=_MESSAGE, held=_HELD))
+    return PortCommand(name, serve_at)

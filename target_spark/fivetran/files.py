@@ -146,8 +146,6 @@ def _opened(file: File) -> BinaryIO:
             return raw
     except OSError as error:
         raise fault(file, _unreadable(error)) from None
-    except ValueError:
-        raise fault(file, "has a path that no file can have") from None
 
 
 def _check_regular(file: File, status: os.stat_result) -> None:

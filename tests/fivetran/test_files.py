@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
+import socket
 import traceback
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -20,7 +22,7 @@ from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
 from target_spark.errors import BatchFileError
 from target_spark.fivetran.batch import File, FileParams, Kind
 from target_spark.fivetran.files import BLOCK, blocks, fault, whole_rows
-from target_spark.fivetran.reading import _rows_of, fault_in
+from target_spark.fivetran.reading import _rows_of, check, fault_in
 from target_spark.fivetran.rows import OP, ORDINAL, Reading, check_header, kept_name
 from target_spark.fivetran.shapes import Column, Shape
 from tests.fivetran.batch_files import (
@@ -456,3 +458,27 @@ def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
     assert isinstance(fault, BatchFileError)
     assert str(fault).endswith("ValueError. This is a fault of the destination.")
     assert fault_in(ValueError("something else")) is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """A pipe would never open, and a device never end."""
+    path = tmp_path / "batch.csv"
+    with contextlib.ExitStack() as stack:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+        with pytest.raises(BatchFileError, match=r"batch\.csv is a pipe, a socket or a device"):
+            list(blocks(File(str(path), Kind.REPLACE), OPEN))
+
+
+def test_a_header_that_is_a_secret_of_another_file_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "shadow"
+    path.write_text("root:$6$MARKED:19000:0:99999:7:::\n")
+    with pytest.raises(BatchFileError) as told:
+        check([File(str(path), Kind.REPLACE)], OPEN, PEOPLE)
+    assert "MARKED" not in str(told.value)

@@ -11,6 +11,7 @@ import pytest
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.protocols.fivetran.connector import connector
+from tap_core.protocols.fivetran.listening import Listening
 from tap_core.protocols.fivetran.log import Journal
 from tap_core.protocols.fivetran.server import Server
 from tap_core.protocols.fivetran.tester.connector import ConnectorWalk
@@ -144,7 +145,7 @@ def served(tap: type[Tap]) -> Iterator[str]:
     journal = Journal("sdk_connector")
     with journal.attached():
         server = Server(connector(tap, journal), journal)
-        port = server.start(0)
+        port = server.start(Listening(0, "localhost"))
         yield f"127.0.0.1:{port}"
         server.stop(1)
 

@@ -35,16 +35,12 @@ def asks_for_port(args: Sequence[str]) -> bool:
 class PortCommand:
     """A server as a command; run by ``main(args=…)``, as commands of click are.
 
-    ``serve`` serves until it is told to end, and returns the exit code. ``limits`` are those of
-    the calls where no argument says others; None means the usual ones.
+    ``serve`` serves until it is told to end, and returns the exit code.
     """
 
-    def __init__(
-        self, name: str, serve: Callable[[Listening], int], limits: Limits | None = None
-    ) -> None:
+    def __init__(self, name: str, serve: Callable[[Listening], int]) -> None:
         self.name = name
         self._serve = serve
-        self._limits = limits
 
     def main(
         self,
@@ -61,11 +57,11 @@ class PortCommand:
 
     def _parsed(self, program: str, words: Sequence[str]) -> Listening:
         from tap_core.protocols.fivetran.listening import Listening
-        from tap_core.protocols.fivetran.reception import Limits
+        from tap_core.protocols.fivetran.reception import MESSAGE_LIMIT, Limits
 
-        usual = self._limits or Limits()
-        given = _parser(program, usual).parse_args(words)
-        limits = Limits(given.max_calls, min(given.max_request, given.max_held), given.max_held)
+        given = _parser(program, Limits()).parse_args(words)
+        message = min(given.max_request, given.max_held, MESSAGE_LIMIT)
+        limits = Limits(given.max_calls, message, given.max_held)
         return Listening(given.port, given.host, limits)
 
     def _run(self, place: Listening) -> int:
@@ -119,7 +115,7 @@ def _parser(program: str, usual: Limits) -> ArgumentParser:
     counts = {
         "--max-calls": (usual.calls, "how many calls may run at once"),
         "--max-request": (usual.message, "how many bytes a request may have"),
-        "--max-held": (usual.held, "how many bytes the requests of all calls may hold"),
+        "--max-held": (usual.held, "how many bytes of memory the requests of all calls may hold"),
     }
     for flag, (default, text) in counts.items():
         parser.add_argument(flag, type=count, default=default, help=f"{text} (%(default)s)")

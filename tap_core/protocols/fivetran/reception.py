@@ -15,10 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["MESSAGE_LIMIT", "Limits", "Reception", "TooLargeError", "count_values"]
+__all__ = [
+    "MESSAGE_LIMIT",
+    "Limits",
+    "Reception",
+    "TooLargeError",
+    "count_values",
+    "estimate_memory",
+]
 
 MESSAGE_LIMIT: Final = 128 * 1024 * 1024
-"""Bytes of a message, both ways: Fivetran's limit."""
+"""Bytes of a message: Fivetran's limit, both ways."""
 
 _PATIENCE_SECONDS: Final = 0.2
 """How long a message is received while other calls wait for their turn."""
@@ -26,8 +33,14 @@ _PATIENCE_SECONDS: Final = 0.2
 _SLOW_SECONDS: Final = 15.0
 """How long one large or slow message is received beside the others."""
 
-_VALUE_BYTES: Final = 500
+_COPIES: Final = 4
+"""Copies of a text that are in memory at once: parsed, decoded, checked, repeated in an error."""
+
+_VALUE_BYTES: Final = 1_000
 """What a value of a message may take in memory, however short it is written."""
+
+_JSON_BYTES: Final = 128
+"""The same of a value of JSON, of which a comma tells."""
 
 # How a value is written, in the lowest three bits of its tag.
 _VARINT: Final = 0
@@ -47,12 +60,12 @@ class Limits:
     """What the calls under way may take together.
 
     ``calls`` run at once; a request has at most ``message`` bytes, and the requests of all
-    calls have ``held`` bytes, where each value in them counts for at least 500.
+    calls hold at most ``held`` bytes of memory, as `estimate_memory` counts them.
     """
 
     calls: int = 32
-    message: int = MESSAGE_LIMIT
-    held: int = MESSAGE_LIMIT + (16 << 20)
+    message: int = 16 << 20
+    held: int = 128 << 20
 
 
 class TooLargeError(Exception):
@@ -61,10 +74,11 @@ class TooLargeError(Exception):
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """A call whose request is being received, since a time."""
+    """A call whose request is being received, for so long as nobody else waits."""
 
     context: Any
-    begun: float
+    until: float = 0.0
+    has_arrived: bool = False
 
 
 class Reception:
@@ -77,64 +91,77 @@ class Reception:
         self._slow: _Turn | None = None
         self._held = 0
 
-    def receive(self, requests: Iterator[bytes], context: Any) -> bytes:
-        """Return the request of a call, once it is its turn; empty where the client sent none.
-
-        A call whose request does not arrive while others wait is cancelled.
-        """
-        turn = _Turn(context, 0.0)
-        self._await(turn)
-        try:
-            return next(requests, b"")
-        finally:
-            self._end(turn)
-
     @contextmanager
-    def held(self, request: bytes, kind: Any) -> Iterator[None]:
-        """Count what a request holds while the block runs; ``kind`` describes its message.
+    def request(self, requests: Iterator[bytes], context: Any, kind: Any) -> Iterator[Any]:
+        """Receive and read the request of a call; what it holds counts until the block ends.
+
+        ``kind`` is the class of its message. A client that sends nothing has sent an empty one;
+        a call whose request does not arrive while others wait is cancelled.
 
         Raises:
             TooLargeError: all calls together would hold too much.
-            ValueError: it is not a message.
+            ValueError, DecodeError: it is not such a message.
         """
-        most = self._limits.held
-        values = count_values(request, kind, most // _VALUE_BYTES)
-        size = max(len(request), values * _VALUE_BYTES)
-        del request  # what was parsed of it is held from here on
-        with self._changed:
-            if self._held + size > most:
-                raise TooLargeError(
-                    f"The requests of all calls may hold {most:,} bytes (--max-held),"
-                    f" {self._held:,} are held, and this one takes {size:,}. Try again when the"
-                    " other calls have ended, or send fewer values."
-                )
-            self._held += size
+        turn = _Turn(context)
+        self._await(turn)
         try:
-            yield
+            data = next(requests, b"")
+            self._arrived(turn)
+            size = estimate_memory(data, kind.DESCRIPTOR, self._limits.held)
+            if (held := self._reserve(size)) is not None:
+                del data  # an error keeps alive what its frames have
+                raise self._too_large(size, held)
+        finally:
+            self._end(turn)
+        try:
+            request = kind.FromString(data)
+            del data
+            yield request
         finally:
             with self._changed:
                 self._held -= size
 
+    def _reserve(self, size: int) -> int | None:
+        """Count what a request holds; return None, or what is held where there is no room."""
+        with self._changed:
+            if self._held + size > self._limits.held:
+                return self._held
+            self._held += size
+            return None
+
+    def _too_large(self, size: int, held: int) -> TooLargeError:
+        return TooLargeError(
+            f"The requests of all calls may hold {self._limits.held:,} bytes of memory"
+            f" (--max-held), {held:,} are held, and this one would take {size:,}. Try again when"
+            " the other calls have ended, or send less."
+        )
+
     def _await(self, turn: _Turn) -> None:
         with self._changed:
             while self._now is not None:
-                left = self._now.begun + _PATIENCE_SECONDS - time.monotonic()
-                if left > 0:
-                    self._changed.wait(left)
+                left = self._now.until - time.monotonic()
+                if self._now.has_arrived or left > 0:
+                    self._changed.wait(None if self._now.has_arrived else left)
                 else:
                     self._put_aside(self._now)
-            turn.begun = time.monotonic()
+            turn.until = time.monotonic() + _PATIENCE_SECONDS
             self._now = turn
+
+    def _arrived(self, turn: _Turn) -> None:
+        """Note that a request is here: its client holds nobody up any more."""
+        with self._changed:
+            turn.has_arrived = True
 
     def _put_aside(self, turn: _Turn) -> None:
         """Let the next one have its turn: one goes on receiving beside it, any more are ended."""
         self._now = None
-        late = time.monotonic() - _SLOW_SECONDS
-        if self._slow is not None and self._slow.begun > late:
+        slow = self._slow
+        if slow is not None and (slow.has_arrived or slow.until > time.monotonic()):
             turn.context.cancel()
             return
-        if self._slow is not None:
-            self._slow.context.cancel()
+        if slow is not None:
+            slow.context.cancel()
+        turn.until = time.monotonic() + _SLOW_SECONDS
         self._slow = turn
 
     def _end(self, turn: _Turn) -> None:
@@ -144,6 +171,19 @@ class Reception:
             if self._slow is turn:
                 self._slow = None
             self._changed.notify_all()
+
+
+def estimate_memory(request: bytes, kind: Any, most: int) -> int:
+    """Return how many bytes of memory a request may take when it is read and worked on.
+
+    It is exact enough up to ``most``, and above it only larger than that.
+
+    Raises:
+        ValueError: it is not a message.
+    """
+    values = count_values(request, kind, most // _VALUE_BYTES)
+    json = len(request) + request.count(b",") * _JSON_BYTES
+    return max(len(request) * _COPIES, values * _VALUE_BYTES, json)
 
 
 def count_values(data: bytes, kind: Any, most: int) -> int:

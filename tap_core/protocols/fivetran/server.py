@@ -173,23 +173,12 @@ class _Status(Exception):  # noqa: N818  the end of a call, with whatever status
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One rpc: how its request is read, and who answers."""
+    """One rpc: the class of its request, and who answers."""
 
     name: str
     streams: bool
     request: Any
     handler: Handler
-
-    def read(self, data: bytes) -> Any:
-        """Return the request that these bytes are.
-
-        Raises:
-            _UnreadableError: they are none.
-        """
-        try:
-            return self.request.FromString(data)
-        except DecodeError as error:
-            raise _UnreadableError(self.name) from error
 
 
 class Server:
@@ -261,14 +250,12 @@ class Server:
             _UnreadableError: it is not a request.
             TooLargeError: the calls under way hold too much already.
         """
-        data = self._reception.receive(requests, context)
         with ExitStack() as stack:
             try:
-                stack.enter_context(self._reception.held(data, route.request.DESCRIPTOR))
-                request = route.read(data)
-            except ValueError as error:
+                received = self._reception.request(requests, context, route.request)
+                request = stack.enter_context(received)
+            except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
-            del data
             yield request
 
     def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:

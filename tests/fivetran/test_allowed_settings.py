@@ -1,0 +1,465 @@
+"""What the configuration of a call may set at a destination, and what the operator adds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.protocols.fivetran.settings import typed
+from target_spark.errors import BatchFileError
+from target_spark.fivetran.allowed_settings import SETTINGS, CallRules, is_allowed_spark_key
+from target_spark.settings import SCHEMA
+from target_spark.target import TargetSpark
+
+ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
+
+DANGEROUS_KEYS = [
+    "spark.pyspark.python",
+    "spark.pyspark.driver.python",
+    "spark.driver.extraJavaOptions",
+    "spark.executor.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    "spark.executor.defaultJavaOptions",
+    "spark.yarn.am.extraJavaOptions",
+    "spark.driver.extraClassPath",
+    "spark.executor.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.executor.extraLibraryPath",
+    "spark.driver.userClassPathFirst",
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.jars.ivy",
+    "spark.jars.ivySettings",
+    "spark.jars.repositories",
+    "spark.jars.excludes",
+    "spark.files",
+    "spark.archives",
+    "spark.submit.pyFiles",
+    "spark.submit.deployMode",
+    "spark.plugins",
+    "spark.plugins.defaultList",
+    "spark.extraListeners",
+    "spark.sql.extensions",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+    "spark.executorEnv.LD_PRELOAD",
+    "spark.executorEnv.PYTHONPATH",
+    "spark.yarn.appMasterEnv.PATH",
+    "spark.master",
+    "spark.remote",
+    "spark.driver.host",
+    "spark.driver.bindAddress",
+    "spark.driver.port",
+    "spark.blockManager.port",
+    "spark.ui.enabled",
+    "spark.ui.port",
+    "spark.ui.filters",
+    "spark.local.dir",
+    "spark.serializer",
+    "spark.closure.serializer",
+    "spark.kryo.registrator",
+    "spark.io.compression.codec",
+    "spark.shuffle.manager",
+    "spark.shuffle.sort.io.plugin.class",
+    "spark.eventLog.enabled",
+    "spark.eventLog.dir",
+    "spark.metrics.conf",
+    "spark.metrics.conf.*.sink.csv.class",
+    "spark.redaction.regex",
+    "spark.authenticate",
+    "spark.authenticate.secret.file",
+    "spark.ssl.keyStore",
+    "spark.worker.resourcesFile",
+    "spark.driver.resource.gpu.discoveryScript",
+    "spark.executor.resource.gpu.discoveryScript",
+    "spark.resources.discoveryPlugin",
+    "spark.kubernetes.driver.podTemplateFile",
+    "spark.kerberos.keytab",
+    "spark.yarn.dist.files",
+    "spark.security.credentials.hive.enabled",
+    "spark.home",
+    "spark.executor.uri",
+    "spark.r.command",
+    "spark.python.daemon.module",
+    "spark.python.worker.module",
+    "spark.python.use.daemon",
+    "spark.executor.python.worker.log.details",
+    "spark.python.profile.dump",
+    "spark.logConf",
+    "spark.sql.warehouse.dir",
+    "spark.sql.catalogImplementation",
+    "spark.sql.hive.metastore.jars",
+    "spark.sql.hive.metastore.jars.path",
+    "spark.sql.adaptive.customCostEvaluatorClass",
+    "spark.sql.sources.commitProtocolClass",
+    "spark.sql.parquet.output.committer.class",
+    "spark.sql.cache.serializer",
+    "spark.sql.variable.substitute",
+    "spark.sql.streaming.checkpointLocation",
+    "spark.sql.artifact.isolation.enabled",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled",
+    "spark.sql.catalog.lake.catalog-impl",
+    "spark.sql.catalog.lake.io-impl",
+    "spark.sql.catalog.lake.metrics-reporter-impl",
+    "spark.sql.catalog.lake.jdbc.user",
+    "spark.sql.catalog.lake.client.credentials-provider",
+    "spark.sql.catalog.lake.rest.auth.type",
+    "spark.sql.catalog.lake.rest.sigv4-enabled",
+    "spark.sql.catalog.lake.client.factory",
+    "spark.sql.catalog.lake.s3.client-factory-impl",
+    "spark.sql.catalog.lake.lock-impl",
+    "spark.sql.catalog.lake.hadoop.fs.s3a.impl",
+    "spark.sql.catalog.lake.table-default.write.data.path",
+    "spark.sql.catalog.lake.table-default.write.location-provider.impl",
+    "spark.sql.catalog.lake.table-override.write.location-provider.impl",
+    "spark.delta.logStore.s3a.impl",
+    "spark.delta.logStore.class",
+    "spark.databricks.delta.x",
+    "spark.hadoop.fs.s3a.impl",
+    "spark.hadoop.fs.file.impl",
+    "spark.hadoop.fs.AbstractFileSystem.s3a.impl",
+    "spark.hadoop.fs.s3a.aws.credentials.provider",
+    "spark.hadoop.fs.s3a.signing-algorithm",
+    "spark.hadoop.fs.s3a.custom.signers",
+    "spark.hadoop.fs.s3a.s3.client.factory.impl",
+    "spark.hadoop.fs.s3a.bucket.x.aws.credentials.provider",
+    "spark.hadoop.fs.s3a.buffer.dir",
+    "spark.hadoop.fs.s3a.security.credential.provider.path",
+    "spark.hadoop.fs.s3a.committer.name",
+    "spark.hadoop.hadoop.security.credential.provider.path",
+    "spark.hadoop.hadoop.security.groups.shell.command",
+    "spark.hadoop.hadoop.security.group.mapping",
+    "spark.hadoop.hadoop.rpc.socket.factory.class.default",
+    "spark.hadoop.io.serializations",
+    "spark.hadoop.io.compression.codecs",
+    "spark.hadoop.net.topology.script.file.name",
+    "spark.hadoop.fs.azure.account.keyprovider.a.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.shellkeyprovider.script",
+    "spark.hadoop.fs.azure.sas.token.provider.type",
+    "spark.hadoop.fs.azure.account.oauth2.msi.endpoint",
+    "spark.hadoop.fs.azure.account.oauth2.token.file",
+    "spark.hadoop.fs.gs.storage.root.url",
+    "spark.hadoop.fs.gs.auth.service.account.json.keyfile",
+    "spark.hadoop.fs.gs.auth.access.token.provider",
+    "spark.hadoop.google.cloud.auth.service.account.json.keyfile",
+    "spark.hadoop.fs.gs.proxy.address",
+    "spark.hadoop.hive.metastore.uris",
+    "spark.hadoop.hive.exec.pre.hooks",
+    "spark.hadoop.hive.metastore.event.listeners",
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+    "spark.hadoop.javax.jdo.option.ConnectionDriverName",
+    "spark.hadoop.fs.defaultFS",
+    "spark.hadoop.fs.viewfs.mounttable.x.link./y",
+    "spark.hive.exec.pre.hooks",
+]
+
+DOCUMENTED: list[dict[str, Any]] = [
+    {"path": "lake", "format": "delta"},
+    {
+        "path": "s3a://b/lake",
+        "format": "iceberg",
+        "table_prefix": "f_",
+        "target_file_size": 1 << 24,
+    },
+    {
+        "path": "s3a://my-bucket/warehouse",
+        "spark": {
+            "spark.hadoop.fs.s3a.endpoint": "https://objects.example.com",
+            "spark.hadoop.fs.s3a.path.style.access": True,
+            "spark.hadoop.fs.s3a.access.key": "AK+/=",
+            "spark.hadoop.fs.s3a.secret.key": "s$cr{t",
+            "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
+            "spark.hadoop.fs.s3a.bucket.my-bucket.access.key": "other",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": 16,
+        },
+    },
+    {
+        "path": "abfss://c@acc.dfs.core.windows.net/lake",
+        "spark": {
+            "spark.hadoop.fs.azure.account.key.acc.dfs.core.windows.net": "a2V5==",
+            "spark.hadoop.fs.azure.account.auth.type.acc.dfs.core.windows.net": "OAuth",
+            "spark.hadoop.fs.azure.account.oauth2.client.id.acc.dfs.core.windows.net": "id",
+            "spark.hadoop.fs.azure.account.oauth2.client.endpoint.acc.dfs.core.windows.net": (
+                "https://login.microsoftonline.com/t/oauth2/token"
+            ),
+            "spark.hadoop.fs.azure.account.oauth.provider.type": (
+                "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider"
+            ),
+        },
+    },
+    {
+        "catalog": "lake",
+        "format": "iceberg",
+        "spark": {
+            "spark.sql.catalog.lake": ICEBERG,
+            "spark.sql.catalog.lake.type": "rest",
+            "spark.sql.catalog.lake.uri": "https://catalog.example.com/api",
+            "spark.sql.catalog.lake.warehouse": "main",
+            "spark.sql.catalog.lake.credential": "client:secret",
+            "spark.sql.catalog.lake.table-default.write.parquet.compression-codec": "zstd",
+            "spark.sql.defaultCatalog": "lake",
+        },
+    },
+]
+
+
+def rules(**variables: str) -> CallRules:
+    return CallRules.of("target-spark", {f"TARGET_SPARK_{k}": v for k, v in variables.items()})
+
+
+def read(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as they come with a call: all of them texts."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in configuration.items()
+    }
+    return typed(texts, TargetSpark._full_schema())
+
+
+@pytest.mark.parametrize("configuration", DOCUMENTED)
+def test_documented_settings_pass(configuration: dict[str, Any]) -> None:
+    rules().check(read(configuration))
+
+
+@pytest.mark.parametrize("key", DANGEROUS_KEYS)
+@pytest.mark.parametrize("value", ["x", True, 1])
+def test_a_key_that_could_run_or_read_something_is_refused_by_its_name(key, value) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        rules().check(read({"path": "lake", "spark": {key: value}}))
+    assert key in str(told.value)
+    assert f"TARGET_SPARK_ALLOW_SETTINGS={key}" in str(told.value)
+
+
+def spellings(key: str) -> list[str]:
+    return [key.upper(), key.title(), f" {key}", f"{key} ", f"{key}\n", f"\ufeff{key}", f"{key}\0"]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        each
+        for key in ("spark.driver.extraJavaOptions", "spark.driver.memory", "spark.plugins")
+        for each in spellings(key)
+    ],
+)
+def test_another_spelling_of_a_key_is_another_key(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="a call may not set this"):
+        rules().check(read({"path": "lake", "spark": {key: "2g"}}))
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"master": "spark://evil:7077"},
+        {"remote": "sc://evil"},
+        {"jars": '["/tmp/evil.jar"]'},
+        {"jars": "/tmp/evil.jar"},
+        {"staging": "/etc"},
+        {"report": "/etc/cron.d/x"},
+        {"delete_batch_files": "true"},
+        {"stream_maps": '{"a": {"b": "1"}}'},
+        {"stream_map_config": "{}"},
+        {"faker_config": '{"locale": "x"}'},
+        {"flattening_enabled": "true"},
+        {"spark.driver.extraJavaOptions": "-X"},
+        {"spark.plugins": "x.Y"},
+        {"spark.spark.plugins": "x.Y"},
+        {"spark": '{"spark.driver": {"extraJavaOptions": "-X"}}'},
+        {"spark": '{"spark": {"driver.extraJavaOptions": "-X"}}'},
+        {"spark": '{"spark.driver.memory": "1g", "spark.plugins": "x", "spark.driver.memory": 1}'},
+        {"MASTER": "yarn"},
+        {"master ": "yarn"},
+        {"batch_config": '{"storage": {"root": "/etc"}}'},
+        {"nonsense": "1"},
+        {"__injected_components_py": "import os"},
+    ],
+    ids=str,
+)
+def test_a_setting_that_is_not_listed_is_refused(configuration: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="a call may not set this") as told:
+        rules().check(read({"path": "lake", **configuration}))
+    assert "evil" not in str(told.value)
+
+
+def test_each_setting_is_either_allowed_or_known_to_be_dangerous() -> None:
+    """A new setting must be looked at: what could a stranger do with it?"""
+    refused = {"master", "remote", "jars", "staging", "report", "delete_batch_files"}
+    assert SETTINGS | refused == SCHEMA["properties"].keys()
+    assert not SETTINGS & refused
+
+
+SECRET = "V4LUE"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.hadoop.fs.s3a.endpoint", f"http://${{env.HOME}}.{SECRET}.com"),
+        ("spark.hadoop.fs.s3a.access.key", f"${{env:{SECRET}}}"),
+        ("spark.hadoop.fs.s3a.secret.key", f"{SECRET}\nspark.plugins=x"),
+        ("spark.driver.memory", f"1g -XX:OnError={SECRET}"),
+        ("spark.driver.memory", "1g\n"),
+        ("spark.sql.shuffle.partitions", f"8;{SECRET}"),
+        ("spark.sql.catalog.lake", f"evil.{SECRET}"),
+        ("spark.sql.catalog.lake.type", "jdbc"),
+        ("spark.sql.catalog.lake.type", "hive"),
+        ("spark.sql.catalog.lake.uri", f"jdbc:h2:mem:x;INIT=RUNSCRIPT FROM '{SECRET}'"),
+        ("spark.sql.catalog.lake.uri", "thrift://evil:9083"),
+        ("spark.sql.catalog.lake.uri", "file:///etc/passwd"),
+        ("spark.hadoop.fs.azure.account.oauth.provider.type", "evil.Provider"),
+        ("spark.hadoop.fs.azure.account.auth.type", "Custom"),
+        ("spark.hadoop.fs.s3a.path.style.access", SECRET),
+    ],
+)
+def test_a_value_that_is_more_than_one_is_refused_and_not_shown(key: str, value: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        rules().check(read({"path": "lake", "spark": {key: value}}))
+    assert str(told.value).startswith(key)
+    assert SECRET not in str(told.value)
+
+
+def test_a_catalog_of_icebergs_must_say_its_type() -> None:
+    """Without one it is Hive's, whose metastore can name jars."""
+    with pytest.raises(ConfigurationError, match=r"catalog\.lake\.type"):
+        rules().check(read({"path": "lake", "spark": {"spark.sql.catalog.lake": ICEBERG}}))
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        {"path": "/lake/${env:AWS_SECRET_ACCESS_KEY}"},
+        {"path": "/lake\n"},
+        {"table_prefix": "${system:user.name}"},
+        {"streams": '{"a": {"table": "${env:HOME}"}}'},
+        {"partition_by": '["${env:HOME}"]'},
+    ],
+    ids=str,
+)
+def test_a_text_in_which_spark_would_put_variables_is_refused(configuration) -> None:
+    with pytest.raises(ConfigurationError, match="a call may not use"):
+        rules().check(read({"path": "lake", **configuration}))
+
+
+@given(st.from_regex(r"spark\.[a-zA-Z0-9._*-]{1,60}", fullmatch=True))
+def test_no_other_key_of_spark_passes(key: str) -> None:
+    if not is_allowed_spark_key(key):
+        with pytest.raises(ConfigurationError):
+            rules().check({"path": "lake", "spark": {key: "1"}})
+
+
+LAST_WORDS = "impl class classes provider factory listeners hooks script command file files path"
+
+
+@given(st.sampled_from(LAST_WORDS.split()), st.from_regex(r"[a-z.-]{0,30}", fullmatch=True))
+def test_no_key_that_ends_like_one_of_a_class_or_a_file_is_listed(last: str, middle: str) -> None:
+    for begin in (
+        "spark.hadoop.fs.s3a.",
+        "spark.sql.catalog.x.",
+        "spark.hadoop.fs.azure.",
+        "spark.",
+    ):
+        assert not is_allowed_spark_key(f"{begin}{middle}.{last}")
+        assert not is_allowed_spark_key(f"{begin}{middle}-{last}")
+
+
+# What the operator says
+
+
+def test_the_operator_allows_settings_and_keys_by_name_and_by_pattern() -> None:
+    own = rules(ALLOW_SETTINGS="master, spark.jars*,spark.hadoop.hive.*,spark.sql.catalog.lake*")
+    own.check({"path": "x", "master": "local[2]"})
+    keys = {
+        "spark.jars.packages": "a:b:1",
+        "spark.hadoop.hive.metastore.uris": "thrift://metastore:9083",
+        "spark.sql.catalog.lake": "com.example.Catalog",
+        "spark.sql.catalog.lake.type": "jdbc",
+    }
+    own.check({"path": "x", "spark": keys})
+    for other in ("spark.sql.catalog.other.catalog-impl", "spark.plugins", "xspark.jars"):
+        with pytest.raises(ConfigurationError, match="may not set"):
+            own.check({"path": "x", "spark": {other: "y"}})
+    with pytest.raises(ConfigurationError, match="jars"):
+        own.check({"path": "x", "jars": ["y"]})
+
+
+def test_the_setting_spark_being_allowed_does_not_allow_its_keys() -> None:
+    with pytest.raises(ConfigurationError, match=r"spark\.plugins"):
+        rules(ALLOW_SETTINGS="spark").check({"path": "x", "spark": {"spark.plugins": "y"}})
+
+
+@pytest.mark.parametrize(
+    ("address", "is_inside"),
+    [
+        ("{root}/lake", True),
+        ("{root}/lake/a/b", True),
+        ("file://{root}/lake/a", True),
+        ("file:{root}/lake/a", True),
+        ("s3a://bucket/tables", True),
+        ("s3a://bucket/tables/a", True),
+        ("S3A://bucket/tables/a", True),
+        ("{root}", False),
+        ("{root}/lakes", False),
+        ("{root}/lake/../other", False),
+        ("{root}/lake/link", False),
+        ("file://{root}/lake/%2e%2e/other", False),
+        ("s3a://bucket/tablespace", False),
+        ("s3a://bucket/tables/../x", False),
+        ("s3a://bucket/tables/%2e%2e/x", False),
+        ("s3a://bucket/", False),
+        ("s3a://other/tables", False),
+        ("s3a://x@bucket/tables", False),
+        ("s3a://bucket/tables?x=1", False),
+        ("hdfs://bucket/tables", False),
+        ("/etc", False),
+    ],
+)
+def test_the_operator_says_where_tables_may_be(tmp_path: Path, address, is_inside) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "link").symlink_to("/etc")
+    own = rules(ALLOW_PATHS=f"{tmp_path}/lake, s3a://bucket/tables/")
+    for name in ("path", "warehouse"):
+        settings = {name: address.format(root=tmp_path)}
+        if is_inside:
+            own.check(settings)
+        else:
+            with pytest.raises(ConfigurationError, match="ALLOW_PATHS"):
+                own.check(settings)
+
+
+def test_no_catalog_comes_with_a_call_where_the_operator_says_where_tables_are() -> None:
+    own = rules(ALLOW_PATHS="/lake")
+    own.check({"catalog": "theirs"})
+    with pytest.raises(ConfigurationError, match=r"spark\.sql\.catalog\.x\.warehouse"):
+        own.check({"path": "/lake/a", "spark": {"spark.sql.catalog.x.warehouse": "/etc"}})
+
+
+def test_the_operator_says_from_where_batch_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.csv").symlink_to("/etc/passwd")
+    own = rules(ALLOW_FILES=str(tmp_path / "in"))
+    inside = str(tmp_path / "in" / "a.csv")
+    assert own.check_file(inside) == inside
+    assert rules().check_file("/etc/passwd") == "/etc/passwd"
+    for path in ("/etc/passwd", f"{tmp_path}/in/link.csv", f"{tmp_path}/in/../b.csv", "a.csv"):
+        with pytest.raises(BatchFileError, match="TARGET_SPARK_ALLOW_FILES") as told:
+            own.check_file(path)
+        assert "passwd" not in str(told.value)
+
+
+def test_a_name_that_a_client_chose_is_shown_short_and_on_one_line() -> None:
+    names = {f"x\n\x1b[31m{'y' * 5000}{number}": "1" for number in range(50)}
+    with pytest.raises(ConfigurationError) as told:
+        rules().check(names)
+    assert len(str(told.value)) < 2000
+    assert "\n" not in str(told.value)
+    assert "\x1b" not in str(told.value)
+    with pytest.raises(ConfigurationError, match="1,048,576 characters"):
+        rules().check_size({"path": "x" * (1 << 20)})

@@ -1,0 +1,120 @@
+"""Where a server listens, and what it says of who can reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tap_core.protocols.fivetran.command import HOST_VARIABLE, PortCommand
+from tap_core.protocols.fivetran.listening import ALL_ADDRESSES, Listening, checked_host
+from tap_core.protocols.fivetran.reception import MESSAGE_LIMIT, Limits
+from tests.fivetran.connecting import HERE, ROOT
+
+SHOP = [sys.executable, str(HERE / "shop.py")]
+SPARK = [sys.executable, "-m", "target_spark"]
+
+
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("localhost", True),
+        ("LocalHost", True),
+        ("::ffff:127.0.0.1", True),
+        (ALL_ADDRESSES, False),
+        ("::", False),
+        ("10.0.0.7", False),
+        ("localhost.example.com", False),
+        ("::ffff:10.0.0.7", False),
+    ],
+)
+def test_loopback_addresses_are_known(host: str, is_loopback: bool) -> None:
+    assert Listening(1, host).is_loopback is is_loopback
+
+
+def test_an_address_of_ipv6_has_brackets() -> None:
+    assert Listening(5, checked_host("[::1]")).address == "[::1]:5"
+    assert Listening(5, "127.0.0.1").address == "127.0.0.1:5"
+
+
+@pytest.mark.parametrize("host", ["", "unix:/tmp/x", "a/b", "-x", "::1::", "dns:///x", "a b"])
+def test_what_is_not_a_host_is_refused(host: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        PortCommand("tap-x", lambda _: 0).main(["--port", "1", f"--host={host}"])
+    assert "--host" in capsys.readouterr().err
+
+
+def parsed(*words: str) -> Listening:
+    found: list[Listening] = []
+    command = PortCommand("tap-x", lambda place: found.append(place) or 0)
+    command.main(["--port", "5", *words], standalone_mode=False)
+    return found[0]
+
+
+def test_the_arguments_name_host_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HOST_VARIABLE, raising=False)
+    assert parsed() == Listening(5)
+    assert parsed().limits == Limits(calls=32, message=16 << 20, held=128 << 20)
+    most = parsed("--max-request", str(1 << 40), "--max-held", str(1 << 40)).limits
+    assert (most.message, most.held) == (MESSAGE_LIMIT, 1 << 40)
+    monkeypatch.setenv(HOST_VARIABLE, "localhost")
+    assert parsed().host == "localhost"
+    words = ("--host", "::1", "--max-calls", "2", "--max-request", "300", "--max-held", "200")
+    assert parsed(*words) == Listening(5, "::1", Limits(2, 200, 200))
+
+
+@contextmanager
+def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str, str]]]]:
+    """Run a server; give its process and the first two lines of its log."""
+    env = {key: value for key, value in os.environ.items() if key != HOST_VARIABLE}
+    process = subprocess.Popen(
+        [*words, "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**env, "PYTHONPATH": str(ROOT), **variables},
+    )
+    try:
+        lines = [json.loads(process.stdout.readline())]
+        if "127.0.0.1" not in lines[0]["message"]:
+            lines.append(json.loads(process.stdout.readline()))
+        yield process, lines
+    finally:
+        process.terminate()
+        rest = process.communicate(timeout=60)[0].splitlines()
+        lines += map(json.loads, rest)
+
+
+@pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
+def test_a_port_that_others_reach_is_warned_of_with_its_address(program: list[str]) -> None:
+    with started(*program) as (_, lines):
+        assert lines[0]["message"].startswith("Listening on port ")
+    assert lines[1]["level"] == "WARNING"
+    assert ALL_ADDRESSES in lines[1]["message"]
+    assert "--host 127.0.0.1" in lines[1]["message"]
+
+
+@pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
+def test_a_port_of_this_machine_alone_is_not_reached_from_elsewhere(program: list[str]) -> None:
+    with started(*program, "--host", "127.0.0.1") as (_, lines):
+        port = int(lines[0]["message"].split()[3])
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        for address in own_addresses():
+            with pytest.raises(OSError, match=r"."):
+                socket.create_connection((address, port), timeout=10)
+    assert [line["level"] for line in lines if line["level"] != "INFO"] == []
+
+
+def own_addresses() -> set[str]:
+    """Return other addresses of this machine: at least one of its loopback network."""
+    found = {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
+    return {"127.0.0.2", *(each for each in found if each not in {"127.0.0.1", "::1"})}

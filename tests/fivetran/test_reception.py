@@ -1,0 +1,151 @@
+"""Receiving requests: whose turn it is, and what those of all calls may hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.listening import Listening
+from tap_core.protocols.fivetran.log import Journal
+from tap_core.protocols.fivetran.reception import (
+    Limits,
+    Reception,
+    TooLargeError,
+    count_values,
+    estimate_memory,
+)
+from tap_core.protocols.fivetran.server import Handler, Server, Service
+
+PATIENCE = 30
+SENT = messages.TestRequest(name="sent").SerializeToString()
+TEST = "/fivetran_sdk.v2.SourceConnector/Test"
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"", 0),
+        (messages.TestRequest(name="x").SerializeToString(), 1),
+        (messages.TestRequest(configuration={"a": "b", "c": "d"}).SerializeToString(), 6),
+        (b"\x12\x00" * 40, 40),  # entries of a map, two bytes each
+        (b"\x0b\x12\x00\x0c", 3),  # an unknown group around one
+    ],
+)
+def test_the_values_of_a_message_are_counted_with_those_of_messages_in_it(data, count) -> None:
+    assert count_values(data, messages.TestRequest.DESCRIPTOR, 1000) == count
+
+
+def test_counting_stops_soon_after_the_limit() -> None:
+    assert count_values(b"\x12\x00" * 1_000_000, messages.TestRequest.DESCRIPTOR, 10) == 11
+
+
+@pytest.mark.parametrize("data", [b"\x12", b"\x12\x05ab", b"\x80" * 100_000, b"\x0a\xff\xff"])
+def test_what_is_not_a_message_is_an_error(data) -> None:
+    with pytest.raises(ValueError, match="end"):
+        count_values(data, messages.TestRequest.DESCRIPTOR, 1000)
+
+
+def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> None:
+    reception = Reception(Limits(held=40_000))
+    data = messages.TestRequest(name="x" * 6_000).SerializeToString()
+
+    def received() -> Any:
+        return reception.request(iter([data]), None, messages.TestRequest)
+
+    limit = (
+        r"40,000 bytes of memory \(--max-held\), 24,012 are held, and this one would take 24,012"
+    )
+    with received() as first, pytest.raises(TooLargeError, match=limit), received():
+        pass
+    assert len(first.name) == 6_000
+    with received():  # the first one has ended
+        pass
+
+
+def test_what_is_not_received_as_a_whole_is_not_held() -> None:
+    reception = Reception(Limits(held=40_000))
+    for _ in range(5):
+        broken = reception.request(iter([b"\x12" * 9]), None, messages.TestRequest)
+        with pytest.raises(ValueError, match="end"), broken:
+            pass
+    with reception.request(iter([]), None, messages.TestRequest) as empty:
+        assert empty == messages.TestRequest()
+
+
+def test_values_and_json_count_for_what_they_become() -> None:
+    kind = messages.TestRequest.DESCRIPTOR
+    assert estimate_memory(b"\x12\x00" * 1_000, kind, 1 << 30) == 1_000_000
+    state = messages.TestRequest(name="[" + "[]," * 1_000 + "[]]").SerializeToString()
+    assert estimate_memory(state, kind, 1 << 30) == len(state) + 128_000
+
+
+class _Sender:
+    """A client's requests that come when they are told to; its context notes a cancellation."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.is_cancelled = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        assert self.goes_on.wait(PATIENCE)
+        return SENT
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.goes_on.set()
+
+
+def test_clients_that_send_nothing_hold_up_the_others_for_a_moment_only() -> None:
+    reception = Reception(Limits())
+    silent = [_Sender() for _ in range(8)]
+
+    def receive(sender: _Sender) -> str:
+        with reception.request(sender, sender, messages.TestRequest) as request:
+            return str(request.name)
+
+    threads = [threading.Thread(target=receive, args=(each,), daemon=True) for each in silent]
+    for thread in threads:
+        thread.start()
+    prompt = _Sender()
+    prompt.goes_on.set()
+    assert receive(prompt) == "sent"
+    assert not prompt.is_cancelled
+    for each in silent:
+        each.goes_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert 0 < sum(each.is_cancelled for each in silent) <= 7
+
+
+def test_calls_beyond_the_limit_are_refused_and_the_others_end() -> None:
+    go_on = threading.Event()
+
+    def wait(_request: Any, _call: Any) -> Any:
+        assert go_on.wait(PATIENCE)
+        return messages.TestResponse(success=True)
+
+    server = Server(Service("SourceConnector", {"Test": Handler(wait)}, str), Journal("x"))
+    port = server.start(Listening(0, "127.0.0.1", Limits(calls=3)))
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            method: Any = channel.unary_unary(TEST)
+            calls = [method.future(b"", timeout=PATIENCE) for _ in range(9)]
+            refused: list[Any] = []
+            while len(refused) < 6:
+                refused = [each for each in calls if each.done()]
+            codes = {each.exception().code() for each in refused}
+            assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            go_on.set()
+            assert sum(each.exception() is None for each in calls) == 3
+            assert method(b"", timeout=PATIENCE)
+    finally:
+        go_on.set()
+        server.stop(5)

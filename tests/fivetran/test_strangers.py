@@ -1,0 +1,324 @@
+"""What a client that nobody invited can do to a server: real programs, a bare client of gRPC."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.command import HOST_VARIABLE
+from tap_core.protocols.fivetran.words import DataType
+from tests.fivetran.connecting import HERE, ROOT
+
+PATIENCE = 60
+SHOP = (sys.executable, str(HERE / "shop.py"))
+SPARK = (sys.executable, "-m", "target_spark")
+MOST_BYTES = 600 << 20
+"""What a flood may add to the memory of a server."""
+
+SECRET = "MARKED-4711"
+
+
+class Server:
+    """A server that runs, and what a client without any library of ours sends it."""
+
+    def __init__(self, process: subprocess.Popen[str], service: str) -> None:
+        self.process, self.service = process, service
+        first = json.loads(process.stdout.readline()) if process.stdout else {}
+        self.port = int(first["message"].split()[3])
+
+    @contextmanager
+    def method(self, rpc: str) -> Iterator[Any]:
+        options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
+            yield channel.unary_unary(f"/fivetran_sdk.v2.{self.service}/{rpc}")
+
+    def send(self, rpc: str, request: bytes) -> bytes | grpc.StatusCode:
+        """Return the answer, or the status of a refusal."""
+        with self.method(rpc) as method:
+            try:
+                return bytes(method(request, timeout=PATIENCE))
+            except grpc.RpcError as error:
+                status: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+                return status
+
+    def told(self, rpc: str, **fields: Any) -> str:
+        """Return the text with which a call is refused."""
+        request = getattr(messages, f"{rpc}Request")(**fields)
+        response = "WriteBatch" if rpc == "WriteHistoryBatch" else rpc
+        kind = getattr(messages, f"{response}Response")
+        answer = self.send(rpc, request.SerializeToString())
+        assert isinstance(answer, bytes)
+        read = kind.FromString(answer)
+        text: str = read.failure if rpc == "Test" else read.task.message
+        return text
+
+    def memory(self, what: str = "VmRSS") -> int:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(f"{what}:")).split()[1]) * 1024
+
+
+@contextmanager
+def running(program: tuple[str, ...], **variables: str) -> Iterator[Server]:
+    service = "DestinationConnector" if program[: len(SPARK)] == SPARK else "SourceConnector"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TARGET_", "TAP_", "PYTEST"))}
+    process = subprocess.Popen(
+        [*program, "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**kept, "PYTHONPATH": str(ROOT), HOST_VARIABLE: "127.0.0.1", **variables},
+    )
+    try:
+        yield Server(process, service)
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def destination() -> Iterator[Server]:
+    with running(SPARK) as server:
+        yield server
+
+
+def table() -> Any:
+    column = messages.Column(name="id", type=int(DataType.LONG), primary_key=True)
+    return messages.Table(name="orders", columns=[column])
+
+
+CALLS: dict[str, Mapping[str, Any]] = {
+    "Test": {"name": "storage"},
+    "DescribeTable": {"schema_name": "s", "table_name": "t"},
+    "CreateTable": {"schema_name": "s", "table": table()},
+    "AlterTable": {"schema_name": "s", "table": table()},
+    "Truncate": {"schema_name": "s", "table_name": "t", "synced_column": "x"},
+    "WriteBatch": {"schema_name": "s", "table": table(), "replace_files": ["/etc/shadow"]},
+    "WriteHistoryBatch": {"schema_name": "s", "table": table(), "delete_files": ["/etc/shadow"]},
+}
+
+
+@pytest.mark.parametrize("rpc", CALLS)
+def test_no_call_runs_a_program_or_lets_java_write_a_file(
+    destination: Server, rpc: str, tmp_path: Path
+) -> None:
+    """A program as Spark's Python, and a file of Java's log, both of the caller's choice."""
+    program = tmp_path / "evil.sh"
+    program.write_text(f"#!/bin/sh\nid -un > {tmp_path}/pwned_python\n")
+    program.chmod(0o755)
+    spark = {
+        "spark.driver.extraJavaOptions": f"-Xlog:gc:file={tmp_path}/pwned_java",
+        "spark.pyspark.python": str(program),
+        "spark.hadoop.fs.s3a.secret.key": SECRET,
+    }
+    configuration = {"path": str(tmp_path / "t"), "format": "delta", "spark": json.dumps(spark)}
+    said = destination.told(rpc, configuration=configuration, **CALLS[rpc])
+    assert "spark.driver.extraJavaOptions, spark.pyspark.python: a call may not set this" in said
+    assert "TARGET_SPARK_ALLOW_SETTINGS" in said
+    assert SECRET not in said
+    assert str(tmp_path) not in said
+    assert sorted(tmp_path.iterdir()) == [program]
+    children = Path(f"/proc/{destination.process.pid}/task/{destination.process.pid}/children")
+    assert not children.read_text().split()
+
+
+def test_what_a_call_brings_does_not_become_the_operators_word(destination: Server) -> None:
+    configuration = {
+        "path": "/lake",
+        "TARGET_SPARK_ALLOW_SETTINGS": "*",
+        "allow_settings": "*",
+        "master": "yarn",
+    }
+    said = destination.told("Test", name="settings", configuration=configuration)
+    assert "TARGET_SPARK_ALLOW_SETTINGS, allow_settings, master: a call may not set this" in said
+
+
+def test_settings_of_the_operators_environment_are_not_looked_at(tmp_path: Path) -> None:
+    variables = {
+        "TARGET_SPARK_MASTER": "local[1]",
+        "TARGET_SPARK_SPARK": '{"spark.driver.extraJavaOptions": "-Dx=y"}',
+        "TARGET_SPARK_ALLOW_PATHS": str(tmp_path),
+    }
+    with running(SPARK, **variables) as server:
+        said = server.told("Test", name="settings", configuration={"path": "/etc"})
+        assert said.startswith("path: the operator of this server lets tables be in certain")
+        configuration = {"path": str(tmp_path / "lake"), "jars": "x.jar"}
+        assert server.told("Test", name="settings", configuration=configuration).startswith("jars:")
+        allowed = server.told("Test", name="nothing", configuration={})
+        assert "No test is called that" in allowed
+
+
+def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:
+    storage = {"root": str(tmp_path / "pwned"), "prefix": "x"}
+    batch = {"encoding": {"format": "jsonl", "compression": "none"}, "storage": storage}
+    with running(SHOP) as server:
+        for name, value in {"batch_config": json.dumps(batch), "sqlalchemy_url": "x"}.items():
+            request = messages.TestRequest(name="connection", configuration={name: value})
+            answer = server.send("Test", request.SerializeToString())
+            assert isinstance(answer, bytes)
+            said = messages.TestResponse.FromString(answer).failure
+            assert f"{name}: a call may not set this" in said
+            assert f"TAP_SHOP_ALLOW_SETTINGS={name}" in said
+            update = messages.UpdateRequest(configuration={name: value}).SerializeToString()
+            last = messages.UpdateResponse.FromString(b"")
+            with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+                method = channel.unary_stream("/fivetran_sdk.v2.SourceConnector/Update")
+                for each in method(update, timeout=PATIENCE):
+                    last = messages.UpdateResponse.FromString(each)
+            assert "a call may not set this" in last.task.message
+    assert not list(tmp_path.iterdir())
+    with running(SHOP, TAP_SHOP_ALLOW_SETTINGS="sqlalchemy_*") as server:
+        request = messages.TestRequest(
+            name="connection", configuration={"sqlalchemy_url": "x", "people": "2"}
+        )
+        answer = server.send("Test", request.SerializeToString())
+        assert isinstance(answer, bytes)
+        assert messages.TestResponse.FromString(answer).success
+
+
+# Floods ---------------------------------------------------------------------------------------
+
+
+def flood(server: Server, rpc: str, request: bytes, clients: int, calls: int) -> list[Any]:
+    """Send a request from many clients at once; return the answers and refusals."""
+    with ThreadPoolExecutor(clients) as pool:
+        return list(pool.map(lambda _: server.send(rpc, request), range(calls)))
+
+
+def one_text(size: int) -> bytes:
+    return messages.TestRequest(name="x" * size).SerializeToString()
+
+
+def many_values(size: int) -> bytes:
+    """A table with columns of two bytes each, which are hundreds in memory."""
+    columns = b"\x12\x00" * (size // 2)
+    return b"\x1a" + _length(len(columns)) + columns
+
+
+def _length(number: int) -> bytes:
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def one_json(size: int) -> bytes:
+    """A list of lists as the settings of Spark."""
+    return messages.TestRequest(
+        name="settings", configuration={"spark": "[" + "[]," * (size // 3) + "[]]"}
+    ).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("rpc", "make"),
+    [
+        ("Test", one_text),
+        pytest.param("CreateTable", many_values, marks=pytest.mark.thorough),
+        pytest.param("Test", one_json, marks=pytest.mark.thorough),
+    ],
+    ids=["text", "values", "json"],
+)
+def test_a_flood_of_large_calls_neither_fills_the_memory_nor_hangs(
+    rpc: str, make: Callable[[int], bytes]
+) -> None:
+    request = make(15 << 20)
+    with running(SPARK) as server:
+        server.send("Test", one_text(1))
+        before = server.memory()
+        begun = time.monotonic()
+        answers = flood(server, rpc, request, clients=20, calls=40)
+        assert time.monotonic() - begun < 60
+        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
+        assert isinstance(server.send("Test", one_text(1)), bytes)
+
+
+def test_a_message_of_a_hundred_megabytes_is_refused_by_a_destination() -> None:
+    with running(SPARK) as server:
+        server.send("Test", one_text(1))
+        before = server.memory()
+        answers = flood(server, "Test", one_text(100 << 20), clients=4, calls=8)
+        assert set(answers) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert isinstance(server.send("Test", one_text(1)), bytes)
+
+
+def state(size: int) -> bytes:
+    """An Update whose state is a list of lists, which JSON makes large."""
+    text = "[" + "[]," * (size // 3) + "[]]"
+    return messages.UpdateRequest(state_json=text).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("rpc", "make"),
+    [("Test", one_text), pytest.param("Update", state, marks=pytest.mark.thorough)],
+    ids=["text", "state"],
+)
+def test_a_flood_of_large_messages_leaves_a_connector_its_memory(
+    rpc: str, make: Callable[[int], bytes]
+) -> None:
+    request = make(15 << 20)
+    with running(SHOP) as server:
+        server.send("Test", one_text(1))
+        before = server.memory()
+        begun = time.monotonic()
+        answers = flood(server, rpc, request, clients=16, calls=32)
+        assert time.monotonic() - begun < 60
+        assert server.memory("VmHWM") - before < MOST_BYTES
+        assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
+        assert isinstance(server.send("Test", one_text(1)), bytes)
+
+
+def test_the_operator_lets_a_connector_take_messages_up_to_fivetrans_limit() -> None:
+    words = ("--max-request", str(128 << 20), "--max-held", str(1 << 30))
+    with running((*SHOP, *words)) as server:
+        assert isinstance(server.send("Test", one_text((128 << 20) - 100)), bytes)
+        refused = server.send("Test", one_text(128 << 20))
+        assert refused is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_connections_that_say_nothing_and_calls_without_a_request_hold_nobody_up(
+    destination: Server,
+) -> None:
+    with ExitStack() as stack:
+        for _ in range(50):
+            silent = socket.create_connection(("127.0.0.1", destination.port), timeout=10)
+            stack.enter_context(silent)
+        method = stack.enter_context(destination.method("Test"))
+        begun = time.monotonic()
+        assert method(one_text(1), timeout=PATIENCE)
+        assert time.monotonic() - begun < 30
+        channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{destination.port}"))
+        never: Any = channel.stream_unary("/fivetran_sdk.v2.DestinationConnector/Test")
+        stalled = [never.future(_nothing(stack), timeout=PATIENCE) for _ in range(20)]
+        time.sleep(0.5)
+        assert method(one_text(1), timeout=PATIENCE)
+        assert time.monotonic() - begun < 30
+        for each in stalled:
+            each.cancel()
+
+
+def _nothing(stack: ExitStack) -> Iterator[bytes]:
+    """Return requests of which none comes until the test has ended."""
+    import threading
+
+    ended = threading.Event()
+    stack.callback(ended.set)
+
+    def wait() -> Iterator[bytes]:
+        ended.wait(PATIENCE)
+        yield from ()
+
+    return wait()
