@@ -318,6 +318,10 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
         self.record = record
 
 
+class UnreadableRecordError(InvalidRecord):
+    """A record that Python cannot hold: nested too deeply, or with too large a number."""
+
+
 class DataError(SyncError):
     """The data break a rule of quality."""
 

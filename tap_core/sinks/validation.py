@@ -102,6 +102,11 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             self.validator.validate(record)
         except ValidationError as error:
             raise InvalidRecord(error.message, record) from error
+        except (ArithmeticError, RecursionError, ValueError) as error:
+            reason = str(error) if isinstance(error, ValueError) else type(error).__name__
+            raise InvalidRecord(
+                f"a value is beyond what can be compared with the schema ({reason})", record
+            ) from None
 
     def _checker(self) -> FormatChecker:
         from jsonschema import Draft202012Validator, FormatChecker
