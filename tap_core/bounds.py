@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 __all__ = [
+    "DOCUMENT_BYTES",
     "MIB",
+    "STATE_BYTES",
     "Bound",
     "RowBound",
     "TooLargeError",
@@ -26,6 +28,12 @@ __all__ = [
 ]
 
 MIB: Final = 1 << 20
+DOCUMENT_BYTES: Final = 64 * MIB
+"""The most of a file of settings, a manifest or a schema, whoever wrote it."""
+
+STATE_BYTES: Final = 256 * MIB
+"""The most of a file of a catalog or a state, which grow with the source."""
+
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
 """Bytes that a blank line counts for, as it takes time."""
@@ -192,19 +200,21 @@ def open_regular(path: Path) -> IO[bytes]:
     raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def read_at_most(path: Path, most: int) -> bytes:
-    """Read a file or a pipe that a user named.
+def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
+    """Read a file or a pipe that a user named, or an open one.
 
     Raises:
         OSError: it cannot be read.
         TooLargeError: it is longer than ``most`` bytes.
     """
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return read_at_most(file, most)
     blocks: list[bytes] = []
     left = most
-    with path.open("rb") as file:
-        while left >= 0 and (block := file.read(min(_BLOCK, left + 1))):
-            blocks.append(block)
-            left -= len(block)
+    while left >= 0 and (block := source.read(min(_BLOCK, left + 1))):
+        blocks.append(block)
+        left -= len(block)
     if left < 0:
         raise TooLargeError(f"it is longer than {shown(most)}, the most that is read")
     return b"".join(blocks)

@@ -114,6 +114,7 @@ __all__ = [
     "TooManyRecordsException",
     "TornInputLine",
     "UnknownMessageType",
+    "UnreadableRecordError",
     "UnsupportedFeatureError",
     "UnsupportedOpenAPISpec",
     "UnsupportedSchemaFormatError",

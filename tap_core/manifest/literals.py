@@ -28,9 +28,9 @@ _NEVER: Final = re.compile(
 )
 """How nothing begins that is a literal."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
-_LONGEST_INTEGER_BITS: Final = 14_000
-"""A longer integer, such as a hexadecimal one, cannot be written as text: Python's limit is 4,300
-digits (sys.set_int_max_str_digits)."""
+_SHORT: Final = 500
+"""Integers of more than 640 digits may have no text (sys.set_int_max_str_digits), also those that
+are written as hexadecimal ones."""
 
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
 _MARKS: Final = ("{{", "{%", "{#")
@@ -57,8 +57,8 @@ def _value(text: str) -> Any:
         if _INTEGER.fullmatch(text):
             return int(text)
         value = ast.literal_eval(text)
-        if isinstance(value, int) and value.bit_length() > _LONGEST_INTEGER_BITS:
-            return text
+        if len(text) > _SHORT:
+            repr(value)  # raises where an integer in it has no text
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
     else:

@@ -103,9 +103,9 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         except ValidationError as error:
             raise InvalidRecord(error.message, record) from error
         except (ArithmeticError, RecursionError, ValueError) as error:
-            reason = str(error) if isinstance(error, ValueError) else type(error).__name__
             raise InvalidRecord(
-                f"a value is beyond what can be compared with the schema ({reason})", record
+                f"a value is beyond what can be compared with the schema ({type(error).__name__})",
+                record,
             ) from None
 
     def _checker(self) -> FormatChecker:

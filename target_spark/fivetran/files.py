@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from tap_core.bounds import open_regular
 from tap_core.protocols.fivetran.words import Compression, Encryption
 from target_spark.errors import BatchFileError
 from target_spark.fivetran.batch import File, FileParams
@@ -26,7 +27,7 @@ __all__ = ["BLOCK", "blocks", "fault", "whole_rows"]
 BLOCK: Final = 4 << 20
 """Bytes of CSV that are looked at together, where a row is not longer."""
 
-_LONGEST_ROW: Final = 256 << 20
+_LONGEST_ROW: Final = 64 << 20
 """Bytes of a row that are waited for; a cell that is not closed would never end."""
 
 _AES_BLOCK: Final = 16
@@ -107,7 +108,7 @@ def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 def _content(file: File, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
     """Return what stands in a file, decrypted and decompressed, in pieces of at most a size."""
     try:
-        raw: Any = stack.enter_context(Path(file.path).open("rb"))  # noqa: SIM115
+        raw: Any = stack.enter_context(open_regular(Path(file.path)))
         length = os.fstat(raw.fileno()).st_size
     except OSError as error:
         raise fault(file, _unreadable(error)) from None

@@ -166,6 +166,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.types",
     "tap_core.events",
     "tap_core.exceptions",
+    "tap_core.bounds",
     "tap_core.intake",
     "tap_core.typing",
     "tap_core.schema",

@@ -24,6 +24,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.main import get_command
 
+from tap_core.bounds import STATE_BYTES, TooLargeError, read_at_most
 from tap_core.config import ConfigInput
 from tap_core.exceptions import (
     BatchFileError,
@@ -386,7 +387,9 @@ def _text(
 ) -> bytes:
     """Read a file, or standard input for ``-``."""
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
+    except TooLargeError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
         raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
 
