@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 __all__ = [
+    "DOCUMENT_BYTES",
     "MIB",
+    "STATE_BYTES",
     "Bound",
     "RowBound",
     "TooLargeError",
@@ -26,6 +28,12 @@ __all__ = [
 ]
 
 MIB: Final = 1 << 20
+DOCUMENT_BYTES: Final = 64 * MIB
+"""The most of a file of settings, a manifest or a schema, whoever wrote it."""
+
+STATE_BYTES: Final = 256 * MIB
+"""The most of a file of a catalog or a state, which grow with the source."""
+
 _BLOCK: Final = MIB
 _LINE_WEIGHT: Final = 16
 """Bytes that a blank line counts for, as it takes time."""
@@ -176,35 +184,44 @@ def shown(size: int) -> str:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading, never waiting for a writer as a pipe would.
+    """Open a regular file for reading; a pipe or a device at the path is not even opened.
 
     Raises:
         OSError: it is not there, or is a folder, a pipe, a device or a socket.
     """
-    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS)
-    descriptor = os.open(path, flags)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
+    _check_regular(path.stat())
+    # Without waiting: a pipe that has taken its place meanwhile would never open.
+    descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS))
+    try:
+        _check_regular(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "it is not a regular file")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
 
 
-def read_at_most(path: Path, most: int) -> bytes:
-    """Read a file or a pipe that a user named.
+def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
+    """Read a file or a pipe that a user named, or an open one.
 
     Raises:
         OSError: it cannot be read.
         TooLargeError: it is longer than ``most`` bytes.
     """
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return read_at_most(file, most)
     blocks: list[bytes] = []
     left = most
-    with path.open("rb") as file:
-        while left >= 0 and (block := file.read(min(_BLOCK, left + 1))):
-            blocks.append(block)
-            left -= len(block)
+    while left >= 0 and (block := source.read(min(_BLOCK, left + 1))):
+        blocks.append(block)
+        left -= len(block)
     if left < 0:
         raise TooLargeError(f"it is longer than {shown(most)}, the most that is read")
     return b"".join(blocks)

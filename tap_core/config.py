@@ -19,6 +19,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from tap_core.bounds import DOCUMENT_BYTES, TooLargeError, read_at_most
 from tap_core.documents import load_json
 from tap_core.dotenv_file import read_dotenv
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
@@ -99,12 +100,14 @@ def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = load_json(path.read_text(encoding="utf-8-sig"))
+        found = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigFileError(f"Configuration file '{path}' does not exist") from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror}"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
+    except TooLargeError as error:
+        raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         reason = f"is not JSON: {error.msg} ({place})"

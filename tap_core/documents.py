@@ -16,6 +16,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from tap_core.bounds import STATE_BYTES, read_at_most
 from tap_core.types import StrPath
 
 __all__ = [
@@ -108,6 +109,7 @@ def read_json_file(path: StrPath) -> dict[str, Any]:
     Raises:
         FileNotFoundError: it is not there; names a ``.template`` beside it, if any.
         RuntimeError: no path was given.
+        TooLargeError: it is longer than the most that is read.
     """
     if not path:
         raise RuntimeError("No path of a JSON file was given.")
@@ -116,7 +118,7 @@ def read_json_file(path: StrPath) -> dict[str, Any]:
         template = Path(f"{path}.template")
         hint = f" There is a template to start from: {template}" if template.exists() else ""
         raise FileNotFoundError(f"There is no file '{path}'.{hint}")
-    found: dict[str, Any] = load_json(file.read_text(encoding="utf-8-sig"))
+    found: dict[str, Any] = load_json(read_at_most(file, STATE_BYTES).decode("utf-8-sig"))
     return found
 
 

@@ -116,6 +116,7 @@ __all__ = [
     "TooManyRecordsException",
     "TornInputLine",
     "UnknownMessageType",
+    "UnreadableRecordError",
     "UnsupportedFeatureError",
     "UnsupportedOpenAPISpec",
     "UnsupportedSchemaFormatError",
@@ -326,6 +327,10 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
 
 class InvalidDateTimeError(InvalidRecord, ValueError):
     """A property of a record that is a date or time by its schema cannot be read as one."""
+
+
+class UnreadableRecordError(InvalidRecord):
+    """A record that Python cannot hold: nested too deeply, or with too large a number."""
 
 
 class DataError(SyncError):

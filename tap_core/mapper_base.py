@@ -17,7 +17,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, Unbuilt
-from tap_core.documents import load_json
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
 from tap_core.exceptions import InvalidInputLine
 from tap_core.intake import binary, blocks
@@ -32,6 +31,7 @@ from tap_core.sinks.messages import (
     record_message,
     record_of,
     schema_message,
+    state_of,
     version_message,
 )
 from tap_core.sinks.signals import SignalHeeder
@@ -224,7 +224,7 @@ class InlineMapper(SignalHeeder, abc.ABC):
             self._map_rows(event, counts)
         elif isinstance(event, Checkpoint):
             counts["STATE"] += 1
-            self._process_state_message({"type": "STATE", "value": load_json(event.state)})
+            self._process_state_message({"type": "STATE", "value": state_of(event.state)})
         elif isinstance(event, Describe):
             counts["SCHEMA"] += 1
             self._process_schema_message(schema_message(event))

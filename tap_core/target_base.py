@@ -32,9 +32,9 @@ from tap_core.capabilities import (
     TargetCapabilities,
 )
 from tap_core.config import merge_missing_config_jsonschema
-from tap_core.documents import dump_json, load_json, serialize_json
+from tap_core.documents import dump_json, serialize_json
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
-from tap_core.exceptions import InvalidInputLine
+from tap_core.exceptions import InvalidInputLine, InvalidRecord, UnreadableRecordError
 from tap_core.intake import binary, blocks
 from tap_core.moved import find_moved
 from tap_core.plugin_base import Command
@@ -47,6 +47,7 @@ from tap_core.sinks.messages import (
     record_message,
     record_of,
     schema_message,
+    state_of,
     version_message,
 )
 from tap_core.sinks.router import Route, Router
@@ -245,7 +246,12 @@ class Target(SaidOfTargets, Router, abc.ABC):
         for body, extracted in zip(rows.rows, times, strict=True):
             if self._signals:
                 return
-            self._deliver(routes, record_of(body), extracted, rows.version, len(body))
+            try:
+                record = record_of(body)
+            except UnreadableRecordError as error:
+                _refuse(error, [self._sinks_active[each.alias] for each in routes])
+                continue
+            self._deliver(routes, record, extracted, rows.version, len(body))
             self._handle_max_record_age()
 
     def _fold_plain_rows(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
@@ -261,7 +267,11 @@ class Target(SaidOfTargets, Router, abc.ABC):
                     return
                 if weighs:
                     sink._batch_bytes_read += len(body)
-                is_full = take(record_of(body), extracted, version)
+                try:
+                    is_full = take(record_of(body), extracted, version)
+                except UnreadableRecordError as error:
+                    _refuse(error, (sink,))
+                    continue
                 count += 1
                 if sink not in holders:
                     self._watermark.began(sink)
@@ -316,7 +326,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
     def _fold_state(self, event: Checkpoint) -> None:
         if self._overrides("_process_state_message"):
-            self._process_state_message({"type": "STATE", "value": load_json(event.state)})
+            self._process_state_message({"type": "STATE", "value": state_of(event.state)})
         else:
             self._keep_state(event.state)
 
@@ -386,6 +396,12 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
         for path in message["manifest"]:
             self._take_file(path, encoding, name, routes, take)
+
+
+def _refuse(error: UnreadableRecordError, sinks: Sequence[Sink]) -> None:
+    """Log a record that cannot be read, and raise the error unless its sinks tolerate it."""
+    for sink in sinks:
+        sink._refuse(InvalidRecord(f"{sink.stream_name}: {error.error_message}", {}))
 
 
 def _reads_files(sink: Sink) -> bool:

@@ -26,7 +26,10 @@ def is_final(state: bytes) -> bool:
     It does not while it names a stream that is ``currently_syncing``, or holds progress
     markers, which their tap promotes or removes at the end of the stream.
     """
-    document = json.loads(state)
+    try:
+        document = json.loads(state)
+    except (ValueError, RecursionError):  # beyond what Python holds
+        return False
     if isinstance(document, dict) and document.get("currently_syncing") is not None:
         return False
     return not _has_markers(document)

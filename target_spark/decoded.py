@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
+
 from tap_core.events import (
     Checkpoint,
     Describe,
@@ -28,6 +30,7 @@ from tap_core.events import (
     StreamId,
     Truncate,
 )
+from tap_core.exceptions import UnreadableRecordError
 from tap_core.protocols.singer.encode import encode_body
 from tap_core.records.shape import as_body
 from tap_core.sinks.messages import record_of
@@ -200,7 +203,10 @@ def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
 
 def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
     """Return what one record becomes on each route; None where it is left out."""
-    record = None if body[0] == _QUOTE else record_of(body)
+    try:
+        record = None if body[0] == _QUOTE else record_of(body)
+    except UnreadableRecordError:  # as a text of itself, which its reader sets aside
+        return [msgspec.json.encode(body.decode())] * len(routes)
     return [_body(route, body, record) for route in routes]
 
 

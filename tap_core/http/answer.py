@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
 import msgspec
@@ -36,7 +36,7 @@ __all__ = [
 
 _EXACT = msgspec.json.Decoder(float_hook=Decimal)
 _PLAIN = msgspec.json.Decoder()
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
 _UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _UNREAD: Any = object()
 _DOCUMENT = 4
@@ -99,6 +99,8 @@ class Answer(requests.Response):
             return json.loads(_text(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
             return super().json(**kwargs)  # which says what is wrong
+        except (ValueError, RecursionError, InvalidOperation):  # Python cannot hold it
+            raise NotJSONError(_words_of_the_body(self, self.content, Secrets()), self) from None
 
     def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
         """Read the document and keep it for `document_of`; the errors are the same.
@@ -205,7 +207,7 @@ def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     check_json_size(response, as_text=True)
     try:
         return json.loads(_text(response, body), parse_float=Decimal)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, InvalidOperation):
         pass
     if _is_cut_off(response, body, refused):
         raise TruncatedBodyError(_words_of_the_end(response, body), response)

@@ -28,6 +28,10 @@ _NEVER: Final = re.compile(
 )
 """How nothing begins that is a literal."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9]\d*)", re.ASCII)
+_SHORT: Final = 500
+"""Integers of more than 640 digits may have no text (sys.set_int_max_str_digits), also those that
+are written as hexadecimal ones."""
+
 _FALSE_WORDS: Final = ("False", "false", "{}", "[]", "()", "0", "0.0")
 _MARKS: Final = ("{{", "{%", "{#")
 _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": None}
@@ -52,9 +56,13 @@ def _value(text: str) -> Any:
     try:
         if _INTEGER.fullmatch(text):
             return int(text)
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
+        if len(text) > _SHORT:
+            repr(value)  # raises where an integer in it has no text
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return text
+    else:
+        return value
 
 
 def has_template(text: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import yaml
 
+from tap_core.bounds import DOCUMENT_BYTES, TooLargeError, read_at_most
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
 from tap_core.manifest.parameters import component, parameter_names
@@ -134,8 +135,8 @@ def read_manifest(source: Path | str) -> Manifest:
     if isinstance(source, str):
         return _read(source, "manifest", Path())
     try:
-        text = source.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError, TooLargeError) as error:
         raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
     return _read(text, source.name, source.resolve().parent)
 

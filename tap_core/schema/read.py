@@ -7,7 +7,6 @@ query goes into a message.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -15,16 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
+from tap_core.bounds import DOCUMENT_BYTES, TooLargeError, read_at_most
+from tap_core.bounds import shown as shown_size
+from tap_core.documents import load_json
 from tap_core.exceptions import UnsupportedSchemaFormatError
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
+    import requests
 
     _Location: TypeAlias = str | Path | Traversable
 
 __all__ = ["beside", "document_at", "neighbour_of", "parsed", "shown", "suffix_of"]
 
 _TIMEOUT_SECONDS: Final = 30
+_BLOCK: Final = 1 << 16
 
 _WEB: Final = ("http://", "https://")
 
@@ -42,7 +47,7 @@ def parsed(text: str | bytes, suffix: str) -> Any:
         ValueError: it is no JSON, or no YAML.
         UnsupportedSchemaFormatError: it is YAML, and PyYAML is not installed.
     """
-    return _yaml(text) if suffix in {".yaml", ".yml"} else json.loads(text)
+    return _yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
 
 
 def _yaml(text: str | bytes) -> Any:
@@ -74,7 +79,8 @@ def document_at(location: _Location) -> Any:
         content, suffix = _fetched(location)
     else:
         file = Path(location) if isinstance(location, str) else location
-        content, suffix = file.read_bytes(), suffix_of(file.name)
+        with file.open("rb") as opened:
+            content, suffix = read_at_most(opened, DOCUMENT_BYTES), suffix_of(file.name)
     if suffix in {".json", ".yaml", ".yml"}:
         return parsed(content, suffix)
     msg = (
@@ -132,15 +138,25 @@ def _fetched(address: str) -> tuple[bytes, str]:
     import requests
 
     try:
-        response = requests.get(address, timeout=_TIMEOUT_SECONDS)
-        response.raise_for_status()
+        with requests.get(address, timeout=_TIMEOUT_SECONDS, stream=True) as response:
+            response.raise_for_status()
+            content = _body(response)
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
         raise
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))
     named = next(filter(None, map(suffix_of, paths)), "")
-    return response.content, _suffix_of_kind(kind) or named
+    return content, _suffix_of_kind(kind) or named
+
+
+def _body(response: requests.Response) -> bytes:
+    body = bytearray()
+    for block in response.iter_content(_BLOCK):
+        body += block
+        if len(body) > DOCUMENT_BYTES:
+            raise TooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
+    return bytes(body)
 
 
 def _host(parts: SplitResult) -> str:

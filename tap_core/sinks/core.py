@@ -276,7 +276,7 @@ class Sink(abc.ABC):
 
     def _refuse(self, error: InvalidRecord) -> None:
         """Log a record that does not fit, and raise the error unless it is tolerated."""
-        self.logger.error("Record validation failed", exc_info=error)
+        self.logger.error("Record validation failed: %s", error.error_message)
         if self.fail_on_record_validation_exception:
             raise error
 

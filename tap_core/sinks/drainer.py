@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
-from tap_core.documents import dump_json, load_json
+from tap_core.documents import dump_json
 from tap_core.exceptions import RecordsWithoutSchemaException
 from tap_core.sinks.core import Sink
 from tap_core.sinks.lane import Lane, lane_of
+from tap_core.sinks.messages import state_of
 from tap_core.sinks.signals import SignalHeeder
 from tap_core.sinks.watermark import Watermark
 from tap_core.types import JsonSchema, Record
@@ -161,13 +162,13 @@ class Drainer(SignalHeeder, abc.ABC):
         if state == self._newest_state:
             return
         self._newest_state = state
-        if len(state) > len(b"false") or load_json(state):  # what is empty is no state
+        if len(state) > len(b"false") or state_of(state):  # what is empty is no state
             self._watermark.arrived(state)
             self._release()
 
     @property
     def _latest_state(self) -> Any:
-        return None if self._newest_state is None else load_json(self._newest_state)
+        return None if self._newest_state is None else state_of(self._newest_state)
 
     def _release(self) -> None:
         """Let the newest state go that is covered."""
@@ -181,7 +182,7 @@ class Drainer(SignalHeeder, abc.ABC):
             return
         own = type(self)._write_state_message is not Drainer._write_state_message  # noqa: SLF001
         if own:
-            self._write_state_message(load_json(state))
+            self._write_state_message(state_of(state))
         else:
             _write_line(state)
 

@@ -7,16 +7,24 @@ singer_sdk, whose hooks these are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final, cast
 
 import msgspec
 
 from tap_core.documents import load_json
 from tap_core.events import Describe, Files, Truncate
+from tap_core.exceptions import InvalidInputLine, UnreadableRecordError
 from tap_core.types import Record
 
-__all__ = ["batch_message", "record_message", "record_of", "schema_message", "version_message"]
+__all__ = [
+    "batch_message",
+    "record_message",
+    "record_of",
+    "schema_message",
+    "state_of",
+    "version_message",
+]
 
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal).decode
 
@@ -34,11 +42,45 @@ def record_message(
 
 
 def record_of(body: bytes) -> Record:
-    """Read a record; fractions become `Decimal`, integers keep all their digits."""
-    record = _decode(body)
-    if record.__class__ is str:  # half of a letter, which only Python's own reader takes
-        record = load_json(record)
+    """Read a record; fractions become `Decimal`, integers keep their digits, up to 4,300.
+
+    Raises:
+        UnreadableRecordError: Python cannot hold it.
+    """
+    try:
+        record = _decode(body)
+        if record.__class__ is str:  # half of a letter, which only Python's own reader takes
+            record = load_json(record)
+    except (msgspec.MsgspecError, RecursionError, InvalidOperation):
+        record = _read_with_care(body)
+    except ValueError as error:
+        raise _unreadable(error) from None
     return cast(Record, record)
+
+
+def _read_with_care(body: bytes) -> Any:
+    """Read what only Python's own reader takes, or says in words why it does not."""
+    try:
+        return load_json(body)
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ValueError) -> UnreadableRecordError:
+    return UnreadableRecordError(f"the record cannot be read: {getattr(error, 'msg', error)}", {})
+
+
+def state_of(body: bytes) -> Any:
+    """Read a state.
+
+    Raises:
+        InvalidInputLine: Python cannot hold it.
+    """
+    try:
+        return load_json(body)
+    except ValueError as error:
+        reason = getattr(error, "msg", error)
+        raise InvalidInputLine(f"The value of a STATE message cannot be read: {reason}") from None
 
 
 def schema_message(event: Describe) -> dict[str, Any]:

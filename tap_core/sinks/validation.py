@@ -105,6 +105,11 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             if are_rows_shown():
                 raise InvalidRecord(error.message, record) from error
             raise InvalidRecord(_without_value(error), record) from None
+        except (ArithmeticError, RecursionError, ValueError) as error:
+            raise InvalidRecord(
+                f"a value is beyond what can be compared with the schema ({type(error).__name__})",
+                record,
+            ) from None
 
     def _checker(self) -> FormatChecker:
         from jsonschema import Draft202012Validator, FormatChecker

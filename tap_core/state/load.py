@@ -93,6 +93,8 @@ def parse_json(text: bytes) -> Any:
         return json.loads(text, parse_float=_number, parse_constant=lambda _: None)
     except RecursionError as fault:
         raise ValueError("it is nested too deeply") from fault
+    except ArithmeticError as fault:
+        raise ValueError("a number in it has too large an exponent") from fault
 
 
 def _number(text: str) -> float | Decimal:

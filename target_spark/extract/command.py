@@ -323,7 +323,7 @@ def _document(path: str | None, error: type[ConfigurationError]) -> Any:
         return None
     try:
         found = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as reason:
+    except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path} cannot be read: {reason}") from None
     if not isinstance(found, dict):
         raise error(f"{path} is no JSON object.")

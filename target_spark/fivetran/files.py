@@ -8,18 +8,17 @@ Fivetran's Partner SDK development guide, "Batch files", "Encryption" and "Secur
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from tap_core.bounds import open_regular
 from tap_core.protocols.fivetran.words import Compression, Encryption
 from target_spark.errors import BatchFileError
 from target_spark.fivetran.batch import File, FileParams
@@ -120,8 +119,11 @@ def _last_end(chunk: bytes, is_open: bool) -> tuple[int, bool]:
 
 def _content(file: File, params: FileParams, size: int, stack: ExitStack) -> Iterator[bytes]:
     """Return what stands in a file, decrypted and decompressed, in pieces of at most a size."""
-    raw: Any = stack.enter_context(_opened(file))
-    length = os.fstat(raw.fileno()).st_size
+    try:
+        raw: Any = stack.enter_context(open_regular(Path(file.path)))
+        length = os.fstat(raw.fileno()).st_size
+    except OSError as error:
+        raise fault(file, _unreadable(error)) from None
     if not length:
         raise fault(file, "is empty: not even a header stands in it")
     if params.encryption is Encryption.AES:
@@ -131,28 +133,6 @@ def _content(file: File, params: FileParams, size: int, stack: ExitStack) -> Ite
     codec = _CODECS[params.compression]
     stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec))
     return iter(partial(_read, stream.read, size, file, params), b"")
-
-
-def _opened(file: File) -> BinaryIO:
-    """Open a regular file; a pipe or a device at its path is not even opened."""
-    try:
-        _check_regular(file, os.stat(file.path))  # noqa: PTH116  (of a text, as it came)
-        # Without waiting: a pipe that has taken its place meanwhile would never open.
-        raw = os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-        with ExitStack() as stack:
-            stack.callback(raw.close)
-            _check_regular(file, os.fstat(raw.fileno()))
-            stack.pop_all()
-            return raw
-    except OSError as error:
-        raise fault(file, _unreadable(error)) from None
-
-
-def _check_regular(file: File, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        raise fault(file, "is a pipe, a socket or a device, which are not read: give a file")
 
 
 def _read(read: Callable[[int], bytes], size: int, file: File, params: FileParams) -> bytes:

@@ -472,7 +472,9 @@ def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path, kind: str
         else:
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path))
-        with pytest.raises(BatchFileError, match=r"batch\.csv is a pipe, a socket or a device"):
+        with pytest.raises(
+            BatchFileError, match=r"batch\.csv cannot be read: it is not a regular file"
+        ):
             list(blocks(File(str(path), Kind.REPLACE), OPEN))
 
 

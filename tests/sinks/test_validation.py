@@ -22,6 +22,9 @@ FORMATS = Draft202012Validator.FORMAT_CHECKER
 MANY = settings(max_examples=250, deadline=None)
 
 
+BEYOND = {f"raised {name}" for name in ("InvalidOperation", "OverflowError", "ZeroDivisionError")}
+
+
 def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
     """Return the message of jsonschema itself, or None where a value fits."""
     try:
@@ -55,7 +58,10 @@ def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
 @example({"multipleOf": Decimal("0.01")}, 10**60, None)
 def test_the_verdicts_are_those_of_jsonschema(schema, value, checker):
     ours = JSONSchemaValidator(schema, validate_formats=checker is not None)
-    assert our_verdict(ours, value) == verdict(schema, value, checker)
+    theirs = verdict(schema, value, checker)
+    if theirs in BEYOND:  # an error of Python's, which ours makes one of the record
+        theirs = f"a value is beyond what can be compared with the schema ({theirs.split()[1]})"
+    assert our_verdict(ours, value) == theirs
 
 
 @MANY

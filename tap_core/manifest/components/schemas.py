@@ -8,13 +8,14 @@ folder, or below it under the name of the package that the connector once was.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from tap_core.bounds import DOCUMENT_BYTES, read_at_most
+from tap_core.documents import load_json
 from tap_core.manifest import contract
 from tap_core.manifest.contract import (
     Condition,
@@ -281,7 +282,8 @@ def _read(file: Path) -> JsonSchema:
 
 def _load(file: Path) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
+        text = read_at_most(file, DOCUMENT_BYTES).decode("utf-8-sig")
+        return load_json(text, parse_float=float)
     except (OSError, ValueError) as error:
         raise ManifestError(f"The schema {file} cannot be read: {error}.") from error
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tap_core.bounds import STATE_BYTES, TooLargeError, read_at_most
 from tap_core.exceptions import ConfigurationError
 
 __all__ = ["Flags", "text_of"]
@@ -68,6 +69,8 @@ class Flags:
 def text_of(path: str, error: type[ConfigurationError], what: str) -> bytes:
     """Return what stands in a file; raises ``error`` where it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_at_most(Path(path), STATE_BYTES)
+    except TooLargeError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
         raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None

@@ -18,17 +18,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, BinaryIO, Protocol
+from typing import Annotated, Any, BinaryIO, Final, Protocol
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.main import get_command
 
+from tap_core.bounds import STATE_BYTES, TooLargeError, read_at_most
 from tap_core.config import ConfigInput
 from tap_core.exceptions import (
+    BatchFileError,
     CatalogFileError,
     ConfigurationError,
     ConfigValidationError,
+    InvalidRecord,
+    SingerReadError,
     StateFileError,
 )
 from tap_core.plugin_base import Command
@@ -383,7 +387,9 @@ def _text(
 ) -> bytes:
     """Read a file, or standard input for ``-``."""
     try:
-        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return read_at_most(sys.stdin.buffer if path == "-" else Path(path), STATE_BYTES)
+    except TooLargeError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
     except OSError as reason:
         raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None
 
@@ -432,6 +438,10 @@ def _guarded(plugin: type[Plugin]) -> Iterator[None]:
         logging.captureWarnings(capture=False)
 
 
+_FAULTS_OF_THE_INPUT: Final = (BatchFileError, InvalidRecord, SingerReadError)
+"""What is wrong with the input is said in a sentence; where our code noticed it helps nobody."""
+
+
 def _excepthook(
     logger: logging.Logger,
 ) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
@@ -442,7 +452,8 @@ def _excepthook(
             sys.__excepthook__(kind, error, trace)
         else:
             summary = error.args[0] if error.args else kind.__name__
-            logger.error("%s", summary, exc_info=(kind, error, trace))
+            is_input = issubclass(kind, _FAULTS_OF_THE_INPUT)
+            logger.error("%s", summary, exc_info=None if is_input else (kind, error, trace))
 
     return log
 

@@ -12,7 +12,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
@@ -135,7 +135,7 @@ class MsgSpecReader(GenericSingerReader[str]):
         """
         try:
             found: dict[str, Any] = decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.MsgspecError, RecursionError, InvalidOperation) as error:
             raise _complaint(line) from error
         return found
 

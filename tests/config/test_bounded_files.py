@@ -1,0 +1,130 @@
+"""Files that a user names are read up to a limit, whatever they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tap_core import bounds
+from tap_core.bounds import TooLargeError, read_at_most
+from tap_core.config import read_config_files
+from tap_core.documents import UnreadableJSONError, load_json, read_json_file
+from tap_core.exceptions import CatalogFileError, ConfigFileError, StateFileError
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.literals import read_literal
+from tap_core.manifest.load import read_manifest
+from tap_core.protocols.airbyte.arguments import text_of
+from tap_core.protocols.singer import door
+from tap_core.schema.read import document_at, parsed
+from tap_core.state.load import read_state
+
+ENDLESS = Path("/dev/zero")
+
+
+def test_a_file_of_settings_that_does_not_end_is_an_error():
+    with pytest.raises(ConfigFileError, match=r"'/dev/zero' cannot be read: it is longer than 64"):
+        read_config_files([ENDLESS])
+    with pytest.raises(ManifestError, match="it is longer than 64 MiB"):
+        read_manifest(ENDLESS)
+
+
+def test_a_catalog_and_a_state_have_a_greatest_length(monkeypatch):
+    monkeypatch.setattr(door, "STATE_BYTES", 1000)
+    with pytest.raises(CatalogFileError, match="'/dev/zero' cannot be read: it is longer than"):
+        door._text("/dev/zero")
+    monkeypatch.setattr("tap_core.protocols.airbyte.arguments.STATE_BYTES", 1000)
+    with pytest.raises(StateFileError, match="State file '/dev/zero' cannot be read"):
+        text_of("/dev/zero", StateFileError, "State")
+    monkeypatch.setattr("tap_core.documents.STATE_BYTES", 1000)
+    with pytest.raises(TooLargeError):
+        read_json_file("/dev/zero")
+
+
+def test_settings_may_come_from_a_pipe(tmp_path):
+    """As a shell's <(command) gives them."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"a": 1}',))
+    writer.start()
+    assert read_config_files([pipe]) == {"a": 1}
+    writer.join()
+
+
+def test_what_is_read_is_bounded_to_the_byte(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 100)
+    assert len(read_at_most(tmp_path / "a", 100)) == 100
+    with pytest.raises(TooLargeError, match="longer than 99 bytes"):
+        read_at_most(tmp_path / "a", 99)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "9" * 100_000, "1e99999999999999999999"])
+def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_path):
+    """One error for callers that take text of others."""
+    with pytest.raises(UnreadableJSONError):
+        load_json(text)
+    with pytest.raises(UnreadableJSONError):
+        load_json(text.encode())
+    (tmp_path / "config.json").write_text(f'{{"a": {text}}}')
+    with pytest.raises(ConfigFileError, match="is not JSON: "):
+        read_config_files([tmp_path / "config.json"])
+    with pytest.raises(StateFileError, match="is not JSON"):
+        read_state(f'{{"a": {text}}}', "state.json")
+    if not text.startswith("1e"):
+        with pytest.raises(ValueError, match=r"nested too deeply|too many digits"):
+            parsed(text, ".json")
+
+
+class Endless(BaseHTTPRequestHandler):
+    """Answers with a document that does not end."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        try:
+            while True:
+                self.wfile.write(b" " * (1 << 16))
+        except OSError:
+            pass
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_schema_of_the_web_that_does_not_end_is_an_error(monkeypatch):
+    monkeypatch.setattr("tap_core.schema.read.DOCUMENT_BYTES", 1 << 20)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(TooLargeError, match="longer than 1 MiB"):
+                document_at(f"http://127.0.0.1:{server.server_port}/schema.json")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert bounds.DOCUMENT_BYTES == 64 << 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0x" + "f" * 20_000, "9" * 20_000, "-" + "9" * 20_000, "0b" + "1" * 90_000, "[" * 20_000],
+)
+def test_a_literal_that_cannot_be_shown_stays_a_text(text):
+    """An integer of more than 4,300 digits has no text."""
+    assert read_literal(text) == text
+    assert read_literal(text, (int,)) == text
+
+
+def test_other_literals_are_read_as_before():
+    assert read_literal("0x1F") == 31
+    assert read_literal("1_000") == 1000
+    assert read_literal("9" * 4000) == int("9" * 4000)
+
+
+def test_nested_literals_stay_texts_too():
+    hexadecimal = "[0x" + "f" * 20_000 + "]"
+    assert read_literal(hexadecimal) == hexadecimal

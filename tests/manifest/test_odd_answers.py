@@ -1,0 +1,84 @@
+"""A stream whose API answers with a bomb, or with JSON that cannot be held, fails alone."""
+
+from __future__ import annotations
+
+import gzip
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import Answer, NotJSONError
+from tests.http.server import Asked, Reply, serving
+from tests.manifest.running import manifest, run, stream
+from tests.manifest.test_decoders import answer
+
+GOOD = stream("good", "/good")
+DEEP, DIGITS, EXPONENT = "[" * 200_000, f"[{'9' * 100_000}]", "[1e99999999999999999999]"
+
+
+def reply(body: bytes | str) -> object:
+    def found(asked: Asked) -> Reply:
+        return Reply('{"data": [{"id": 7}]}') if asked.path == "/good" else Reply(body)
+
+    return found
+
+
+@pytest.mark.parametrize(
+    "retriever",
+    [
+        "decoder: {type: GzipDecoder, max_unpacked_bytes: 1000, decoder: {type: JsonDecoder}}",
+        "decoder: {type: GzipDecoder, decoder: {type: JsonDecoder, max_unpacked_bytes: 1000}}",
+        "decoder: {type: GzipDecoder, max_unpacked_bytes: 1000, decoder: {type: JsonlDecoder}}",
+        "decoder: {type: GzipDecoder, max_unpacked_bytes: 1000, decoder: {type: CsvDecoder}}",
+    ],
+)
+def test_a_packed_answer_that_is_too_large_ends_its_stream_alone(tmp_path: Path, retriever: str):
+    """The sentence names the stream, the limit and the option."""
+    path = manifest(tmp_path, stream("items", "/items", retriever=retriever), GOOD)
+    with serving() as server:
+        server.answers_by(reply(gzip.compress(b'{"data": ["' + b"x" * 2000 + b'"]}')))
+        ran = run(path, server, fails=True)
+    assert "1,000 bytes; raise max_unpacked_bytes of the decoder" in str(ran.error)
+    assert "items" in str(ran.error)
+    assert ran.records("good") == [{"id": 7}]
+
+
+@pytest.mark.parametrize("body", [DEEP, DIGITS, EXPONENT], ids=["levels", "digits", "exponent"])
+@pytest.mark.parametrize("decoder", ["", "decoder: {type: JsonDecoder}"])
+def test_json_that_cannot_be_held_ends_its_stream_alone(tmp_path: Path, body: str, decoder: str):
+    path = manifest(tmp_path, stream("items", "/items", retriever=decoder), GOOD)
+    with serving() as server:
+        server.answers_by(reply(body))
+        ran = run(path, server, fails=True)
+    assert isinstance(ran.error, FatalAPIError)
+    assert "items" in str(ran.error)
+    assert ran.records("good") == [{"id": 7}]
+
+
+@pytest.mark.parametrize(
+    "body, given",
+    [(DEEP, {}), (DIGITS, {}), *((body, {"parse_float": Decimal}) for body in (DEEP, EXPONENT))],
+    ids=range(4),
+)
+def test_an_answer_says_so_whoever_reads_it(body: str, given: dict[str, Any]):
+    """Also where an author calls `json` of a response."""
+    with pytest.raises(NotJSONError, match="not JSON"):
+        Answer.of(answer(body)).json(**given)
+
+
+def test_a_field_that_looks_like_a_number_beyond_limits_stays_a_text(tmp_path: Path):
+    """AddFields reads what a template gives as a literal."""
+    added = """
+    transformations:
+      - {type: AddFields, fields: [{path: [y], value: "{{ record.x }}"}]}
+    """
+    path = manifest(tmp_path, stream("items", "/items", more=added))
+    values = ["0x" + "f" * 20_000, "9" * 20_000, "0x1F"]
+    rows = ",".join(f'{{"id": {n}, "x": "{value}"}}' for n, value in enumerate(values))
+    with serving() as server:
+        server.answers_by(reply(f'{{"data": [{rows}]}}'))
+        ran = run(path, server)
+    assert [row["y"] for row in ran.records("items")] == [*values[:2], 31]

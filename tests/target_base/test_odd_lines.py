@@ -1,0 +1,215 @@
+"""Lines that Python cannot hold: a target says so in a sentence, or sets the record aside."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import RecordSink, Target
+from tap_core.exceptions import InvalidInputLine, InvalidRecord
+from tap_core.mapper_base import InlineMapper
+from tap_core.protocols.singer.messages import SchemaMessage
+from tap_core.protocols.singer.reading import MsgSpecReader, SimpleSingerReader
+from tests.target_base.messages import ID, record, schema, state
+
+DEEP = "[" * 200_000
+DIGITS = "9" * 100_000
+EXPONENT = "1e99999999999999999999"
+ROOT = Path(__file__).parents[2]
+
+
+class Sink(RecordSink):
+    def process_record(self, record: dict[str, Any], context: dict[str, Any]) -> None:
+        self.config_notes.append(record)
+
+    def __init__(self, target: Any, *args: Any, **given: Any) -> None:
+        super().__init__(target, *args, **given)
+        self.config_notes = target.notes
+
+
+class Loader(Target):
+    name = "target-odd"
+    default_sink_class = Sink
+
+    def __init__(self, **given: Any) -> None:
+        self.notes: list[Any] = []
+        super().__init__(**given)
+
+
+def raw(value: str, stream: str = "a") -> str:
+    return f'{{"type":"RECORD","stream":"{stream}","record":{{"id":{value}}}}}\n'
+
+
+def fed(*lines: str, **config: Any) -> list[Any]:
+    made = Loader(config=config)
+    made.listen(io.StringIO("".join(lines)))
+    return made.notes
+
+
+NUMBER = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
+
+
+@pytest.mark.parametrize("value", [DIGITS, EXPONENT, "-" + EXPONENT, "1e-99999999999999999999"])
+@pytest.mark.parametrize("maps", [{}, {"stream_maps": {"a": {"more": "id"}}}], ids=["plain", "map"])
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_number_beyond_limits_is_an_invalid_record(value, maps, checks):
+    with pytest.raises(InvalidRecord, match="a: the record cannot be read: a number in it"):
+        fed(schema("a", id=ID), raw("1"), raw(value), validate_records=checks, **maps)
+
+
+def test_it_is_left_out_where_the_sink_tolerates_records_that_do_not_fit(caplog, monkeypatch):
+    monkeypatch.setattr(Sink, "fail_on_record_validation_exception", False)
+    notes = fed(schema("a", id=ID), raw("1"), raw(DIGITS), raw(EXPONENT), raw("2"))
+    assert [row["id"] for row in notes] == [1, 2]
+    assert caplog.text.count("the record cannot be read") == 2
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("value", ["1e999999999", "-1e999999999", "1e400"])
+def test_a_number_that_cannot_be_compared_with_its_schema_is_an_invalid_record(value):
+    described = {"type": "SCHEMA", "stream": "a", "schema": NUMBER, "key_properties": []}
+    line = json.dumps(described) + "\n"
+    with pytest.raises(InvalidRecord, match=r"multiple of|beyond what can be compared"):
+        fed(line, raw(value))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        raw(DEEP),
+        raw('{"a":' * 100_000),
+        '{"type":"STATE","value":' + DEEP + "}\n",
+        '{"type":"SCHEMA","stream":"a","schema":' + '{"a":' * 50_000 + "\n",
+        '{"type":"BATCH","stream":"a","encoding":' + '{"a":' * 50_000 + "\n",
+        '{"type":"SCHEMA","stream":"a","schema":{"x":' + DIGITS + '},"key_properties":[]}\n',
+        '{"type":"SCHEMA","stream":"a","schema":{"x":' + EXPONENT + '},"key_properties":[]}\n',
+        '{"type":"ACTIVATE_VERSION","stream":"a","version":' + DIGITS + "}\n",
+        DEEP + "\n",
+        DIGITS + "\n",
+        EXPONENT + "\n",
+    ],
+    ids=range(11),
+)
+def test_a_line_that_cannot_be_held_is_no_message_and_named(line):
+    with pytest.raises(InvalidInputLine, match="Line 2 is not a Singer message"):
+        fed(schema("a", id=ID), line)
+
+
+@pytest.mark.parametrize("reader", [SimpleSingerReader, MsgSpecReader])
+@pytest.mark.parametrize("value", [DEEP, DIGITS, EXPONENT])
+def test_readers_of_authors_say_the_same(reader, value):
+    with pytest.raises(InvalidInputLine, match="Unable to parse line"):
+        reader().deserialize_json(raw(value))
+
+
+@pytest.mark.parametrize("value", [DIGITS, EXPONENT])
+def test_a_state_beyond_limits_passes_as_it_came_or_is_named(value, capsys, monkeypatch):
+    """A hook of the author's needs it as an object; without one it is never read."""
+    line = f'{{"type":"STATE","value":{{"a":{value}}}}}\n'
+    fed(schema("a", id=ID), raw("1"), line)
+    assert value in capsys.readouterr().out
+    monkeypatch.setattr(Loader, "_process_state_message", lambda _self, _message: None)
+    with pytest.raises(InvalidInputLine, match="value of a STATE message cannot be read"):
+        fed(schema("a", id=ID), raw("1"), line)
+
+
+class Mapper(InlineMapper):
+    """A mapper that lets schemas through, and nothing else."""
+
+    name = "mapper-odd"
+
+    def map_schema_message(self, message_dict: Any) -> Any:
+        yield SchemaMessage.from_dict(message_dict)
+
+    def map_record_message(self, message_dict: Any) -> Any:
+        return []
+
+    map_state_message = map_activate_version_message = map_record_message
+
+
+@pytest.mark.parametrize(
+    "line, error",
+    [
+        (raw(DIGITS), InvalidRecord),
+        (raw(EXPONENT), InvalidRecord),
+        (f'{{"type":"STATE","value":{{"a":{DIGITS}}}}}\n', InvalidInputLine),
+        (raw(DEEP), InvalidInputLine),
+    ],
+)
+def test_a_mapper_says_the_same(line, error, capsys):
+    with pytest.raises(error):
+        Mapper().listen(io.StringIO(schema("a", id=ID) + line))
+    capsys.readouterr()
+
+
+ODD = [
+    '"\\ud800"',
+    '"\\u0000"',
+    '{"\\ud800":1}',
+    '{"a\\u0000b":1}',
+    '{"a":1,"a":2}',
+    "NaN",
+    "-Infinity",
+    "1e400",
+    "9" * 4000,
+    "[" * 800 + "]" * 800,
+    "[" * 2000 + "]" * 2000,
+    '{"a":' * 900 + "1" + "}" * 900,
+]
+
+
+@pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
+def test_other_odd_values_are_loaded_or_named(value):
+    anything = {"properties": {"id": {}}}
+    described = {"type": "SCHEMA", "stream": "a", "schema": anything, "key_properties": []}
+    with contextlib.suppress(InvalidRecord, InvalidInputLine):
+        assert len(fed(json.dumps(described) + "\n", raw(value))) == 1
+
+
+@pytest.mark.parametrize("at", ["999999999-01-01T00:00:00Z", "0000-00-00", "-1", "9" * 5000])
+def test_an_odd_date_is_treated_as_the_sink_says(at):
+    dated = {"type": "string", "format": "date-time"}
+    with pytest.raises(ValueError, match="Could not parse value"):
+        fed(schema("a", (), at=dated), record("a", at=at))
+
+
+def test_a_schema_may_have_very_many_properties():
+    properties = {f"p{n}": {"type": "string"} for n in range(5_000)}
+    begun = time.monotonic()
+    assert len(fed(schema("a", (), **properties), record("a", p1="x"))) == 1
+    assert time.monotonic() - begun < 60
+
+
+def test_the_command_line_says_it_without_a_traceback(tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "from tap_core import RecordSink, Target\n"
+        "class Sink(RecordSink):\n"
+        "    def process_record(self, record, context): ...\n"
+        "class Odd(Target):\n"
+        "    name = 'target-odd'\n"
+        "    default_sink_class = Sink\n"
+        "Odd.cli()\n"
+    )
+    for lines in (raw(DIGITS), raw(EXPONENT), raw(DEEP), DEEP):
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "odd.py")],
+            input=schema("a", id=ID) + state({"n": 1}) + lines,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert "cannot be read" in done.stderr or "is not a Singer message" in done.stderr
+        assert json.loads(done.stdout) == {"n": 1}
