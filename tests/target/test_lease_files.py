@@ -75,10 +75,19 @@ def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
 
 
 def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in the user's cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    Lease.take("s3a://bucket/tables", "job").release()
+    """It is in the user's cache, which is shared with no group, whatever the umask."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    before = os.umask(0)
+    try:
+        Lease.take("s3a://bucket/tables", "job").release()
+    finally:
+        os.umask(before)
     path = lease_file("s3a://bucket/tables", "job")
+    assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    above = path.parent.parent
+    assert mode(above) == mode(tmp_path / "home") == 0o755
+    above.chmod(0o775)
+    Lease.take("s3a://bucket/tables", "job").release()
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
 
 
