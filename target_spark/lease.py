@@ -211,8 +211,9 @@ def _open(warehouse: str, path: Path, job: str) -> int:
 
 def _untrusted(error: UntrustedPathError, job: str) -> LeaseError:
     return LeaseError(
-        f"The lease of job {job!r} cannot be trusted: {error}. Remove it while no run of the job"
-        " is at work, or set path to a folder that only this user, or one group, may write."
+        f"The lease of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
+        " it, while no run of the job is at work; or choose a folder that only this user, or one"
+        " group, may write (path; for tables at an address, XDG_CACHE_HOME)."
     )
 
 

@@ -14,7 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tap_core.private_files import UntrustedPathError, make_parents, open_regular, owner_fault
+from tap_core.private_files import (
+    UntrustedPathError,
+    check_parents,
+    make_parents,
+    open_regular,
+    owner_fault,
+)
 
 __all__ = ["open_lease"]
 
@@ -61,6 +67,8 @@ def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
     if is_new:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+    if not in_warehouse:
+        check_parents(folder)
     handle = _open_folder(folder, sharing, tighten=is_new)
     try:
         return _open_file(path, flags, handle, sharing)
