@@ -20,6 +20,7 @@ __all__ = [
     "UntrustedPathError",
     "check_folder",
     "check_parents",
+    "make_parents",
     "make_private_folder",
     "open_regular",
     "owner_fault",
@@ -164,10 +165,21 @@ def make_private_folder(path: StrPath) -> Path:
         OSError: it cannot be made.
     """
     folder = Path(path)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(folder)
     folder.mkdir(mode=0o700, exist_ok=True)
     check_folder(folder)
     return folder
+
+
+def make_parents(path: StrPath) -> None:
+    """Make the folders above a path; those that are new only this user may write.
+
+    Raises:
+        OSError: one cannot be made.
+    """
+    for folder in reversed(Path(path).absolute().parents):
+        if not folder.is_dir():  # with parents=True, the umask alone would decide on the mode
+            folder.mkdir(mode=0o755, exist_ok=True)
 
 
 def replace_file(path: StrPath, text: str, mode: int = 0o600) -> None:

@@ -62,7 +62,7 @@ def holder(warehouse: str, job: str) -> str | None:
     """
     path = lease_file(warehouse, job)
     try:
-        file = open_lease(path, os.O_RDONLY)
+        file = _open_file(warehouse, path, os.O_RDONLY)
     except FileNotFoundError:
         return None
     except UntrustedPathError as error:
@@ -76,7 +76,7 @@ def holder(warehouse: str, job: str) -> str | None:
 def started_after_the_last(warehouse: str, job: str, now: int) -> int:
     """Return now, or right after the last run's start if that is later (both in milliseconds)."""
     try:
-        file = open_lease(lease_file(warehouse, job), os.O_RDONLY)
+        file = _open_file(warehouse, lease_file(warehouse, job), os.O_RDONLY)
     except OSError:
         return now
     try:
@@ -98,7 +98,7 @@ def wait_for_the_dead(warehouse: str, prefix: str, wait_seconds: float = 60) -> 
     """
     for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
         try:
-            file = open_lease(path, os.O_RDWR)
+            file = _open_file(warehouse, path, os.O_RDWR)
         except OSError:  # its owner has removed it meanwhile, or is another user
             continue
         try:
@@ -140,7 +140,7 @@ class Lease:
             TableError: the folder cannot be written.
         """
         path = lease_file(warehouse, job)
-        file = _open(path, job)
+        file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
         except BaseException:
@@ -193,9 +193,13 @@ class Lease:
         os.ftruncate(self._file, len(text))
 
 
-def _open(path: Path, job: str) -> int:
+def _open_file(warehouse: str, path: Path, flags: int) -> int:
+    return open_lease(path, flags, in_warehouse=local_folder(warehouse) is not None)
+
+
+def _open(warehouse: str, path: Path, job: str) -> int:
     try:
-        return open_lease(path, os.O_RDWR | os.O_CREAT)
+        return _open_file(warehouse, path, os.O_RDWR | os.O_CREAT)
     except UntrustedPathError as error:
         raise _untrusted(error, job) from None
     except OSError as error:
@@ -207,8 +211,9 @@ def _open(path: Path, job: str) -> int:
 
 def _untrusted(error: UntrustedPathError, job: str) -> LeaseError:
     return LeaseError(
-        f"The lease of job {job!r} cannot be trusted: {error}. Remove it while no run of the job"
-        " is at work, or set path to a folder that only this user, or one group, may write."
+        f"The lease of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
+        " it, while no run of the job is at work; or choose a folder that only this user, or one"
+        " group, may write (path; for tables at an address, XDG_CACHE_HOME)."
     )
 
 

@@ -1,7 +1,8 @@
 """The files behind leases: opened so that no other user can block a job or redirect a write.
 
 The folder of a warehouse decides who shares its leases: this user alone, or its group where the
-group may write the folder. Its owner and root are always trusted.
+group may write the folder. Its owner and root are always trusted. Leases outside a warehouse are
+in the user's cache and are shared with nobody.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tap_core.private_files import UntrustedPathError, open_regular, owner_fault
+from tap_core.private_files import (
+    UntrustedPathError,
+    check_parents,
+    make_parents,
+    open_regular,
+    owner_fault,
+)
 
 __all__ = ["open_lease"]
 
@@ -43,7 +50,7 @@ class _Sharing(NamedTuple):
                 os.fchmod(file, mode)
 
 
-def open_lease(path: Path, flags: int) -> int:
+def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
     """Open a lease file; with ``O_CREAT`` its folders are made.
 
     Raises:
@@ -52,12 +59,16 @@ def open_lease(path: Path, flags: int) -> int:
     """
     folder, warehouse = path.parent, path.parent.parent
     is_new = bool(flags & os.O_CREAT)
-    if is_new:
+    if is_new and in_warehouse:
         warehouse.mkdir(parents=True, exist_ok=True)
-    sharing = _sharing(warehouse)
+    elif is_new:
+        make_parents(folder)
+    sharing = _sharing(warehouse) if in_warehouse else _Sharing(os.geteuid(), None)
     if is_new:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+    if not in_warehouse:
+        check_parents(folder)
     handle = _open_folder(folder, sharing, tighten=is_new)
     try:
         return _open_file(path, flags, handle, sharing)

@@ -311,7 +311,8 @@ def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
 
 def _for_the_owner(path: Path) -> IO[bytes]:
     """Open a file for appending that nobody else may read."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(path, flags, 0o600)
     return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
 
 

@@ -122,6 +122,7 @@ def test_a_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> 
     finally:
         os.umask(before)
     folder = tmp_path / "above" / "ivy"
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o755
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     (folder / ".lock").unlink()
     (folder / ".lock").symlink_to(tmp_path / "victim")

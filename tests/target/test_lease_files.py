@@ -75,11 +75,20 @@ def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
 
 
 def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is in the user's cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    Lease.take("s3a://bucket/tables", "job").release()
+    """It is in the user's cache, which is shared with no group, whatever the umask."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    before = os.umask(0)
+    try:
+        Lease.take("s3a://bucket/tables", "job").release()
+    finally:
+        os.umask(before)
     path = lease_file("s3a://bucket/tables", "job")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
+    above = path.parent.parent
+    assert mode(above) == mode(tmp_path / "home") == 0o755
+    above.chmod(0o757)
+    with pytest.raises(LeaseError, match=rf"{above} may be written by every user.*XDG_CACHE_HOME"):
+        Lease.take("s3a://bucket/tables", "job")
 
 
 @as_root
@@ -159,7 +168,7 @@ def test_what_belongs_to_another_user_is_refused(tmp_path: Path, path: Path, of:
     os.chown(planted, STRANGER, STRANGER)
     said = refused(tmp_path)
     assert f"{planted} belongs to another user" in said
-    assert "Remove it" in said
+    assert "or remove it" in said
 
 
 @as_root
