@@ -23,6 +23,7 @@ __all__ = ["launch_environment"]
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+_LIBRARIES: Final = "LD_LIBRARY_PATH"
 _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _OPTION_KEYS: Final = ("spark.driver.defaultJavaOptions", _EXTRA_OPTIONS)
 
@@ -41,13 +42,13 @@ _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 @contextmanager
 def launch_environment(
-    conf: Mapping[str, str], environ: Mapping[str, str] | None = None
+    conf: Mapping[str, str], java: str, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, str]]:
     """Write the settings into private files; yield the variables that make Spark read them.
 
     What the caller's environment adds to the command line (``PYSPARK_SUBMIT_ARGS``,
     ``SPARK_SUBMIT_OPTS``) still counts, and is hidden as well. ``spark-defaults.conf`` counts
-    less than ``conf``, as always.
+    less than ``conf``, as always. ``java`` is the path of the Java that will be started.
 
     Raises:
         SparkUnavailableError: options of Java have a quotation mark without its partner.
@@ -63,7 +64,7 @@ def launch_environment(
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = {}
+        variables = _library_path(java, settings, given)
         if given.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
@@ -77,6 +78,19 @@ def launch_environment(
             text = f"{Path(own.properties_file).read_text(encoding='utf-8')}\n\n{text}"
         _write_privately(folder / "spark.properties", text)
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*words, *rest])}
+
+
+def _library_path(java: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the library path under which Java leaves its command line as it is.
+
+    Where that path has another folder with a JVM, ``java`` puts its own first and executes itself
+    again, with the contents of option files on the command line. It does not if its own is first.
+    """
+    given = environ.get(_LIBRARIES)
+    own = Path(java).resolve().parent.parent / "lib" / "server"
+    if not (given or conf.get("spark.driver.extraLibraryPath")) or not own.is_dir():
+        return {}
+    return {_LIBRARIES: os.pathsep.join(filter(None, (str(own), given)))}
 
 
 def _parse_submit_arguments(text: str) -> tuple[argparse.Namespace, list[str]]:

@@ -89,8 +89,7 @@ def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     else:
         yield from _weaknesses_of_network(master, conf)
     yield from _weaknesses_of_pages(conf)
-    if not master.startswith("local"):
-        yield from _options_on_workers(conf)
+    yield from _options_of_executors(conf)
 
 
 def _weaknesses_of_network(master: str, conf: Mapping[str, str]) -> Iterator[str]:
@@ -126,7 +125,7 @@ def _weaknesses_of_pages(conf: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def _options_on_workers(conf: Mapping[str, str]) -> Iterator[str]:
+def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
     for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
         if SECRET_NAME_PATTERN.search(conf.get(key) or ""):
             yield (

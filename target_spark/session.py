@@ -439,7 +439,7 @@ class Session:
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
         warn_if_open(self._settings.master, conf)
         with _environment(**_workers_python(conf)):
-            self._launch(conf, home)
+            self._launch(conf, home, java)
             return self._connect(conf)
 
     def _check_shared(self, spark: SparkSession) -> None:
@@ -458,7 +458,7 @@ class Session:
         finally:
             self._is_waiting = False
 
-    def _launch(self, conf: Mapping[str, str], home: Path) -> None:
+    def _launch(self, conf: Mapping[str, str], home: Path, java: str) -> None:
         """Start the JVM, whose command line shows none of the settings."""
         from pyspark import java_gateway
         from pyspark.errors import PySparkRuntimeError
@@ -473,7 +473,7 @@ class Session:
         try:
             with (
                 resolving(conf),
-                launch_environment(conf) as arguments,
+                launch_environment(conf, java) as arguments,
                 _environment(SPARK_HOME=str(home), **private, **arguments),
             ):
                 self._gateway = launch(None, popen)

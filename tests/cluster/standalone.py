@@ -81,7 +81,8 @@ class Standalone:
     ``memory`` is what a worker says it can give to executors. ``environ`` is added to the
     workers' environment; the words in ``through`` stand before a worker's command, to
     start it in another way; ``hosts`` are where they listen, in turn: Spark believes that they
-    are so many machines. ``folder`` is made, and left for whoever made its parent.
+    are so many machines. ``conf`` stands in the ``spark-defaults.conf`` of the master and of the
+    workers. ``folder`` is made, and left for whoever made its parent.
     """
 
     folder: Path
@@ -91,6 +92,7 @@ class Standalone:
     environ: Mapping[str, str] = field(default_factory=dict)
     through: Sequence[str] = ()
     python: str = sys.executable
+    conf: Mapping[str, str] = field(default_factory=dict)
     hosts: Sequence[str] = ("127.0.0.1",)
     all: list[Worker] = field(default_factory=list, init=False)
     master: str = field(default="", init=False)
@@ -187,6 +189,7 @@ class Standalone:
     def _start(self) -> None:
         folder = self.folder / "master"
         folder.mkdir(parents=True)
+        self._configure(folder)
         words = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self._keeper = _kept([str(_home() / "bin" / "spark-class"), *words], folder, {})
         self.master = _until(lambda: _found(_AT, self.log), said=self._said)
@@ -195,9 +198,16 @@ class Standalone:
             self._begin_worker(self.through)
         self.wait_for_workers()
 
+    def _configure(self, folder: Path) -> None:
+        """Write ``conf`` where the program that works in a folder looks for it."""
+        file = folder / "spark-defaults.conf"
+        file.touch(0o600)
+        file.write_text("".join(f"{key} {value}\n" for key, value in self.conf.items()))
+
     def _begin_worker(self, through: Sequence[str]) -> Worker:
         worker = Worker(self.folder / f"worker-{len(self.all)}", tuple(through))
         worker.folder.mkdir()
+        self._configure(worker.folder)
         self.all.append(worker)
         self._start_worker(worker)
         return worker

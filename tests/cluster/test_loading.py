@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,42 @@ def test_doctor_lets_the_executors_try_the_folders(standalone: Standalone, tmp_p
     assert f"they read and write in staging ({load.staging}) and path ({load.tables})" in told
     assert not load.tables.exists()
     assert load.left() == []
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_a_cluster_that_asks_for_a_secret_is_loaded_by_those_who_have_it(tmp_path: Path) -> None:
+    """Set up as in the guide; the secret is on no command line, and doctor has no warning."""
+    closed = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "SECRET-OF-THE-CLUSTER",
+        "spark.network.crypto.enabled": "true",
+    }
+    with Standalone(tmp_path / "cluster", workers=1, conf=closed) as cluster:
+        load = Load(tmp_path / "job", cluster, settings={"spark": closed})
+        with load.running() as run:
+            run.send(schema("a", id="integer"), *(record("a", id=n) for n in range(10)))
+            cluster.wait_for_executors()
+            lines = list(_commands())
+            run.send(state(1))
+            assert run.end() == 0, run.said()
+        assert any(b"CoarseGrainedExecutorBackend" in line for line in lines)
+        assert not [line for line in lines if b"SECRET-OF-THE-CLUSTER" in line]
+        assert sorted(row["id"] for row in load.rows("a")["a"]) == [*range(10)]
+        told = load.word("doctor").stdout.decode()
+        assert "ok       security" in told, told
+        stranger = Load(tmp_path / "stranger", cluster)
+        done = stranger.word("doctor")
+        told = done.stdout.decode()
+        assert done.returncode == 1, told
+        assert "warning  security       whoever reaches the ports" in told
+
+
+def _commands() -> Iterator[bytes]:
+    """Yield the command lines of all processes of this machine."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield path.read_bytes()
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ from collections.abc import Callable
 __all__: list[str] = []
 
 NOBODY = 65534
-SECONDS = 3.0
+SECONDS = 2.0
 LARGEST = 1 << 26
 
 CHUNK_REQUEST, CHUNK, RPC_REQUEST, RPC_ANSWER, STREAM_REQUEST, STREAM = 0, 1, 3, 4, 6, 7

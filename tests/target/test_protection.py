@@ -26,7 +26,7 @@ from target_spark.protection import (
     loopback_environment,
     warn_if_open,
 )
-from target_spark.session import SparkSettings, spark_conf
+from target_spark.session import SparkSettings, check_java, spark_conf
 from tests.target.held_spark import hold
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from target_spark.session import Session
 
+JAVA = "/java/bin/java"
 CLIENT = Path(__file__).with_name("block_client.py")
 SAMPLER = Path(__file__).with_name("command_sampler.py")
 
@@ -100,7 +101,7 @@ def settings_shown(arguments: dict[str, str], conf: dict[str, str]) -> list[str]
 def test_no_setting_is_handed_to_the_jvm_by_its_arguments() -> None:
     """All stand in files that this user alone can read, and that are gone after the start."""
     conf = {**PLAIN, **SECRETS, "spark.master": "local[1]"}
-    with launch_environment(conf, {}) as arguments:
+    with launch_environment(conf, JAVA, {}) as arguments:
         assert settings_shown(arguments, conf) == []
         words = shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])
         assert words[0] == "--properties-file"
@@ -118,7 +119,7 @@ def test_the_files_of_a_start_that_fails_are_gone() -> None:
     found: list[Path] = []
 
     def fail() -> None:
-        with launch_environment(SECRETS, {}) as arguments:
+        with launch_environment(SECRETS, JAVA, {}) as arguments:
             found.append(Path(shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])[1]))
             assert found[0].is_file()
             raise KeyboardInterrupt
@@ -137,7 +138,7 @@ def test_what_the_environment_adds_to_the_start_counts_and_is_hidden_too(tmp_pat
         " --driver-java-options '-Dpassword=CANARY-4 -Xss4m' pyspark-shell",
         "SPARK_SUBMIT_OPTS": "-Dtoken=CANARY-5 -XX:+UseG1GC",
     }
-    with launch_environment({"spark.both": "ours"}, environ) as arguments:
+    with launch_environment({"spark.both": "ours"}, JAVA, environ) as arguments:
         assert "CANARY" not in " ".join(arguments.values())
         words = shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])
         assert words[2:] == ["--jars", "a b.jar", "pyspark-shell"]
@@ -156,7 +157,7 @@ def test_what_the_environment_adds_to_the_start_counts_and_is_hidden_too(tmp_pat
 def test_options_with_an_open_quotation_mark_are_refused_without_being_shown(options: str) -> None:
     conf = {"spark.driver.extraJavaOptions": options}
     with pytest.raises(SparkUnavailableError, match="extraJavaOptions has a quot") as refused:
-        launch_environment(conf, {}).__enter__()
+        launch_environment(conf, JAVA, {}).__enter__()
     assert "CANARY" not in str(refused.value)
 
 
@@ -272,7 +273,7 @@ def test_a_server_that_is_reached_in_plain_is_told(remote: str, is_open: bool) -
 
 @contextlib.contextmanager
 def properties_file(conf: dict[str, str]) -> Iterator[str]:
-    with launch_environment(conf, {}) as arguments:
+    with launch_environment(conf, JAVA, {}) as arguments:
         yield shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])[1]
 
 
@@ -379,6 +380,46 @@ def test_a_stranger_gets_no_block_of_a_running_spark(spark_session: Session) -> 
 
 
 # With a Spark of their own
+
+
+@pytest.fixture
+def other_java(tmp_path: Path) -> str:
+    """A folder in which Java finds a JVM that is not its own."""
+    folder = tmp_path / "other" / "lib" / "server"
+    folder.mkdir(parents=True)
+    java = check_java()
+    (folder / "libjvm.so").symlink_to(Path(java).resolve().parents[1] / "lib/server/libjvm.so")
+    return str(folder)
+
+
+def test_java_keeps_its_options_to_itself_whatever_the_library_path(
+    other_java: str, tmp_path: Path
+) -> None:
+    """Java would execute itself again with its hidden options on the command line."""
+    options = {"spark.driver.extraJavaOptions": "-Dpassword=CANARY"}
+    program = tmp_path / "Shown.java"
+    program.write_text(
+        "import java.nio.file.*; class Shown { public static void main(String[] a) throws Exception"
+        ' { System.out.print(Files.readString(Path.of("/proc/self/cmdline"))'
+        ' + System.getProperty("password")); } }',
+        encoding="utf-8",
+    )
+    java = check_java()
+    given = {"LD_LIBRARY_PATH": f"{tmp_path}:{other_java}"}
+    with launch_environment(options, java, given) as variables:
+        folder = Path(shlex.split(variables["PYSPARK_SUBMIT_ARGS"])[1]).parent
+        command = [java, f"@{folder}/java-1.options", str(program)]
+        shown = subprocess.run(
+            command, env={**given, **variables}, capture_output=True, text=True, check=True
+        )
+    line, _, known = shown.stdout.rpartition("\0")
+    assert known == "CANARY"
+    assert "CANARY" not in line
+    library = {"spark.driver.extraLibraryPath": other_java}
+    with launch_environment(library, java, {}) as variables:
+        assert variables["LD_LIBRARY_PATH"].endswith("/lib/server")
+    with launch_environment({}, java, {}) as variables:
+        assert variables.keys() == {"PYSPARK_SUBMIT_ARGS"}
 
 
 @contextlib.contextmanager
