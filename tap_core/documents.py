@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,17 @@ def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
     """Read a JSON document; ``kwargs`` are those of :func:`json.loads`.
 
     Raises:
-        json.JSONDecodeError: the text is not JSON, or nested too deeply to be read.
+        json.JSONDecodeError: the text is not JSON, is nested too deeply, or has a number of
+            more digits than can be read.
     """
     try:
         return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
     except RecursionError:
         raise json.JSONDecodeError("the document is nested too deeply", "", 0) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except (ValueError, InvalidOperation):
+        raise json.JSONDecodeError("a number has too many digits", "", 0) from None
 
 
 deserialize_json = load_json
