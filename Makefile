@@ -77,11 +77,11 @@ test: setup
 
 check: lint types test thorough
 
-# What `make test` leaves out because it takes long, and properties with new examples; it
-# needs what that sets up.
+# What `make test` leaves out because it takes long, mutations of the fuzz corpus, and properties
+# with new examples; it needs what that sets up.
 thorough: setup
 	$(PY) -m tests.peers $(LONG_PEERS)
-	$(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
 
 lint: setup
