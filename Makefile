@@ -117,7 +117,8 @@ lock: setup
 	sh scripts/lock.sh .venv-lock/bin/uv $(LOCK_ARGS)
 	rm -rf .venv-lock
 
-# 0: nothing known; 1: advisories; 3: the feed could not be reached, so nothing was checked.
+# The script's exit: 0 nothing known, 1 advisories, 3 the feed could not be asked, so nothing was
+# checked. make names it ("Error 3") and exits with 2 for both.
 audit: setup
 	$(PY) -m venv .venv-audit
 	.venv-audit/bin/python -m $(LOCKED) -r requirements-audit.lock
