@@ -21,7 +21,7 @@ from typing import Any
 
 from tap_core.exceptions import StateFileError
 
-__all__ = ["parse_json", "read_state"]
+__all__ = ["check_bookmarks", "parse_json", "read_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
