@@ -77,11 +77,11 @@ test: setup
 
 check: lint types test thorough
 
-# What `make test` leaves out because it takes long, and properties with new examples; it
-# needs what that sets up.
+# What `make test` leaves out because it takes long, mutations of the fuzz corpus, and properties
+# with new examples; it needs what that sets up.
 thorough: setup
 	$(PY) -m tests.peers $(LONG_PEERS)
-	$(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
 
 lint: setup
@@ -117,7 +117,8 @@ lock: setup
 	sh scripts/lock.sh .venv-lock/bin/uv $(LOCK_ARGS)
 	rm -rf .venv-lock
 
-# 0: nothing known; 1: advisories; 3: the feed could not be reached, so nothing was checked.
+# The script's exit: 0 nothing known, 1 advisories, 3 the feed could not be asked, so nothing was
+# checked. make names it ("Error 3") and exits with 2 for both.
 audit: setup
 	$(PY) -m venv .venv-audit
 	.venv-audit/bin/python -m $(LOCKED) -r requirements-audit.lock

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tap_core.bounds import STATE_BYTES, read_at_most
+from tap_core.exceptions import DataError
 from tap_core.types import StrPath
 
 __all__ = [
@@ -84,6 +85,7 @@ def dump_json(
 
     Raises:
         TypeError: a value is nothing that JSON has, and ``default`` was not given.
+        DataError: a value is nested too deeply.
     """
     return _write(obj, default or _refuse, indent=indent, sort_keys=sort_keys)
 
@@ -98,7 +100,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
     if not kwargs:
         try:
             return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
-        except (TypeError, ValueError):  # decimals, NaN, odd keys
+        except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
             pass
     return _BEYOND_ASCII.sub(_escaped, _write(obj, _as_text, **kwargs))
 
@@ -131,7 +133,11 @@ def _write(
 ) -> str:
     import msgspec
 
-    encoded = msgspec.json.encode(_plain(obj, default), order="sorted" if sort_keys else None)
+    try:
+        plain = _plain(obj, default)
+    except RecursionError:
+        raise DataError("A value is nested too deeply to be written as JSON.") from None
+    encoded = msgspec.json.encode(plain, order="sorted" if sort_keys else None)
     if indent is not None:
         encoded = msgspec.json.format(encoded, indent=indent)
     return encoded.decode()

@@ -14,6 +14,7 @@ the ones marked * are this project's own.
     │   │   └── ConfigFileError *        a --config file that cannot be read
     │   ├── MapperNotInitialized
     │   ├── StateFileError *             a --state file that cannot be read
+    │   ├── StreamSetupError *           a state, catalog or schema that a stream cannot use
     │   ├── CatalogFileError *           a --catalog file that cannot be read
     │   └── UnsupportedFeatureError *    asked for, known, not built yet
     ├── DiscoveryError
@@ -41,6 +42,7 @@ the ones marked * are this project's own.
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
+    │   │       └── InvalidDateTimeError *  a date or time that cannot be read
     │   └── DataError
     │       └── InvalidJSONSchema
     └── SyncLifecycleSignal
@@ -86,7 +88,6 @@ __all__ = [
     "InvalidJSONSchema",
     "InvalidRecord",
     "InvalidReplicationKeyException",
-    "InvalidStartValueError",
     "InvalidStreamSortException",
     "MapExpressionError",
     "MapperNotInitialized",
@@ -110,6 +111,7 @@ __all__ = [
     "SkippableSyncError",
     "StateFileError",
     "StreamMapConfigError",
+    "StreamSetupError",
     "SyncError",
     "SyncLifecycleSignal",
     "TapStreamConnectionFailure",
@@ -170,8 +172,8 @@ class StateFileError(ConfigurationError):
     """A state file that is missing or holds no state; the message names file and line."""
 
 
-class InvalidStartValueError(ConfigurationError, ValueError):
-    """A bookmark, or ``start_date``, is not the date-time that a stream starts from."""
+class StreamSetupError(ConfigurationError, ValueError):
+    """A stream cannot be synced with the state, the catalog or the schema that it has."""
 
 
 class CatalogFileError(ConfigurationError):

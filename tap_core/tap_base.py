@@ -46,6 +46,7 @@ from tap_core.protocols.singer.writing import (
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
+from tap_core.state.load import check_bookmarks
 from tap_core.sync.beside import Turns
 from tap_core.sync.engine import sync_part
 from tap_core.sync.limits import lowered, stream_classes
@@ -391,6 +392,7 @@ class Tap(_Voice):
         if self.shared_state:
             own = {"bookmarks", "currently_syncing"}
             self.document.tap_state.update({k: v for k, v in state.items() if k not in own})
+        check_bookmarks(state)
         for stream, bookmark in (state.get("bookmarks") or {}).items():
             for key, value in (bookmark or {}).items():
                 write_stream_state(self.document.tap_state, stream, key, value)

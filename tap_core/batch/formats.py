@@ -54,6 +54,9 @@ class BaseBatchFileEncoding:
             ConfigurationError: it does not name a format, or says what nobody knows.
         """
         _check("the encoding of a batch", data, cls, required=("format",))
+        for name, value in data.items():
+            if value is not None and not isinstance(value, str):
+                raise ConfigurationError(f"the encoding of a batch: {name!r} is not a text.")
         return cls(**data)
 
 

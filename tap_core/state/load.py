@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import json
 import logging
-from decimal import Decimal
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from tap_core.exceptions import StateFileError
 
-__all__ = ["parse_json", "read_state"]
+__all__ = ["check_bookmarks", "parse_json", "read_state"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -99,4 +100,27 @@ def parse_json(text: bytes) -> Any:
 
 def _number(text: str) -> float | Decimal:
     nearest = float(text)
-    return nearest if repr(nearest) == text else Decimal(text)
+    if repr(nearest) == text:
+        return nearest
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of more digits than a Decimal has
+        return nearest
+
+
+def check_bookmarks(state: Mapping[str, Any]) -> None:
+    """Raise StateFileError, with the place, unless bookmarks are objects with lists of partitions.
+
+    An entry of such a list that has no context is kept, and never found.
+    """
+    bookmarks = _expect(state.get("bookmarks"), Mapping, "bookmarks")
+    for stream, bookmark in (bookmarks or {}).items():
+        found = _expect(bookmark, Mapping, f"bookmarks.{stream}") or {}
+        _expect(found.get("partitions"), list, f"bookmarks.{stream}.partitions")
+
+
+def _expect(value: Any, kind: type, place: str) -> Any:
+    if value is None or isinstance(value, kind):
+        return value
+    name = "a list" if kind is list else "an object"
+    raise StateFileError(f"State, {place}: this is not {name} but {type(value).__name__}.")

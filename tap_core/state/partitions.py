@@ -30,7 +30,7 @@ def freeze(context: Context) -> Hashable:
     """Return a key that is equal for equal contexts, nested ones included.
 
     Raises:
-        StateFileError: the context is nested too deeply.
+        StateFileError: it is nested too deeply.
     """
     if _PLAIN.issuperset(map(type, context.values())):
         return frozenset(context.items())

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
-from tap_core.exceptions import InvalidStartValueError
+from tap_core.exceptions import StreamSetupError
 from tap_core.redaction.rows import show_value
 from tap_core.state.document import StateDocument
 from tap_core.state.key import definition_of, value_finder
@@ -153,7 +153,7 @@ class Stateful(Declared):
         """Return where this sync of the context starts, as an aware date-time.
 
         Raises:
-            InvalidStartValueError: the value is not a date-time; it is a ValueError, too.
+            StreamSetupError: the value is not a date-time; it is a ValueError, too.
             ValueError: the replication key is not a date-time.
         """
         value = self.get_starting_replication_key_value(context)
@@ -170,7 +170,7 @@ class Stateful(Declared):
         if found is None:
             shown = show_value(value, repr(value))
             msg = f"Stream '{self.name}': {shown} is not a date-time in ISO 8601."
-            raise InvalidStartValueError(msg)
+            raise StreamSetupError(msg)
         return found[0]
 
     def compare_start_date(self, value: str, start_date_value: str) -> str:

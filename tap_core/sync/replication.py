@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tap_core.catalog import REPLICATION_INCREMENTAL
-from tap_core.exceptions import InvalidReplicationKeyException
+from tap_core.exceptions import InvalidReplicationKeyException, StreamSetupError
 
 if TYPE_CHECKING:
     from tap_core.sync.contract import SyncStream
@@ -21,10 +21,10 @@ def replication_key_of(name: str, key: str | None) -> str:
     """Return the replication key of an incremental stream.
 
     Raises:
-        ValueError: the stream is incremental by force and has none.
+        StreamSetupError: the stream is incremental by force and has none.
     """
     if not key:
-        raise ValueError(
+        raise StreamSetupError(
             f"Could not detect replication key for '{name}' stream"
             f" (replication method={REPLICATION_INCREMENTAL})"
         )

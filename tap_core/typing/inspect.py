@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
-from tap_core.exceptions import EmptySchemaTypeError
+from tap_core.exceptions import EmptySchemaTypeError, StreamSetupError
 from tap_core.types import JsonSchema
 from tap_core.typing.values import TypeConformanceLevel as TypeConformanceLevel
 
@@ -125,7 +125,8 @@ def is_exclusive_boolean_type(property_schema: JsonSchema) -> bool:
 def is_array_type(type_dict: JsonSchema) -> bool:
     """Tell whether values may be lists.
 
-    Raises EmptySchemaTypeError for ``{}``, ValueError if the schema does not say.
+    Raises EmptySchemaTypeError for ``{}``, StreamSetupError, which is a ValueError, if the schema
+    does not say.
     """
     _refuse_empty(type_dict)
     return _ask(type_dict, is_array_type, lambda leaf: "array" in leaf["type"])
@@ -144,7 +145,8 @@ def is_string_array_type(type_dict: JsonSchema) -> bool:
 def is_datetime_type(type_dict: JsonSchema) -> bool:
     """Tell whether values are date-times: one option of anyOf or oneOf, or all of allOf.
 
-    Raises EmptySchemaTypeError for ``{}``, ValueError if the schema does not say.
+    Raises EmptySchemaTypeError for ``{}``, StreamSetupError, which is a ValueError, if the schema
+    does not say.
     """
     _refuse_empty(type_dict)
     return _ask(
@@ -158,7 +160,7 @@ def is_datetime_type(type_dict: JsonSchema) -> bool:
 def is_date_or_datetime_type(type_dict: JsonSchema) -> bool:
     """Tell whether values are dates or date-times.
 
-    Raises ValueError if the schema does not say.
+    Raises StreamSetupError (a ValueError) if the schema does not say.
     """
     return _ask(
         type_dict,
@@ -220,4 +222,4 @@ def _ask(
     if "type" in schema:
         return of_leaf(schema)
     msg = f"The schema does not say of which type its values are: {schema}"
-    raise ValueError(msg)
+    raise StreamSetupError(msg)

@@ -117,7 +117,7 @@ def _all(conditions: Any) -> bool:
 
 # ------------------------------------------------------------------ numbers with a point
 
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _MOST: Final = 38
 """Digits that Arrow can hold."""
 

@@ -159,8 +159,17 @@ def _parsed(
 
 
 def _first_no_text(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
-    """Return the place of the first row that has a cell that is not UTF-8."""
-    cells = _parsed(block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error")
+    """Return the place of the first row that has a cell that is not UTF-8.
+
+    Raises:
+        FileFaultError: a row that is not UTF-8 has another number of cells than the header.
+    """
+    try:
+        cells = _parsed(block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error")
+    except pa.ArrowInvalid:  # whose text is that of the row
+        raise FileFaultError(
+            "has a row with another number of cells than its header, which is not UTF-8 either"
+        ) from None
     faulty = [array for array in cells if not _are_texts(array)]
     return min(first_failing(array, lambda part: part.cast(pa.string())) for array in faulty)
 

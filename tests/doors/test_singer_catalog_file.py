@@ -92,3 +92,19 @@ def test_strangers_are_named():
         "The catalog's stream 'empty' has unknown properties: c",
         "The catalog has streams that this tap does not: x, y",
     ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "fault"),
+    [
+        ({}, "stream 1: 'tap_stream_id' is missing"),
+        ({"tap_stream_id": ["a"]}, "stream 1: 'tap_stream_id' is not a text"),
+        ({"tap_stream_id": "a", "key_properties": [{}]}, "'key_properties' is not a list of texts"),
+        ({"tap_stream_id": "a", "schema": True}, "a value is not of the right type"),
+        ({"tap_stream_id": "a", "metadata": [{}]}, "'breadcrumb' is missing"),
+    ],
+)
+def test_a_stream_of_another_shape_is_refused_by_its_place(stream, fault):
+    """SEC15: a catalog that somebody changed ends in one sentence, not in an error of Python's."""
+    with pytest.raises(CatalogFileError, match=fault):
+        parse_catalog(json.dumps({"streams": [stream]}), "catalog.json")

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tests.fuzz.readers import READERS
 
-__all__ = ["CORPUS", "Failure", "Outcome", "list_corpus", "mutate", "replay"]
+__all__ = ["CORPUS", "Failure", "Outcome", "list_corpus", "mutate", "replay", "save_input"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CORPUS: Final = Path(__file__).with_name("corpus")
@@ -150,8 +150,12 @@ def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict
 
 
 def _saved(reader: str, label: str, failure: str, data: str) -> Failure:
-    content = bytes.fromhex(data)
+    return Failure(reader, label, failure, save_input(reader, bytes.fromhex(data)))
+
+
+def save_input(reader: str, content: bytes) -> Path:
+    """Save an input where it can be looked at, and taken into the corpus."""
     FAILED.mkdir(exist_ok=True)
     path = FAILED / f"{reader}-{sha256(content).hexdigest()[:12]}"
     path.write_bytes(content)
-    return Failure(reader, label, failure, path)
+    return path

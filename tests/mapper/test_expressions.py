@@ -356,6 +356,8 @@ def test_a_forbidden_function_cannot_be_added():
 
 
 def test_a_forbidden_function_cannot_be_reached_over_a_value():
+    """SEC14: expressions reach no function of Python's and no module."""
+
     class Odd:
         way = eval
         path = json

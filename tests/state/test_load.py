@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import StateFileError
 from tap_core.state.document import StateDocument
-from tap_core.state.load import read_state
+from tap_core.state.load import check_bookmarks, read_state
 
 A = {"bookmarks": {"s": {"replication_key_value": 1}}}
 B = {"bookmarks": {"s": {"replication_key_value": 2}}}
@@ -118,3 +118,23 @@ def test_what_was_encoded_is_read_again_to_the_letter(state, before, torn) -> No
     for last in (b"", torn):
         found = read_state(b"\n".join([*lines, line, last]), "s.json")
         assert StateDocument(found).encode() == line
+
+
+@pytest.mark.parametrize(
+    ("state", "place"),
+    [
+        ({"bookmarks": [1]}, "bookmarks: this is not an object but list"),
+        ({"bookmarks": {"a": "x"}}, "bookmarks.a: this is not an object but str"),
+        ({"bookmarks": {"a": {"partitions": {}}}}, "bookmarks.a.partitions: this is not a list"),
+    ],
+)
+def test_bookmarks_of_another_shape_are_refused_by_their_place(state, place) -> None:
+    """SEC15: a state that somebody changed ends in one sentence, not in an error of Python's."""
+    with pytest.raises(StateFileError, match=place):
+        check_bookmarks(state)
+
+
+def test_a_state_document_of_the_right_shape_is_taken() -> None:
+    check_bookmarks({})
+    check_bookmarks({"bookmarks": None})
+    check_bookmarks({"bookmarks": {"a": None, "b": {"partitions": [1, {"context": {}}]}}})

@@ -58,6 +58,7 @@ def test_a_name_that_needs_no_change_goes_first():
 
 
 def test_quoted_parts_cannot_be_left():
+    """SEC22: a name in SQL ends where it ends."""
     assert quote("a.b", "c`d", "select") == "`a.b`.`c``d`.`select`"
 
 
@@ -79,6 +80,7 @@ def test_two_streams_of_one_source_never_share_a_table(one: StreamId, other: Str
 
 @given(st.builds(StreamId, st.text(max_size=200), st.none() | st.text(max_size=100)))
 def test_a_table_name_is_a_plain_and_visible_folder(stream: StreamId):
+    """SEC22: no stream is called so that its table is outside of the path."""
     name = table_name(stream)
     assert not re.search(r"[\\/:\s`\x00]", name)
     assert name[:1] not in {"", ".", "_"}

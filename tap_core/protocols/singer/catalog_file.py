@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from inspect import getattr_static
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tap_core.catalog import CatalogEntry
 from tap_core.documents import load_json
@@ -55,8 +55,17 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     return catalog
 
 
+_TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_method")
+
+
 def _check_entry(entry: Mapping[str, Any], place: str) -> None:
     """Raise CatalogFileError unless an entry can be read as a stream's."""
+    for name in _TEXTS:
+        if not isinstance(entry.get(name), str | None):
+            raise CatalogFileError(f"{place}: '{name}' is not a text")
+    keys = entry.get("key_properties") or []
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise CatalogFileError(f"{place}: 'key_properties' is not a list of texts")
     try:
         CatalogEntry.from_dict(entry)
     except KeyError as error:

@@ -1,0 +1,67 @@
+"""A file of mutated rows, loaded by target-spark with the real Spark.
+
+The readers of `tests/fuzz/of_loader.py` end where Spark begins; this is the rest of the way.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tap_core.events import Rows
+from tap_core.protocols.singer.decode import Decoder
+from tests.fuzz.mutations import Mutator
+from tests.fuzz.running import CORPUS, save_input
+from tests.fuzz.test_mutated import SEED
+from tests.target.test_odd_input import run
+
+LINES = (CORPUS / "singer_lines" / "plain.jsonl").read_bytes().splitlines(keepends=True)
+SCHEMA, RECORD = LINES[0].replace(b'"key_properties": ["id"]', b'"key_properties": []'), LINES[1]
+STATE = b'{"type": "STATE", "value": {"at": "the end"}}\n'
+WANTED = 1500
+
+
+def is_row(line: bytes) -> bool:
+    """Return True if a line is a row of the stream, however odd; others end a run in words."""
+    decoder = Decoder()
+    try:
+        events = [*decoder.feed(SCHEMA + line + b"\n"), *decoder.close()]
+    except Exception:  # noqa: BLE001  which errors these may be is held elsewhere
+        return False
+    rows = [event for event in events[1:] if isinstance(event, Rows)]
+    return [(event.stream.name, len(event.rows)) for event in rows] == [("users", 1)]
+
+
+def make_rows(seed: int) -> list[bytes]:
+    """Return lines that are rows of one stream, each mutated."""
+    mutator = Mutator([RECORD, RECORD.replace(b"1.25", b"null")], seed)
+    rows: dict[bytes, None] = {}
+    while len(rows) < WANTED:
+        line = mutator.make().split(b"\n")[0]
+        if is_row(line):
+            rows[line] = None
+    return list(rows)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_mutated_rows_are_loaded_or_set_aside(tmp_path: Path) -> None:
+    """SEC15, SEC21: each row is in the table or in the quarantine, and the state comes out.
+
+    FUZZ_SEED makes the same rows again.
+    """
+    rows = make_rows(SEED)
+    data = SCHEMA + b"".join(row + b"\n" for row in rows) + STATE
+    done = run(tmp_path, data)
+    words = (
+        f"FUZZ_SEED={SEED}, input: {save_input('loading', data)}\n{done.stderr.decode()[-3000:]}"
+    )
+    assert done.returncode == 0, words
+    assert b"Traceback" not in done.stderr, words
+    assert json.loads(done.stdout.splitlines()[-1]) == {"at": "the end"}
+    told = json.loads((tmp_path / "report.json").read_text())["streams"]["users"]
+    assert told["written"] + told["quarantined"] == len(rows), told
+    assert told["quarantined"] > 0
