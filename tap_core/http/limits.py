@@ -11,9 +11,7 @@ import io
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import requests
 
@@ -29,8 +27,8 @@ __all__ = [
     "ResponseTooLargeError",
     "ResponseTooSlowError",
     "deadline_in_force",
+    "measure",
     "read_body",
-    "timed",
     "too_large",
 ]
 
@@ -63,8 +61,7 @@ class ResponseTooSlowError(FatalAPIError):
     """An answer takes longer to arrive than the stream allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What an answer may take; None for as much as there is."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
@@ -201,12 +198,8 @@ def deadline_in_force() -> Deadline | None:
     return getattr(_of_thread, "deadline", None)
 
 
-@contextmanager
-def timed(deadline: Deadline) -> Iterator[Deadline]:
-    """Measure the answers that this thread receives meanwhile."""
+def measure(deadline: Deadline | None) -> Deadline | None:
+    """Set what measures the answers that this thread receives, and return what did before."""
     before = deadline_in_force()
     _of_thread.deadline = deadline
-    try:
-        yield deadline
-    finally:
-        _of_thread.deadline = before
+    return before
