@@ -212,7 +212,9 @@ def say_continue(server: RawServer, connection: socket.socket) -> None:
 
 
 def redirect_slowly(server: RawServer, connection: socket.socket) -> None:
-    for byte in b"HTTP/1.1 302 Found\r\nLocation: /\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":
+    for (
+        byte
+    ) in b"HTTP/1.1 302 Found\r\nLocation: /\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":
         connection.sendall(bytes([byte]))
         if server.closing.wait(0.003):
             return
