@@ -455,9 +455,9 @@ def test_limits_of_a_requester(tmp_path, server):
         {"/big": {"data": [{"id": 1}], "x": "x" * 2_000}, "/items": {"data": [{"id": 2}]}},
     )
     big = stream("big", "big", "max_response_bytes: 1000")
-    ran = synced(tmp_path, server, stream("items", "items"), big)
+    ran = synced(tmp_path, server, stream("an_item", "items"), big)
     assert "larger than 1,000 bytes" in failure(ran)
-    assert ran.records("items") == [{"id": 2}]
+    assert ran.records("an_item") == [{"id": 2}]
     enough = stream("big", "big", "max_response_bytes: 3000\nmax_response_seconds: 5")
     assert synced(tmp_path, server, enough).error is None
 
