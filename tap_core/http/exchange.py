@@ -20,7 +20,14 @@ from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.filed import filed
-from tap_core.http.limits import MAX_RESPONSE_SECONDS, Deadline, Limits, measure, read_body
+from tap_core.http.limits import (
+    MAX_RESPONSE_SECONDS,
+    Deadline,
+    Limits,
+    is_known_to_fit,
+    measure,
+    read_body,
+)
 from tap_core.http.origins import Route
 from tap_core.http.sockets import measure_answers
 from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
@@ -135,7 +142,7 @@ class _Trip:
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request, follow its redirects, and return the last answer, its body read."""
         response = self._sent(request)
-        if not follows or getattr(response, "next", None) is None:
+        if not follows or not getattr(response, "is_redirect", False):
             return response
         history: list[requests.Response] = []
         is_bare = False
@@ -163,15 +170,18 @@ class _Trip:
         measure_answers(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, others = self._read, hooks.get("response") or []
-        others = [hook for hook in others if hook != read]
+        if others:
+            others = [hook for hook in others if hook != read]
         request.hooks = {**hooks, "response": [read, *others, read] if others else [read]}
         try:
             return self._session.send(request, **self.how, **arguments)
         finally:
             request.hooks = {**hooks, "response": others}
 
-    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body within the limits."""
+    def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
+        """Read the body within the limits, unless the session does so at once, and may."""
+        if not stream and is_known_to_fit(response, self._limits):
+            return
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 

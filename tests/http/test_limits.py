@@ -71,6 +71,29 @@ def test_what_unpacks_to_too_much_is_refused(server, source, encoding):
         source.records()
 
 
+@pytest.mark.parametrize(
+    "length", [b"5, 5", b"5\r\nContent-Length: 5", b"five", b"-5", b"+5", b"5_0"]
+)
+def test_a_length_that_is_not_kept_is_not_trusted(length):
+    """An announced length lets nothing larger pass."""
+
+    def write(server: RawServer, connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
+        connection.sendall(b'{"data": [' + b" " * 2_000)
+        server.drip(connection, b" " * 2_000, 0.02)
+
+    seen: list[int] = []
+
+    def validate_response(self: Any, response: requests.Response) -> None:
+        seen.append(len(response.content))
+
+    with raw_server(write) as server, pytest.raises(Exception):  # noqa: B017,PT011
+        Source(server).records(  # type: ignore[arg-type]
+            **members(server, timeout=2, validate_response=validate_response, **SMALL)
+        )
+    assert max(seen, default=0) <= 1_000
+
+
 def test_the_body_of_a_redirect_has_the_same_limit(server, source):
     location = {"Location": "/there", "Content-Encoding": "gzip"}
     server.answers(Reply(gzip.compress(b" " * 100_000), status=302, headers=location), page())
