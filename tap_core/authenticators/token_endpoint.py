@@ -24,6 +24,11 @@ from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
 from tap_core.http.exchange import ask_token_endpoint
+from tap_core.http.limits import (
+    MAX_RESPONSE_SECONDS,
+    ResponseTooLargeError,
+    ResponseTooSlowError,
+)
 from tap_core.http.origins import describe_redirect
 from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
 from tap_core.redaction import Secrets, collect_secrets, redact_url
@@ -46,7 +51,12 @@ _LONGEST_DESCRIPTION = 300
 _PUBLIC = frozenset({"audience", "client_id", "grant_type", "redirect_uri", "resource", "scope"})
 """What a request says that is no secret; any other value is hidden wherever it turns up."""
 
-_FAILURES = (requests.exceptions.RequestException, ConnectionError)
+_FAILURES = (
+    requests.exceptions.RequestException,
+    ConnectionError,
+    ResponseTooLargeError,
+    ResponseTooSlowError,
+)
 
 
 class AccessTokenError(FatalAPIError, RuntimeError):
@@ -77,11 +87,15 @@ _LONGEST_WAIT: Final = 60.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep."""
+    """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep.
+
+    ``max_response_seconds`` are those from the first byte of an answer to its last one.
+    """
 
     timeout: float = 60.0
     tries: int = 11
     sleep: Callable[[float], object] = time.sleep
+    max_response_seconds: float | None = MAX_RESPONSE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -140,6 +154,8 @@ class Outcome:
         """Why there is no response, or which status it has; nothing of what was sent."""
         if self.response is not None:
             return f"status {self.response.status_code}"
+        if isinstance(self.error, FatalAPIError):
+            return str(self.error)
         return f"no answer, {type(self.error).__name__}{_reason(self.error)}"
 
 
@@ -172,7 +188,7 @@ class TokenRequest:
         """Ask until there is an answer, or none to be expected; return the last outcome."""
         tries, most = 1, fewer_tries(patience.tries)
         timeout = shorter_timeout(patience.timeout)
-        outcome = self._try(session, timeout)
+        outcome = self._try(session, timeout, patience)
         while outcome.may_pass and tries < most:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
@@ -183,14 +199,19 @@ class TokenRequest:
             )
             patience.sleep(wait)
             tries += 1
-            outcome = self._try(session, timeout)
+            outcome = self._try(session, timeout, patience)
         return outcome
 
-    def _try(self, session: requests.Session, timeout: float) -> Outcome:
+    def _try(self, session: requests.Session, timeout: float, patience: Patience) -> Outcome:
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
-                session, self.url, timeout=timeout, headers=dict(self.headers), data=self.payload
+                session,
+                self.url,
+                timeout=timeout,
+                seconds=patience.max_response_seconds,
+                headers=dict(self.headers),
+                data=self.payload,
             )
         except _FAILURES as error:
             return Outcome(sent_at, error=error)

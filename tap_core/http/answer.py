@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import requests
@@ -81,9 +81,8 @@ class Answer(requests.Response):
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
-        made = cast("Answer", response)
-        made.max_bytes = max_bytes
-        return made
+        vars(response)["max_bytes"] = max_bytes
+        return response
 
     def json(self, **kwargs: Any) -> Any:
         """Read the body as requests does: a new document each time, ``kwargs`` as json's."""

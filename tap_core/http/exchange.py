@@ -6,8 +6,8 @@ them, and lose every secret that the HTTP client wrote into their text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -20,7 +20,14 @@ from tap_core.exceptions import SyncError
 from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.filed import filed
-from tap_core.http.limits import Deadline, Limits, read_body, timed
+from tap_core.http.limits import (
+    MAX_RESPONSE_SECONDS,
+    Deadline,
+    Limits,
+    is_known_to_fit,
+    measure,
+    read_body,
+)
 from tap_core.http.origins import Route
 from tap_core.http.sockets import measure_answers
 from tap_core.redaction import Secrets, redact_url
@@ -98,15 +105,17 @@ def send(
     limits = limits or Limits()
     trip = _Trip(session, proxies, limits, route, into_file=into_file)
     trip.how["timeout"] = shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    before = measure(Deadline(limits, is_file=into_file))
     try:
-        with timed(Deadline(limits, is_file=into_file)):
-            response = trip.answer(request, follows=allow_redirects)
-            if into_file:
-                return filed(response, limits)
+        response = trip.answer(request, follows=allow_redirects)
+        if into_file:
+            return filed(response, limits)
         return Answer.of(response, limits.max_response_bytes)
     except requests.exceptions.RequestException as error:
         _clean(error, request, secrets())
         raise
+    finally:
+        measure(before)
 
 
 class _Trip:
@@ -133,9 +142,12 @@ class _Trip:
 
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request, follow its redirects, and return the last answer, its body read."""
+        response = self._sent(request)
+        if not follows or not getattr(response, "is_redirect", False):
+            return response
         history: list[requests.Response] = []
-        response, is_bare = self._sent(request), False
-        while follows and (following := getattr(response, "next", None)) is not None:
+        is_bare = False
+        while (following := getattr(response, "next", None)) is not None:
             if len(history) >= self._session.max_redirects:
                 raise requests.exceptions.TooManyRedirects(
                     f"Exceeded {self._session.max_redirects} redirects.", response=response
@@ -143,41 +155,49 @@ class _Trip:
             is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
             history.append(response)
             response = self._sent(following)
-        if history:
-            response.history = history
+        response.history = history
         return response
 
     def _sent(self, request: requests.PreparedRequest) -> requests.Response:
+        """Send one request, and have its answer read within the limits.
+
+        A hook of requests sees an answer before anything else does; behind the hooks of others
+        it sees what they made of it.
+        """
         check_encrypted(request.url)
         arguments = self._proxies.arguments(self._session, request)
         known = arguments.get("proxies")
         proxy = select_proxy(request.url or "", known) if known else None
         measure_answers(self._session, request.url or "", proxy)
-        with _read_by(request, self._read):
+        hooks: dict[str, Any] = request.hooks or {}
+        read, others = self._read, hooks.get("response") or []
+        if others:
+            others = [hook for hook in others if hook != read]
+        request.hooks = {**hooks, "response": [read, *others, read] if others else [read]}
+        try:
             return self._session.send(request, **self.how, **arguments)
+        finally:
+            request.hooks = {**hooks, "response": others}
 
-    def _read(self, response: requests.Response, *_: Any, **__: Any) -> None:
-        """Read the body within the limits, before anything else does."""
+    def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
+        """Read the body within the limits, unless the session does so at once, and may."""
+        if not stream and is_known_to_fit(response, self._limits):
+            return
         if not self._into_file or response.is_redirect:
             read_body(response, self._limits)
 
 
-@contextmanager
-def _read_by(request: requests.PreparedRequest, read: Callable[..., None]) -> Iterator[None]:
-    """Have a function called with each response to a request, before and behind other hooks."""
-    known: dict[str, Any] = request.hooks or {}
-    others = [hook for hook in known.get("response") or () if hook != read]
-    request.hooks = {**known, "response": [read, *others, read]}
-    try:
-        yield
-    finally:
-        request.hooks = {**known, "response": others}
-
-
 def ask_token_endpoint(
-    session: requests.Session, url: str, *, timeout: float, **request: Any
+    session: requests.Session,
+    url: str,
+    *,
+    timeout: float,
+    seconds: float | None = MAX_RESPONSE_SECONDS,
+    **request: Any,
 ) -> requests.Response:
     """Send a POST that follows no redirect, and return the answer.
+
+    ``seconds`` are those from the first byte of the answer to its last one.
 
     Raises:
         requests.exceptions.RequestException: there is no answer.
@@ -185,17 +205,20 @@ def ask_token_endpoint(
         ResponseTooLargeError, ResponseTooSlowError: the answer exceeds the usual limits.
     """
     check_encrypted(url)
-    limits = Limits(max_response_bytes=_TOKEN_BYTES)
+    limits = Limits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds)
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
         read_body(response, limits)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     measure_answers(session, url, select_proxy(url, known))
-    with timed(Deadline(limits)):
+    before = measure(Deadline(limits))
+    try:
         return session.post(
             url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
         )
+    finally:
+        measure(before)
 
 
 def _clean(

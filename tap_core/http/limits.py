@@ -11,9 +11,7 @@ import io
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import requests
 
@@ -29,8 +27,9 @@ __all__ = [
     "ResponseTooLargeError",
     "ResponseTooSlowError",
     "deadline_in_force",
+    "is_known_to_fit",
+    "measure",
     "read_body",
-    "timed",
     "too_large",
 ]
 
@@ -48,9 +47,6 @@ CHUNK: Final = 65_536
 _DOWNLOAD_RATE: Final = 65_536
 """Bytes for which an answer that goes into a file gets a second more."""
 
-_LONGEST_NUMBER: Final = 20
-"""Digits of a size that are read."""
-
 _FRAMING: Final = 8 * 1024 * 1024
 """Bytes of headers and of other framing that an answer may have beside twice its own size."""
 
@@ -63,8 +59,7 @@ class ResponseTooSlowError(FatalAPIError):
     """An answer takes longer to arrive than the stream allows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What an answer may take; None for as much as there is."""
 
     max_response_bytes: int | None = MAX_RESPONSE_BYTES
@@ -175,7 +170,7 @@ def read_body(response: requests.Response, limits: Limits, into: IO[bytes] | Non
 def _chunks(response: requests.Response, limits: Limits, *, is_file: bool) -> Iterator[bytes]:
     """Yield the decoded body piece by piece, and refuse it where it becomes too large."""
     most = limits.max_download_bytes if is_file else limits.max_response_bytes
-    if most is not None and _announced_size(response) > most:
+    if most is not None and (_enforced_size(response) or 0) > most:
         raise too_large(limits, is_file=is_file)
     size = 0
     for chunk in response.iter_content(CHUNK):
@@ -185,12 +180,22 @@ def _chunks(response: requests.Response, limits: Limits, *, is_file: bool) -> It
         yield chunk
 
 
-def _announced_size(response: requests.Response) -> int:
-    """Return the size on the wire that the headers give, 0 where they give none."""
-    asked: requests.PreparedRequest | None = response.request
-    text = str(response.headers.get("Content-Length") or "")[:_LONGEST_NUMBER]
-    is_read = asked is None or asked.method != "HEAD"
-    return int(text) if is_read and text.isascii() and text.isdigit() else 0
+def is_known_to_fit(response: requests.Response, limits: Limits) -> bool:
+    """Return whether a body is as large as the headers say, and not too large for the memory."""
+    size, most = _enforced_size(response), limits.max_response_bytes
+    if size is None or (most is not None and size > most):
+        return False
+    return not response.raw.headers.get("content-encoding")
+
+
+def _enforced_size(response: requests.Response) -> int | None:
+    """Return how many bytes http.client will read at most, None where it reads to the end.
+
+    The header alone is not to be trusted: there may be two, or one that is not a number.
+    """
+    original = getattr(response.raw, "_original_response", None)
+    size: int | None = getattr(original, "length", None)
+    return size
 
 
 _of_thread = threading.local()
@@ -201,12 +206,8 @@ def deadline_in_force() -> Deadline | None:
     return getattr(_of_thread, "deadline", None)
 
 
-@contextmanager
-def timed(deadline: Deadline) -> Iterator[Deadline]:
-    """Measure the answers that this thread receives meanwhile."""
-    before = deadline_in_force()
+def measure(deadline: Deadline | None) -> Deadline | None:
+    """Set what measures the answers that this thread receives, and return what did before."""
+    before: Deadline | None = getattr(_of_thread, "deadline", None)
     _of_thread.deadline = deadline
-    try:
-        yield deadline
-    finally:
-        _of_thread.deadline = before
+    return before

@@ -35,6 +35,7 @@ class _Measured(io.RawIOBase):
         self._socket = sock
         self._deadline = deadline
         self._usual = sock.gettimeout()
+        self._is_changed = False
 
     def readable(self) -> bool:
         return True
@@ -50,8 +51,10 @@ class _Measured(io.RawIOBase):
             ResponseTooLargeError: more has come than any answer may have.
             TimeoutError: nothing came for as long as a connection may be silent.
         """
-        left, deadline = self._deadline.left(), self._deadline
+        deadline = self._deadline
+        left = deadline.left()
         if left is not None:
+            self._is_changed = True
             self._socket.settimeout(left if self._usual is None else min(left, self._usual))
         try:
             size: int | None = self._raw.readinto(buffer)
@@ -65,10 +68,10 @@ class _Measured(io.RawIOBase):
     def close(self) -> None:
         """Close it, and leave the socket to the next request as it was."""
         if not self.closed:
-            if self._socket.fileno() >= 0:
+            if self._is_changed and self._socket.fileno() >= 0:
                 self._socket.settimeout(self._usual)
             self._raw.close()
-        super().close()
+            super().close()
 
 
 class _Response(HTTPResponse):
@@ -113,6 +116,8 @@ def measure_answers(session: requests.Session, url: str, proxy: str | None = Non
     except InvalidSchema:  # which sending says better
         return
     managers: list[Any] = [getattr(adapter, "poolmanager", None)]
+    if proxy is None and getattr(managers[0], "pool_classes_by_scheme", None) is _POOLS:
+        return
     if proxy is not None and hasattr(adapter, "proxy_manager_for"):
         managers.append(adapter.proxy_manager_for(proxy))
     for manager in managers:

@@ -118,8 +118,9 @@ def _origins_of(host: _Host, template: Node) -> frozenset[Origin]:
     for part in _parts(template):
         for key in ("url_base", "url"):
             with suppress(ManifestError):
-                text = build(host.manifest, part.get(key), Any, host.config, part.parameters)
-                origin = declared_origin(text) if isinstance(text, str) else None
+                given = part.get(key)
+                text = build(host.manifest, given, str | None, host.config, part.parameters)
+                origin = declared_origin(text) if text else None
                 found |= set() if origin is None else {origin}
     return frozenset(found)
 

@@ -75,8 +75,6 @@ class Bounded(Retried, abc.ABC):
 
     def _filled(self, url: str, values: Mapping[str, Any]) -> str:
         """Return a URL whose placeholders have values, quoted as part of a path."""
-        if "{" not in url:
-            return url
         for name, value in values.items():
             if (placeholder := f"{{{name}}}") in url:
                 url = url.replace(placeholder, self._url_encode(value))
@@ -105,7 +103,8 @@ class Bounded(Retried, abc.ABC):
 
     def _base_origin(self) -> Origin | None:
         """Return the origin that ``url_base`` has by the settings alone."""
-        return declared_origin(self._filled(self.url_base or "", self.config))
+        base = self.url_base or ""
+        return declared_origin(self._filled(base, self.config) if "{" in base else base)
 
     def _is_home(self, origin: Origin) -> bool:
         """Return whether credentials were given for an origin."""

@@ -361,7 +361,6 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         *,
         follows: bool,
     ) -> requests.Response:
-        route.check(request)
         pace(self._tap, self.name, self.rate_limit)
         request = authenticator(request)
         response = send(

@@ -321,9 +321,9 @@ def test_a_body_is_never_redirected_to_another_origin(server, source, other, sta
 
     server.answers(redirect(f"{other.url}/elsewhere", status))
     hosts = [other.url] if allowed else []
-    with pytest.raises(UntrustedHostError, match="body|credentials"):
+    with pytest.raises(UntrustedHostError, match=r"body|credentials"):
         source.records(Asking, allowed_hosts=hosts)
-    with pytest.raises(UntrustedHostError, match="credentials|body"):
+    with pytest.raises(UntrustedHostError, match=r"credentials|body"):
         source.records(Asking, allowed_hosts=hosts, authenticator=property(lambda _: _sign))
     assert other.asked == []
 

@@ -1,0 +1,364 @@
+"""An answer has a largest size and a longest time, whatever its server does."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import socket
+import subprocess
+import sys
+import time
+import zlib
+from typing import Any
+
+import pytest
+import requests
+
+from tap_core.authenticators import AccessTokenError, OAuthAuthenticator
+from tap_core.authenticators.token_endpoint import Patience
+from tap_core.http.answer import Answer
+from tap_core.http.filed import FiledAnswer, filed
+from tap_core.http.limits import (
+    Deadline,
+    Limits,
+    ResponseTooLargeError,
+    ResponseTooSlowError,
+    read_body,
+)
+from tests.http.conftest import Source
+from tests.http.raw import HEAD, RawServer, raw_server
+from tests.http.server import Reply, page
+
+SMALL = {"max_response_bytes": 1_000}
+SHORT = {"max_response_seconds": 0.4}
+
+
+def members(server: RawServer, **more: Any) -> dict[str, Any]:
+    return {"url_base": server.url, **more}
+
+
+# Size
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_an_answer_that_is_too_large_is_refused_by_name(server, source, chunked):
+    server.answers(Reply({"data": [{"id": 1}], "more": "x" * 1_000}, chunked=chunked))
+    with pytest.raises(ResponseTooLargeError) as refused:
+        source.records(**SMALL)
+    assert "larger than 1,000 bytes" in str(refused.value)
+    assert "raise max_response_bytes" in str(refused.value)
+    assert "stream 'users'" in str(refused.value)
+    assert len(server.asked) == 1
+    if not chunked:
+        assert source.records(max_response_bytes=2_000) == [{"id": 1}]
+        assert source.records(max_response_bytes=None) == [{"id": 1}]
+
+
+ENCODED = {
+    "gzip": lambda body: gzip.compress(body, 1),
+    "deflate": lambda body: zlib.compress(body, 1),
+    "gzip, gzip": lambda body: gzip.compress(gzip.compress(body, 1), 1),
+}
+
+
+@pytest.mark.parametrize("encoding", sorted(ENCODED))
+def test_what_unpacks_to_too_much_is_refused(server, source, encoding):
+    """Sizes count behind the decoding of Content-Encoding, and before anything is kept."""
+    body = ENCODED[encoding](b'{"data": [{"id": 1}]}' + b" " * 110_000_000)
+    assert len(body) < 1_000_000
+    server.answers(Reply(body, headers={"Content-Encoding": encoding}))
+    with pytest.raises(ResponseTooLargeError):
+        source.records()
+
+
+@pytest.mark.parametrize(
+    "length", [b"5, 5", b"5\r\nContent-Length: 5", b"five", b"-5", b"+5", b"5_0"]
+)
+def test_a_length_that_is_not_kept_is_not_trusted(length):
+    """An announced length lets nothing larger pass."""
+
+    def write(server: RawServer, connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
+        connection.sendall(b'{"data": [' + b" " * 2_000)
+        server.drip(connection, b" " * 2_000, 0.02)
+
+    seen: list[int] = []
+
+    def validate_response(self: Any, response: requests.Response) -> None:
+        seen.append(len(response.content))
+
+    with raw_server(write) as server, pytest.raises(Exception):  # noqa: B017,PT011
+        Source(server).records(  # type: ignore[arg-type]
+            **members(server, timeout=2, validate_response=validate_response, **SMALL)
+        )
+    assert max(seen, default=0) <= 1_000
+
+
+def test_the_body_of_a_redirect_has_the_same_limit(server, source):
+    location = {"Location": "/there", "Content-Encoding": "gzip"}
+    server.answers(Reply(gzip.compress(b" " * 100_000), status=302, headers=location), page())
+    with pytest.raises(ResponseTooLargeError):
+        source.records(**SMALL)
+
+
+def test_the_body_of_an_error_has_the_same_limit(server, source):
+    server.answers(Reply(b"x" * 2_000, status=400))
+    with pytest.raises(ResponseTooLargeError):
+        source.records(**SMALL)
+
+
+@pytest.mark.parametrize("document", ["[[],", "[{},", '[{"a":1},', "[0.1,", "[[[]],"])
+def test_json_that_would_take_far_more_memory_as_a_document_is_refused(document):
+    """Brackets and commas tell how much memory a document takes, before it is made."""
+    body = (document[0] + document[1:] * 5_000 + "0]").encode()
+    for read in (Answer.json, lambda answer: answer.read(lambda: None)):
+        answer = made(body, 100_000)
+        with pytest.raises(ResponseTooLargeError, match="raise max_response_bytes"):
+            read(answer)
+    assert len(made(body, 10_000_000).json()) > 5_000
+    assert len(made(body, None).json()) > 5_000
+
+
+def made(body: bytes, max_bytes: int | None) -> Any:
+    response = requests.Response()
+    response.status_code, response.raw = 200, io.BytesIO(body)
+    return Answer.of(response, max_bytes)
+
+
+def test_ordinary_records_may_fill_half_of_the_limit():
+    record = b'{"id":123456,"name":"John Smith","email":"j@example.com","when":"2024-01-01"},'
+    body = b"[" + record * 6_000 + b"{}]"
+    assert len(made(body, 2 * len(body)).json()) == 6_001
+
+
+def test_a_download_may_be_larger_and_is_not_read_into_memory(server):
+    server.answers(Reply(b"x" * 5_000))
+    with requests.Session() as session:
+
+        def download(limits: Limits) -> requests.Response:
+            return filed(session.get(server.url, stream=True, timeout=5), limits)
+
+        answer = download(Limits(1_000, 10_000))
+        assert isinstance(answer, FiledAnswer)
+        assert answer.body().read() == b"x" * 5_000
+        with pytest.raises(ResponseTooLargeError, match="raise max_response_bytes"):
+            _ = answer.content
+        with pytest.raises(ResponseTooLargeError, match="raise max_download_bytes"):
+            download(Limits(10_000, 1_000))
+
+
+def test_a_body_is_read_once():
+    response = requests.Response()
+    read_body(response, Limits())
+    assert response.content is None
+    response = made(b"x" * 10, None)
+    read_body(response, Limits())
+    read_body(response, Limits(1))
+    assert response.content == b"x" * 10
+
+
+_PEAK = """
+import resource, sys
+from tests.http.conftest import Source, Users
+from tests.http.server import Reply, serving
+from tests.http.test_limits import WORST
+
+if __name__ == "__main__":
+    import multiprocessing
+    with serving() as server:  # in threads of this process, so that its copies count as well
+        server.answers(Reply(WORST[sys.argv[1]]()))
+        sent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            print("records", sum(1 for _ in Source(server).stream(Users).request_records(None)))
+        except Exception as error:
+            print(type(error).__name__)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, sent // 1024)
+"""
+
+WORST = {
+    "decimals": lambda: b'{"data":[' + b"0.1," * 3_400_000 + b"0]}",
+    "objects": lambda: b'{"data":[' + b'{"a":1},' * 1_600_000 + b"{}]}",
+    "arrays": lambda: b'{"data":[' + b"[[[]]]," * 1_100_000 + b"[]]}",
+    "refused": lambda: b'{"data":[' + b"{}," * 30_000_000 + b"{}]}",
+    "text": lambda: b'{"data":["' + "é".encode() * 45_000_000 + b'"],"x":NaN}',
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["objects", *(pytest.param(one, marks=pytest.mark.thorough) for one in sorted(WORST))],
+)
+def test_the_worst_answer_fits_into_600_megabytes(kind):
+    """With the defaults no answer takes more memory: what would is refused."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK, kind],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    outcome, sizes = done.stdout.splitlines()
+    peak, _ = map(int, sizes.split())
+    assert outcome.startswith("records") == (kind != "refused"), outcome
+    assert peak < 600, outcome
+
+
+# Time
+
+
+def drip_body(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
+    server.drip(connection, b" ", 0.05)
+
+
+def drip_chunks(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    server.drip(connection, b"1\r\n \r\n", 0.05)
+
+
+def drip_the_length_of_a_chunk(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;")
+    server.drip(connection, b"x", 0.05)
+
+
+def drip_a_header(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"X: ")
+    server.drip(connection, b"x", 0.05)
+
+
+def drip_the_status(server: RawServer, connection: socket.socket) -> None:
+    server.drip(connection, b"H", 0.05)
+
+
+def say_continue(server: RawServer, connection: socket.socket) -> None:
+    server.drip(connection, b"HTTP/1.1 100 Continue\r\n\r\n", 0.01)
+
+
+def redirect_slowly(server: RawServer, connection: socket.socket) -> None:
+    for (
+        byte
+    ) in b"HTTP/1.1 302 Found\r\nLocation: /\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":
+        connection.sendall(bytes([byte]))
+        if server.closing.wait(0.003):
+            return
+
+
+SLOW = [
+    *(drip_body, drip_chunks, drip_the_length_of_a_chunk, drip_a_header, drip_the_status),
+    *(say_continue, redirect_slowly),
+]
+
+
+@pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
+def test_a_server_that_drips_is_cut_off(write):
+    """The deadline holds for each part of an answer; the request is not sent again."""
+    begun = time.monotonic()
+    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
+        Source(server).records(**members(server, timeout=5, **SHORT))  # type: ignore[arg-type]
+    assert time.monotonic() - begun < 5
+    assert "0.4 seconds after its first byte" in str(refused.value)
+    assert "raise max_response_seconds" in str(refused.value)
+    if write is not redirect_slowly:
+        assert len(server.requests) == 1
+
+
+def test_a_flood_of_continue_is_cut_off_by_its_size():
+    def flood(server: RawServer, connection: socket.socket) -> None:
+        while not server.closing.is_set():
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1_000)
+
+    small = {"max_response_bytes": 1_000, "max_response_seconds": None}
+    with raw_server(flood) as server, pytest.raises(ResponseTooLargeError):
+        Source(server).records(**members(server, **small))  # type: ignore[arg-type]
+
+
+def test_a_server_may_think_before_its_first_byte():
+    def think(server: RawServer, connection: socket.socket) -> None:
+        server.closing.wait(0.8)
+        connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":[{"id": 1}]}')
+
+    with raw_server(think) as server:
+        source = Source(server)  # type: ignore[arg-type]
+        assert source.records(**members(server, **SHORT)) == [{"id": 1}]
+
+
+def test_a_slow_answer_comes_where_it_is_given_the_time():
+    def slowly(server: RawServer, connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n")
+        for byte in b'{"data":[{"id": 1}]}':
+            server.closing.wait(0.03)
+            connection.sendall(bytes([byte]))
+
+    with raw_server(slowly) as server:
+        source = Source(server)  # type: ignore[arg-type]
+        with pytest.raises(ResponseTooSlowError):
+            source.records(**members(server, **SHORT))
+        assert source.records(**members(server, max_response_seconds=20)) == [{"id": 1}]
+        assert source.records(**members(server, max_response_seconds=None)) == [{"id": 1}]
+
+
+def test_a_connection_that_falls_silent_is_a_lost_one_and_tried_again():
+    """A broken connection passes, so that the request is sent again as ever."""
+
+    def stop(server: RawServer, connection: socket.socket) -> None:
+        connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":')
+        if len(server.requests) < 2:
+            server.closing.wait(5)
+        else:
+            connection.sendall(b'[{"id": 1}]}')
+
+    with raw_server(stop) as server:
+        source = Source(server)  # type: ignore[arg-type]
+        assert source.records(**members(server, **SHORT)) == [{"id": 1}]
+    assert len(server.requests) == 2
+
+
+def test_a_connection_is_used_again_with_its_usual_timeout(server, source):
+    server.answers(page({"id": 1}, next="2"), page({"id": 2}))
+    seen: list[Any] = []
+
+    def parse_response(self: Any, response: requests.Response) -> Any:
+        manager = self.requests_session.get_adapter(response.url).poolmanager
+        [key] = manager.pools.keys()
+        seen.extend(one.sock.gettimeout() for one in manager.pools[key].pool.queue if one)
+        return response.json()["data"]
+
+    assert len(source.records(parse_response=parse_response, timeout=77)) == 2
+    assert seen == [77, 77]
+
+
+def test_a_download_earns_time_by_what_comes():
+    deadline = Deadline(Limits(max_response_seconds=0.05), is_file=True)
+    deadline.count(1)
+    time.sleep(0.1)
+    with pytest.raises(ResponseTooSlowError):
+        deadline.left()
+    deadline.count(200_000)
+    assert 0 < (deadline.left() or 0) < 3.1
+    assert Deadline(Limits()).left() is None
+
+
+# Token endpoints
+
+
+class Login(OAuthAuthenticator):
+    oauth_request_body = {"grant_type": "client_credentials"}
+
+
+@pytest.mark.parametrize("write", SLOW[:5], ids=lambda write: write.__name__)
+def test_a_token_endpoint_that_drips_is_cut_off(write):
+    with raw_server(write) as server:
+        login = Login(auth_endpoint=f"{server.url}/token")
+        login.patience = Patience(max_response_seconds=0.4)
+        with pytest.raises(AccessTokenError, match=r"0\.4 seconds after its first byte"):
+            login.update_access_token()
+        login._session.close()
+    assert len(server.requests) == 1
+
+
+def test_a_token_endpoint_cannot_fill_the_memory(server):
+    server.answers(Reply(gzip.compress(b" " * 50_000_000), headers={"Content-Encoding": "gzip"}))
+    login = Login(auth_endpoint=f"{server.url}/token")
+    with pytest.raises(AccessTokenError, match="larger than 10,000,000 bytes"):
+        login.update_access_token()
+    login._session.close()

@@ -1,0 +1,468 @@
+"""Credentials of a manifest stay with the origins that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import DiscoveryError, FatalAPIError
+from tap_core.http.limits import ResponseTooLargeError, ResponseTooSlowError
+from tap_core.http.origins import UntrustedHostError
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.reports import reports
+from tests.manifest.running import Ran, manifest, run, stream
+
+KEY = "key-AAA-1234-and-long-enough-to-sign-with"
+
+AUTHENTICATORS = {
+    "bearer": "authenticator: {type: BearerAuthenticator, api_token: \"{{ config['api_key'] }}\"}",
+    "basic": "authenticator: {type: BasicHttpAuthenticator, username: me,"
+    " password: \"{{ config['api_key'] }}\"}",
+    "header": "authenticator: {type: ApiKeyAuthenticator, header: X-Any,"
+    " api_token: \"{{ config['api_key'] }}\"}",
+    "query": "authenticator: {type: ApiKeyAuthenticator, api_token: \"{{ config['api_key'] }}\","
+    " inject_into: {type: RequestOption, inject_into: request_parameter, field_name: k}}",
+    "body": "http_method: POST\nauthenticator: {type: ApiKeyAuthenticator,"
+    " api_token: \"{{ config['api_key'] }}\","
+    " inject_into: {type: RequestOption, inject_into: body_json, field_name: k}}",
+    "oauth": """
+authenticator:
+  type: OAuthAuthenticator
+  token_refresh_endpoint: "{{ config['url'] }}/token"
+  client_id: me
+  client_secret: "{{ config['api_key'] }}"
+  refresh_token: refr-555-AAA
+""",
+    "session": """
+authenticator:
+  type: SessionTokenAuthenticator
+  login_requester:
+    type: HttpRequester
+    url_base: "{{ config['url'] }}"
+    path: token
+    http_method: POST
+    request_body_json: {password: "{{ config['api_key'] }}"}
+  session_token_path: [access_token]
+  request_authentication: {type: ApiKey, inject_into:
+    {type: RequestOption, inject_into: header, field_name: X-Any}}
+""",
+    "jwt": "authenticator: {type: JwtAuthenticator, secret_key: \"{{ config['api_key'] }}\","
+    " algorithm: HS256}",
+    "headers of its own": "request_headers: {X-Any: \"{{ config['api_key'] }}\"}",
+    "parameters of its own": "request_parameters: {k: \"{{ config['api_key'] }}\"}",
+}
+
+LINKS = """
+paginator:
+  type: DefaultPaginator
+  page_token_option: {type: RequestPath}
+  pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    with serving() as found:
+        found.answers(page({"id": 2}))
+        yield found
+
+
+def synced(folder: Path, server: Server, *streams: str, **config: Any) -> Ran:
+    settings = {"api_key": KEY, **config}
+    return run(manifest(folder, *streams), server, config=settings, fails=True)
+
+
+def failure(ran: Ran) -> str:
+    assert ran.error is not None
+    return f"{ran.error!r} {ran.error.__cause__!r} {ran.error.__context__!r}"
+
+
+def answering(server: Server, replies: dict[str, Any]) -> None:
+    """Have paths answered, and each token endpoint with a token."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/token":
+            return Reply({"access_token": "tok-777-AAA", "expires_in": 3600})
+        found = replies[asked.path]
+        return found if isinstance(found, Reply) else Reply(found)
+
+    server.answers_by(answer)
+
+
+@pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
+def test_a_link_to_another_origin_gets_no_credentials(tmp_path, server, other, kind):
+    """Whatever puts a credential on a request, the link of an answer does not take it away."""
+    for url in (other.url, other.url.replace("127.0.0.1", "localhost")):
+        answering(server, {"/items": {"data": [{"id": 1}], "next": f"{url}/page2"}})
+        ran = synced(
+            tmp_path, server, stream("items", "items", AUTHENTICATORS[kind], retriever=LINKS)
+        )
+        assert f"to {url}, and the credentials" in failure(ran)
+        assert "`allowed_hosts` of the requester of the stream 'items'" in failure(ran)
+        assert KEY not in failure(ran)
+        assert ran.records("items") == [{"id": 1}]
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
+@pytest.mark.parametrize("status", [302, 307])
+def test_a_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other, kind, status):
+    redirect = Reply(b"", status=status, headers={"Location": f"{other.url}/elsewhere"})
+    answering(server, {"/items": redirect})
+    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
+    assert f"redirects to {other.url}" in failure(ran)
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
+def test_a_link_of_the_same_origin_is_followed(tmp_path, server, kind):
+    answering(
+        server,
+        {
+            "/items": {"data": [{"id": 1}], "next": f"{server.url}/page2"},
+            "/page2": {"data": [{"id": 2}]},
+        },
+    )
+    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind], retriever=LINKS))
+    assert ran.error is None
+    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize(
+    "allowing",
+    ["allowed_hosts: [\"{{ config['other'] }}\"]", '$parameters: {allowed_hosts: ["HOST"]}'],
+)
+def test_a_link_to_an_allowed_host_is_signed(tmp_path, server, other, allowing):
+    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    host = other.url.removeprefix("http://")
+    body = f"{AUTHENTICATORS['bearer']}\n{allowing.replace('HOST', host)}"
+    items = stream("items", "items", body, retriever=LINKS)
+    ran = synced(tmp_path, server, items, other=host)
+    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    assert other.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_link_without_credentials_is_followed(tmp_path, server, other):
+    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    ran = synced(tmp_path, server, stream("items", "items", retriever=LINKS))
+    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "cursor_value: \"{{ headers['link']['next']['url'] }}\"",
+        'cursor_value: "{{ last_record.next }}"',
+    ],
+)
+def test_links_of_headers_and_records_are_checked(tmp_path, server, other, strategy):
+    reply = Reply(
+        {"data": [{"id": 1, "next": f"{other.url}/2"}]},
+        headers={"Link": f'<{other.url}/2>; rel="next"'},
+    )
+    answering(server, {"/items": reply})
+    links = LINKS.replace('cursor_value: "{{ response.next }}"', strategy)
+    ran = synced(
+        tmp_path, server, stream("items", "items", AUTHENTICATORS["bearer"], retriever=links)
+    )
+    assert other.url in failure(ran)
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("place", ["path", "url_base", "url"])
+def test_a_token_in_the_address_is_checked(tmp_path, server, other, place):
+    """A manifest may put the next link into its address itself."""
+    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    links = LINKS.replace("  page_token_option: {type: RequestPath}\n", "")
+    token = "{{ next_page_token.next_page_token if next_page_token else config.url ~ '/items' }}"
+    items = stream("items", "", AUTHENTICATORS["header"], retriever=links)
+    items = items.replace('path: ""', f'{place}: "{token}"')
+    if place != "path":
+        items = items.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
+    ran = synced(tmp_path, server, items)
+    assert other.url in failure(ran)
+    assert other.asked == []
+
+
+# Records of a parent
+
+PARENTS = stream("parents", "parents", AUTHENTICATORS["bearer"])
+
+
+def children(address: str, body: str) -> str:
+    made = stream(
+        "children",
+        "",
+        body,
+        retriever="""
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+    - {type: ParentStreamConfig, stream: "#/streams/0", parent_key: link, partition_field: link}
+""",
+    )
+    made = made.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
+    return made.replace('path: ""', address)
+
+
+ADDRESSES = {
+    "url": 'url: "{{ stream_partition.link }}"',
+    "url_base": 'url_base: "{{ stream_slice.link }}"',
+    "path": "url_base: \"{{ config['url'] }}\"\n        path: \"{{ stream_partition['link'] }}\"",
+    "part of it": "url_base: \"http://127.0.0.1:{{ stream_slice.link.split(':')[2] }}\"",
+}
+
+
+@pytest.mark.parametrize("place", sorted(ADDRESSES))
+def test_an_address_of_a_record_gets_credentials_at_home_alone(tmp_path, server, other, place):
+    """A parent's record names the address: signed where the manifest has declared it."""
+    child = children(ADDRESSES[place], AUTHENTICATORS["bearer"])
+    at_home = f"{server.url}/child"
+    answering(
+        server,
+        {
+            "/parents": {"data": [{"link": at_home}, {"link": f"{other.url}/child"}]},
+            "/child": {"data": [{"id": 5}]},
+            "/": {"data": [{"id": 5}]},
+            "": {"data": [{"id": 5}]},
+        },
+    )
+    ran = synced(tmp_path, server, PARENTS, child)
+    assert other.url in failure(ran)
+    assert ran.records("children") == [{"id": 5}]
+    assert other.asked == []
+
+
+def test_an_address_of_a_record_without_credentials_is_asked(tmp_path, server, other):
+    child = children(ADDRESSES["url"], "")
+    answering(server, {"/parents": {"data": [{"link": f"{other.url}/child"}]}})
+    ran = synced(tmp_path, server, PARENTS, child)
+    assert ran.records("children") == [{"id": 2}]
+    assert "Authorization" not in other.asked[0].headers
+
+
+def test_hosts_of_a_list_in_the_manifest_are_its_own_word(tmp_path, server, other):
+    router = """
+partition_router:
+  type: ListPartitionRouter
+  cursor_field: base
+  values: ["{{ config['url'] }}", "{{ config['other'] }}"]
+"""
+    made = stream("items", "items", AUTHENTICATORS["bearer"], retriever=router)
+    made = made.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
+    made = made.replace(
+        'path: "items"', 'url_base: "{{ stream_partition.base }}"\n        path: items'
+    )
+    made = made.replace(
+        "values: [\"{{ config['url'] }}\", \"{{ config['other'] }}\"]",
+        f'values: ["{server.url}", "{other.url}"]',
+    )
+    answering(server, {"/items": {"data": [{"id": 1}]}})
+    ran = synced(tmp_path, server, made)
+    assert ran.error is None
+    assert sorted(one["id"] for one in ran.records("items")) == [1, 2]
+
+
+# Jobs
+
+
+def job(server: Server, **created: str) -> None:
+    answering(
+        server,
+        {
+            "/jobs": {"id": "1", "status": "queued", **created},
+            "/jobs/1": {"status": "done", "file": created.get("file", "")},
+            "/files/1": [{"id": 1}],
+        },
+    )
+
+
+def targets(authenticator: str = "") -> str:
+    return f"""
+polling_requester:
+  type: HttpRequester
+  url: "{{{{ creation_response.poll }}}}"
+  {AUTHENTICATORS["bearer"]}
+download_target_extractor: {{type: DpathExtractor, field_path: [file]}}
+download_requester:
+  type: HttpRequester
+  url: "{{{{ download_target }}}}"
+  {authenticator}
+"""
+
+
+def jobs_of(authenticator: str = "") -> str:
+    made = reports(body=AUTHENTICATORS["bearer"], retriever="EXTRA")
+    head, _, tail = made.partition("      polling_requester:")
+    _, _, tail = tail.partition("      abort_requester:")
+    body = "".join(f"      {line}\n" for line in targets(authenticator).strip().splitlines())
+    return head + body + "      abort_requester:" + tail.replace("      EXTRA\n", "")
+
+
+@pytest.mark.parametrize(
+    ("poll", "file", "authenticator", "refused"),
+    [
+        ("home", "other", "", False),
+        ("home", "home", AUTHENTICATORS["bearer"], False),
+        ("home", "other", AUTHENTICATORS["bearer"], True),
+        ("other", "home", "", True),
+        ("home", "other", AUTHENTICATORS["bearer"] + "\n  allowed_hosts: [HOST]", False),
+    ],
+)
+def test_addresses_of_jobs(tmp_path, server, other, poll, file, authenticator, refused):
+    """A file elsewhere is fetched without credentials; what is signed stays at home."""
+    places = {"home": server.url, "other": other.url}
+    other.answers(Reply([{"id": 9}]))
+    job(server, poll=f"{places[poll]}/jobs/1", file=f"{places[file]}/files/1")
+    host = other.url.removeprefix("http://")
+    ran = synced(tmp_path, server, jobs_of(authenticator.replace("HOST", host)))
+    if refused:
+        assert other.url in failure(ran)
+        assert other.asked == []
+        return
+    assert ran.error is None, failure(ran)
+    assert ran.records("items") == [{"id": 9 if file == "other" else 1}]
+    signed = ["Authorization" in one.headers for one in other.asked]
+    assert signed == ([bool(authenticator)] if file == "other" else [])
+
+
+# Tokens and logins
+
+
+@pytest.mark.parametrize("kind", ["oauth", "session"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("at_home", [True, False])
+def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
+    """Secrets of a token request stay with the endpoint, whichever way it redirects."""
+    place = f"{server.url if at_home else other.url}/moved"
+    server.answers(Reply(b"", status=status, headers={"Location": place}))
+    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
+    assert f"redirects to {server.url if at_home else other.url}" in failure(ran)
+    assert "follows no redirect" in failure(ran)
+    assert KEY not in failure(ran)
+    assert len(server.asked) == 1
+    assert other.asked == []
+
+
+# Streams of templates
+
+
+def test_an_answer_that_fills_a_template_does_not_say_where_keys_go(tmp_path, server, other):
+    """Streams that an API describes get credentials on the hosts of the template alone."""
+    text = manifest(tmp_path, "  []\n").read_text()
+    (tmp_path / "manifest.yaml").write_text(
+        text.replace("streams:\n  []\n", "")
+        + f"""
+dynamic_streams:
+  - type: DynamicDeclarativeStream
+    stream_template:
+      type: DeclarativeStream
+      name: x
+      retriever:
+        type: SimpleRetriever
+        requester:
+          type: HttpRequester
+          url_base: "{{{{ config['url'] }}}}"
+          path: items
+          {AUTHENTICATORS["bearer"]}
+        record_selector:
+          type: RecordSelector
+          extractor: {{type: DpathExtractor, field_path: [data]}}
+      schema_loader: {{type: InlineSchemaLoader, schema: {{type: object, properties: {{}}}}}}
+    components_resolver:
+      type: HttpComponentsResolver
+      retriever:
+        type: SimpleRetriever
+        requester: {{$ref: "#/definitions/requester", path: tables}}
+        record_selector:
+          type: RecordSelector
+          extractor: {{type: DpathExtractor, field_path: [data]}}
+      components_mapping:
+        - type: ComponentMappingDefinition
+          field_path: [name]
+          value: "{{{{ components_values.id }}}}"
+        - type: ComponentMappingDefinition
+          field_path: [retriever, requester, url_base]
+          value: "{{{{ components_values.base }}}}"
+"""
+    )
+    found = [{"id": "a_good", "base": server.url}, {"id": "z_bad", "base": other.url}]
+    answering(server, {"/tables": {"data": found}, "/items": {"data": [{"id": 1}]}})
+    ran = run(tmp_path / "manifest.yaml", server, config={"api_key": KEY}, fails=True)
+    assert other.url in failure(ran)
+    assert ran.records("a_good") == [{"id": 1}]
+    assert other.asked == []
+
+
+# Code beside the manifest
+
+CODE = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.requesters.http_requester import HttpRequester
+
+@dataclass
+class Mine(HttpRequester):
+    def get_url_base(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        if next_page_token:
+            return next_page_token["next_page_token"]
+        return self.config["url"]
+
+    def get_path(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        return "" if next_page_token else "items"
+"""
+
+
+def test_a_requester_of_code_keeps_its_credentials_at_home(tmp_path, server, other):
+    (tmp_path / "components.py").write_text(CODE)
+    mine = stream(
+        "items",
+        "",
+        f"class_name: source_declarative_manifest.components.Mine\n{AUTHENTICATORS['bearer']}",
+        retriever=LINKS.replace("  page_token_option: {type: RequestPath}\n", ""),
+    )
+    mine = mine.replace('$ref: "#/definitions/requester"', "type: CustomRequester").replace(
+        'path: ""', ""
+    )
+    answering(
+        server,
+        {
+            "/items": {"data": [{"id": 1}], "next": f"{server.url}/2"},
+            "/2": {"data": [{"id": 2}], "next": f"{other.url}/3"},
+        },
+    )
+    ran = synced(tmp_path, server, mine)
+    assert other.url in failure(ran)
+    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    assert other.asked == []
+
+
+# Limits
+
+
+def test_limits_of_a_requester(tmp_path, server):
+    """An answer that is too large ends its stream."""
+    answering(
+        server,
+        {"/big": {"data": [{"id": 1}], "x": "x" * 2_000}, "/items": {"data": [{"id": 2}]}},
+    )
+    big = stream("big", "big", "max_response_bytes: 1000")
+    ran = synced(tmp_path, server, stream("an_item", "items"), big)
+    assert "larger than 1,000 bytes" in failure(ran)
+    assert ran.records("an_item") == [{"id": 2}]
+    enough = stream("big", "big", "max_response_bytes: 3000\nmax_response_seconds: 5")
+    assert synced(tmp_path, server, enough).error is None
+
+
+def test_the_errors_are_those_of_a_stream():
+    for kind in (UntrustedHostError, ResponseTooLargeError, ResponseTooSlowError):
+        assert issubclass(kind, FatalAPIError)
+        assert not issubclass(kind, DiscoveryError)
