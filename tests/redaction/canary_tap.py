@@ -6,6 +6,7 @@ from typing import Any
 
 from tap_core import typing as th
 from tap_core.authenticators import OAuthAuthenticator, SimpleAuthenticator
+from tap_core.authenticators.token_endpoint import Patience
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
 
@@ -56,7 +57,9 @@ class InBody(CanaryStream):
 
 
 class Login(OAuthAuthenticator):
-    """Asks by a refresh token."""
+    """Asks by a refresh token, once."""
+
+    patience = Patience(timeout=5, tries=1)
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:
@@ -93,11 +96,13 @@ class CanaryTap(Tap):
         th.Property("conn", th.StringType),
         th.Property("credentials", th.ObjectType()),
         th.Property("service", th.StringType),
+        th.Property("only", th.StringType),
     ).to_dict()
 
     def discover_streams(self) -> Any:
         self.logger.debug("All of it: %r", self.config)
-        return [InQuery(self), InBody(self), ByToken(self)]
+        streams = [InQuery(self), InBody(self), ByToken(self)]
+        return [stream for stream in streams if self.config.get("only") in {None, stream.name}]
 
 
 if __name__ == "__main__":

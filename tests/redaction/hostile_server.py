@@ -38,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, '{"data": [{"id": 1}]}')
 
     def _refuses(self, body: str) -> None:
-        said = f"You sent {self.path} {body} {dict(self.headers)} {CANARIES['access']}"
+        said = f"You sent {self.path} {body} {dict(self.headers)}"
         self._answer(401, json.dumps({"error": said, "token": CANARIES["access"]}))
 
     def _breaks(self, body: str) -> None:
