@@ -137,7 +137,7 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
                 "filename": code.co_filename,
                 "function": code.co_name,
                 "lineno": trace.tb_lineno,
-                "line": redact(linecache.getline(code.co_filename, trace.tb_lineno)),
+                "line": redact(linecache.getline(code.co_filename, trace.tb_lineno), by_name=False),
             }
         )
         trace = trace.tb_next

@@ -108,7 +108,7 @@ class WordCommand:
             for sentence in getattr(error, "errors", None) or [str(error)]:
                 _say(redact_line(hide(sentence)))
         except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
-            _say(format_error(error, lambda text: hide(redact(text))))
+            _say(hide(format_error(error, redact)))
         return 1
 
     def _made(self, found: ConfigInput) -> Target:

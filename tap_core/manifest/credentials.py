@@ -26,6 +26,7 @@ from tap_core.documents import with_value_at
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.formats import format_of
 from tap_core.manifest.errors import ManifestError
+from tap_core.redaction import Secrets, register_secrets
 
 if TYPE_CHECKING:
     from tap_core.incremental.options import RequestOption
@@ -132,6 +133,7 @@ class ShortLived:
                 lifetime = (ends_at - utc_now()).total_seconds()
                 ends_at -= timedelta(seconds=margin(max(0.0, lifetime)))
             self.access_token, self._good_until = token, ends_at
+            register_secrets(self, Secrets.from_values([token]))
 
 
 class GrantedToken(OAuthAuthenticator):

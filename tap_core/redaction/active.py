@@ -86,9 +86,13 @@ def forget_secrets() -> None:
     _registry.clear()
 
 
-def redact(text: str) -> str:
-    """Return a text without the secrets of this process, and without what looks like one."""
-    return _registry.all().hide(text)
+def redact(text: str, *, by_name: bool = True) -> str:
+    """Return a text without the secrets of this process, and without what looks like one.
+
+    Without ``by_name`` only known values are hidden, as befits a line of source code.
+    """
+    secrets = _registry.all()
+    return secrets.hide(text) if by_name else secrets.hide_values(text)
 
 
 def redact_line(text: str) -> str:

@@ -37,6 +37,9 @@ _SHORTEST_UNMARKED_NUMBER: Final = 6
 _NAMED_BY_USERS: Final = re.compile(r"stream|table", re.IGNORECASE)
 """Settings whose keys are names of streams or tables: one called ``tokens`` is not a secret."""
 
+_LONG_PART: Final = 8
+"""Characters of a part that is secret by itself, of a secret text that lists several."""
+
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 
 
@@ -156,8 +159,9 @@ def _is_secret_number(value: Any, place: _Place) -> bool:
 def _text_values(value: str, is_hidden: bool) -> Iterator[str]:
     if is_hidden:
         yield value
-    if is_hidden and "%" in value:
+    if is_hidden:
         yield unquote(value)
+        yield from (part for part in map(str.strip, value.split(",")) if len(part) >= _LONG_PART)
     if value.lstrip()[:1] == "{" and (document := _json_object(value)):
         yield from _values(document, _Place({}, ""))
         return

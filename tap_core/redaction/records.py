@@ -22,7 +22,8 @@ __all__ = [
     "install_log_redaction",
 ]
 
-_Redact: TypeAlias = Callable[[str], str]
+_Redact: TypeAlias = Callable[..., str]
+"""See `tap_core.redaction.active.redact`."""
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
@@ -52,8 +53,8 @@ def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
     return _classes[kind]
 
 
-def _redact(text: str) -> str:
-    return _installed[-1](text) if _installed else text
+def _redact(text: str, *, by_name: bool = True) -> str:
+    return _installed[-1](text, by_name=by_name) if _installed else text
 
 
 _installed: Final[list[_Redact]] = []
@@ -138,8 +139,8 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
     for part in trace.format():
-        text = redact(part.removesuffix("\n"))
         is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # groups have a margin of these
+        text = redact(part.removesuffix("\n"), by_name=not is_ours)
         lines = text.split("\n") if is_ours else [text]
         yield from map(escape_control_characters, lines)
 

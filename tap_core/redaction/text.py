@@ -45,7 +45,7 @@ _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,20
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
 """What follows in "your token has expired": a short word in small letters, and its end."""
 _SCHEME: Final = re.compile(
-    rf"\b(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/=-]+",
+    rf"(?<![\w/.])(Bearer|Basic|(?i:Bearer|Basic|Token)(?!{_PROSE}))\s+[\w.~+/][\w.~+/=-]*",
 )
 """A credential behind its scheme."""
 

@@ -51,12 +51,15 @@ class Client:
 
 
 @contextmanager
-def serving(*command: str, path: Mapping[str, str] | None = None) -> Iterator[Running]:
+def serving(
+    *command: str, path: Mapping[str, str] | None = None, stderr: Any = None
+) -> Iterator[Running]:
     """Run a tap as a server on a free port; ``path`` has more variables of its environment."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "PYTEST"))}
     process = subprocess.Popen(
         [sys.executable, *command, "--port", "0", "--host", "127.0.0.1"],
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         env={**environment, "PYTHONPATH": str(ROOT), **(path or {})},
     )

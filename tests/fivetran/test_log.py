@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.protocols.fivetran.log import Journal, bounded
+from tap_core.redaction import escape_control_characters
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = 8_000
@@ -60,7 +61,7 @@ def test_any_text_is_one_line_of_json(text: str) -> None:
     assert len(line.splitlines()) == 1
     assert line.encode()
     mended = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert json.loads(line)["message"] == mended
+    assert json.loads(line)["message"] == escape_control_characters(mended)
 
 
 class Collects:

@@ -14,10 +14,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import sys
 import threading
-import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,6 +26,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from tap_core.logging import plugin_log_level
 from tap_core.protocols.wire import Wire
+from tap_core.redaction import escape_control_characters, redact, write_to_stderr
+from tap_core.redaction.records import format_error
 
 __all__ = ["Journal", "Level", "bounded", "counted"]
 
@@ -57,10 +57,6 @@ _RETRIED: Final = "Backing off"
 
 _GIVEN_UP: Final = "_log_giveup"
 """What that library says of the last try; the error itself is told by the call."""
-
-# What some readers take for the end of a line, and what JSON need not escape.
-_ODD: Final = re.compile("[\x7f-\x9f\u2028\u2029]")
-
 
 _Said: TypeAlias = dict[tuple[str, str], set[tuple[str, ...]]]
 """Logger and wording to what was said in it."""
@@ -95,8 +91,9 @@ class Journal:
 
     def say(self, level: Level, text: str) -> None:
         """Write one line."""
-        told = {"level": level, "message": self.clean(text), "message-origin": self._origin}
-        line = _ODD.sub(_escaped, json.dumps(told, ensure_ascii=False))
+        message = escape_control_characters(self.clean(text))
+        told = {"level": level, "message": message, "message-origin": self._origin}
+        line = json.dumps(told, ensure_ascii=False)
         with contextlib.suppress(OSError, ValueError, AttributeError):
             if self._wire is not None:
                 self._wire.write(f"{line}\n".encode())
@@ -112,7 +109,7 @@ class Journal:
             whole = _whole(text[:_READ])
             for hide in hides:
                 whole = hide(whole)
-            return bounded(self._scrub(whole))
+            return bounded(self._scrub(redact(whole)))
         except Exception as error:  # noqa: BLE001  whatever it is: nothing unclean is told
             return f"A text could not be cleaned for the log ({type(error).__name__})."
 
@@ -164,8 +161,7 @@ class Journal:
             return
         self.say("WARNING" if is_retried else _level(record.levelno), _message(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_OURS) == "DEBUG":
-            trace = "".join(traceback.format_exception(record.exc_info[1]))
-            sys.stderr.write(self.clean(trace))
+            write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
     def _is_said(self, record: logging.LogRecord, most: int) -> bool:
         """Tell whether the same has been said in this call, but for numbers, or enough alike."""
@@ -212,10 +208,6 @@ def _cost(letter: str) -> int:
 def _whole(text: str) -> str:
     """Return a text with a sign for each half of a letter: no UTF-8 has those."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _escaped(letter: re.Match[str]) -> str:
-    return f"\\u{ord(letter[0]):04x}"
 
 
 def _level(number: int) -> Level:

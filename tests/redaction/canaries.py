@@ -1,0 +1,113 @@
+"""Secrets that no output may hold, where settings have secrets, and the search for them."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+__all__ = [
+    "CANARIES",
+    "command_lines",
+    "leaks",
+    "leaks_in_folder",
+    "spark_settings",
+    "tap_settings",
+]
+
+_PLACES = (
+    *("user_info", "parameter", "header", "body", "jdbc", "jdbc_url", "azure", "google", "s3"),
+    *("s3_encryption", "iceberg", "refresh", "client", "store", "connection", "nested", "json"),
+    *("access", "rotated"),
+)
+CANARIES: Mapping[str, str] = {
+    place: f"zq{place.title().replace('_', '')}Kn4ry+/7%{number:02}="
+    for number, place in enumerate(_PLACES)
+}
+"""Place to value; each begins with letters that survive every encoding but Base64."""
+
+
+def tap_settings(url: str) -> dict[str, Any]:
+    """Return the settings of the tap; ``url`` has no user, which is put into it."""
+    scheme, _, rest = url.partition("://")
+    login = quote(CANARIES["user_info"], safe="")
+    return {
+        "url": f"{scheme}://someone:{login}@{rest}",
+        "k": CANARIES["parameter"],
+        "x_value": CANARIES["header"],
+        "sent": CANARIES["body"],
+        "refresh_token": CANARIES["refresh"],
+        "client_secret": CANARIES["client"],
+        "database": f"jdbc:postgresql://h:5432/db?user=u&password={CANARIES['jdbc']}",
+        "conn": f"postgres://u:{quote(CANARIES['connection'], safe='')}@h/db",
+        "credentials": {"kind": "plain", "deep": [{"value": CANARIES["nested"]}]},
+        "service": f'{{"type": "service", "private_key": "{CANARIES["json"]}"}}',
+    }
+
+
+def spark_settings() -> dict[str, str]:
+    """Return settings of Spark with the secrets of storages and catalogs."""
+    return {
+        "spark.hadoop.fs.azure.account.key.a.dfs.core.windows.net": CANARIES["azure"],
+        "spark.hadoop.fs.gs.auth.service.account.private.key": CANARIES["google"],
+        "spark.hadoop.fs.s3a.secret.key": CANARIES["s3"],
+        "spark.hadoop.fs.s3a.encryption.key": CANARIES["s3_encryption"],
+        "spark.sql.catalog.rest.credential": f"client:{CANARIES['iceberg']}",
+        "spark.sql.catalog.jdbc.uri": f"jdbc:mysql://h/db?user=u&password={CANARIES['jdbc']}",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:x://u:{CANARIES['jdbc_url']}@h/db",
+    }
+
+
+def _forms(value: str) -> Iterator[bytes]:
+    """Yield what of a value is searched: its letters, and these in Base64 at each offset."""
+    letters = value.partition("+")[0].encode()
+    yield letters
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + letters)
+        yield encoded[(offset * 8 + 5) // 6 : (offset + len(letters)) * 8 // 6]
+
+
+_FORMS = {place: tuple(_forms(value)) for place, value in CANARIES.items()}
+
+
+def leaks(data: bytes | str) -> list[str]:
+    """Return the places whose secret is in the data."""
+    data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    return [place for place, forms in _FORMS.items() if any(form in data for form in forms)]
+
+
+def leaks_in_folder(folder: Path, *given: Path) -> dict[str, list[str]]:
+    """Return by file what leaks into a folder, without the files that were ``given``."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path not in given]
+    found = {str(path.relative_to(folder)): leaks(path.read_bytes()) for path in files}
+    found |= {f"name of {path.name}": leaks(path.name) for path in files}
+    return {name: places for name, places in found.items() if places}
+
+
+@contextmanager
+def command_lines(seconds: float = 0.05) -> Iterator[list[bytes]]:
+    """Collect, while the block runs, the command lines of all processes that hold a secret."""
+    found: list[bytes] = []
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(seconds):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                if leaks(line) and line not in found:
+                    found.append(line)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
