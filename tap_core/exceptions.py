@@ -42,7 +42,8 @@ the ones marked * are this project's own.
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
     │   └── DataError
-    │       └── InvalidJSONSchema
+    │       ├── InvalidJSONSchema
+    │       └── LimitExceededError *     input that costs more time or memory than it may
     └── SyncLifecycleSignal
         ├── RequestedAbortException
         │   └── MaxRecordsLimitException
@@ -86,6 +87,7 @@ __all__ = [
     "InvalidRecord",
     "InvalidReplicationKeyException",
     "InvalidStreamSortException",
+    "LimitExceededError",
     "MapExpressionError",
     "MapperNotInitialized",
     "MappingError",
@@ -324,6 +326,10 @@ class DataError(SyncError):
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
     """A stream's schema is not a valid JSON Schema."""
+
+
+class LimitExceededError(DataError):
+    """Input would take more time or memory than a limit allows; the message names the limit."""
 
 
 # Signals that steer a sync

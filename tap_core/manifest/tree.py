@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["UNKNOWN", "Items", "Node", "plain", "planted"]
+__all__ = ["UNKNOWN", "Items", "Node", "is_larger", "plain", "planted"]
 
 
 class _Unknown:
@@ -56,6 +56,20 @@ class Items(list[Any]):
         super().__init__(*args)
         self.lines: list[int] = lines or []
         """The line of each item."""
+
+
+def is_larger(value: Any, most: int) -> bool:
+    """Return whether a part of a manifest has more nodes, those that are shared counted anew."""
+    return _size(value, most, {}) > most
+
+
+def _size(value: Any, most: int, known: dict[int, int]) -> int:
+    if not isinstance(value, (dict, list)):
+        return 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(one, most, known) for one in inner)
+    return min(known[id(value)], most + 1)
 
 
 def plain(value: Any) -> Any:
