@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from jinja2 import TemplateError, UndefinedError, meta, nodes
 from jinja2.runtime import Context
@@ -23,7 +23,8 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.fractions import with_floats
 from tap_core.manifest.literals import read_plain
 from tap_core.manifest.macros import CHANGING, MACROS
-from tap_core.manifest.sandbox import Sandbox, bounded
+from tap_core.manifest.sandbox import Sandbox, bounded, running
+from tap_core.manifest.tree import DataText, OwnText
 
 __all__ = ["NAMES", "OWN", "STATE", "Bound", "Template", "template"]
 
@@ -62,6 +63,7 @@ _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "strea
 _JINJA: Final = Sandbox()
 
 _Part: TypeAlias = Callable[[Mapping[str, Any]], Any]
+_Given = TypeVar("_Given")
 
 
 class Template:
@@ -114,11 +116,27 @@ class Template:
             TypeError: values of types that do not go together.
             ManifestError: it names what there is not here, or fails.
         """
+        return self._with(self._render, scope, given)
+
+    def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+        """Return the parts of what it gives: its own text, and data as `DataText`.
+
+        Raises:
+            Exception: as `render` does.
+        """
+        return self._with(_in_pieces(self.text), scope, given)
+
+    def _with(
+        self,
+        render: Callable[[Mapping[str, Any]], _Given],
+        scope: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> _Given:
         missing = [name for name in self.names if name not in scope]
         if missing:
             scope = {**scope, **{name: self._other(name, scope, given) for name in missing}}
         try:
-            return self._render(scope)
+            return render(scope)
         except (UndefinedError, TypeError):
             raise
         except LimitExceededError as error:  # its words are of the limit alone
@@ -179,10 +197,7 @@ class Bound:
                 return False
             if self.empty is None:
                 return None
-            raise self._failed(
-                f"the template {self.template.text!r} asks something of a value that there is"
-                f" not: {error.message}."
-            ) from None
+            raise self._undefined(error) from None
         except TypeError as error:
             if self.kind == "condition":
                 _warn(f"{self.place}: {self._mistyped(error)}")
@@ -191,6 +206,29 @@ class Bound:
         except ManifestError as error:
             raise self._failed(error.message) from None
         return read_plain(text, self.kind, self.types, self.empty)
+
+    def pieces(self, scope: Mapping[str, Any]) -> list[str]:
+        """Return the parts of the text in a scope, data among them as `DataText`.
+
+        Raises:
+            ManifestError: the template fails, or asks something of an undefined value.
+        """
+        try:
+            return self.template.pieces(scope, self.given)
+        except UndefinedError as error:
+            if self.empty is None:
+                return []
+            raise self._undefined(error) from None
+        except TypeError as error:
+            raise self._failed(self._mistyped(error)) from None
+        except ManifestError as error:
+            raise self._failed(error.message) from None
+
+    def _undefined(self, error: UndefinedError) -> ManifestError:
+        return self._failed(
+            f"the template {self.template.text!r} asks something of a value that there is"
+            f" not: {error.message}."
+        )
 
     def _mistyped(self, error: TypeError) -> str:
         return f"the template {self.template.text!r} fails: {self.template.why(error)}"
@@ -265,6 +303,37 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     if not known:
         return bounded(lambda scope: join(root(Context(_JINJA, cast(Any, scope), None, {}))))
     return bounded(lambda scope: join(root(Context(_JINJA, {**known, **scope}, None, {}))))
+
+
+def _told(value: Any) -> str:
+    """Return a value as text: the manifest's own, or data."""
+    return str(value) if value.__class__ is OwnText else _Told(with_floats(value))
+
+
+class _Told(str):
+    """A piece of output that is data; it stays one where Jinja makes a text of it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+_TELLING: Final = Sandbox(_told)
+"""The environment whose output tells the manifest's text from data."""
+
+
+@lru_cache(maxsize=1_024)
+def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
+    """Return what renders a template to the parts of its text."""
+    root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
+
+    def render(scope: Mapping[str, Any]) -> list[str]:
+        with running():
+            made = list(root(Context(_TELLING, {**_TELLING.globals, **scope}, None, {})))
+            return [DataText(one) if one.__class__ is _Told else one for one in made]
+
+    return render
 
 
 # Look-ups with text around them

@@ -206,7 +206,7 @@ class _Bounding(NodeTransformer):
         node.iter = _filtered(_EACH, node.iter)
         return node
 
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802  Jinja's name
+    def visit_Concat(self, node: nodes.Concat) -> Any:  # noqa: N802  Jinja's name
         """Join texts by a filter."""
         self.generic_visit(node)
         return _filtered(_JOINED, nodes.List(node.nodes, lineno=node.lineno))

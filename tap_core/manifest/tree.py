@@ -10,7 +10,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["UNKNOWN", "Items", "Node", "is_larger", "plain", "planted"]
+__all__ = [
+    "UNKNOWN",
+    "DataMapping",
+    "DataText",
+    "Items",
+    "Node",
+    "OwnText",
+    "as_data",
+    "is_larger",
+    "plain",
+    "planted",
+]
 
 
 class _Unknown:
@@ -47,6 +58,33 @@ class Node(dict[Any, Any]):
         """Keys whose value is a parameter's."""
 
 
+class DataText(str):
+    """A text that an answer or a setting brought: no template, whatever stands in it."""
+
+    __slots__ = ()
+
+
+class OwnText(str):
+    """A text of the manifest itself, told from data where a template sees both."""
+
+    __slots__ = ()
+
+
+class DataMapping(dict[Any, Any]):
+    """A mapping that an answer or a setting brought: no component, whatever its keys are."""
+
+    __slots__ = ()
+
+
+def as_data(value: Any) -> Any:
+    """Return a value of an answer or a setting as data, on all its levels; a copy."""
+    if isinstance(value, str):
+        return DataText(value)
+    if isinstance(value, dict):
+        return DataMapping({as_data(key): as_data(one) for key, one in value.items()})
+    return [as_data(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 class Items(list[Any]):
     """A list of a manifest."""
 
@@ -78,11 +116,11 @@ def plain(value: Any) -> Any:
         return {_key(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [plain(inner) for inner in value]
-    return value
+    return str(value) if isinstance(value, DataText) else value
 
 
 def _key(key: Any) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)
+    return str(key) if isinstance(key, str) else json.dumps(key, default=str)
 
 
 def planted(value: Any, line: int) -> Any:
@@ -90,6 +128,8 @@ def planted(value: Any, line: int) -> Any:
 
     What has an address keeps it; everything else is told to stand in ``line``.
     """
+    if isinstance(value, DataMapping):
+        return value
     if isinstance(value, dict):
         lines: Mapping[Any, int] = getattr(value, "lines", {})
         here = getattr(value, "line", 0) or line
