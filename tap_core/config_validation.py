@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from tap_core.config import types_of
 from tap_core.redaction import is_secret, property_schema
 from tap_core.redaction.config import is_showable
+from tap_core.schema.validators import validator_class
 from tap_core.types import JsonSchema
 
 __all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]
@@ -38,9 +39,7 @@ def config_faults(
     checked = {**config, **dict.fromkeys(skipped)}
     if surely_valid(checked, schema):
         return []
-    from jsonschema import Draft202012Validator
-
-    errors = Draft202012Validator(schema).iter_errors(_with_floats(checked))
+    errors = validator_class()(schema).iter_errors(_with_floats(checked))
     return [
         _sentence(error, schema)
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])

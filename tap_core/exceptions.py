@@ -44,7 +44,8 @@ the ones marked * are this project's own.
     │   │   └── InvalidRecord            .error_message, .record
     │   │       └── InvalidDateTimeError *  a date or time that cannot be read
     │   └── DataError
-    │       └── InvalidJSONSchema
+    │       ├── InvalidJSONSchema
+    │       └── LimitExceededError *     input that costs more time or memory than it may
     └── SyncLifecycleSignal
         ├── RequestedAbortException
         │   └── MaxRecordsLimitException
@@ -89,6 +90,7 @@ __all__ = [
     "InvalidRecord",
     "InvalidReplicationKeyException",
     "InvalidStreamSortException",
+    "LimitExceededError",
     "MapExpressionError",
     "MapperNotInitialized",
     "MappingError",
@@ -341,6 +343,10 @@ class DataError(SyncError):
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name
     """A stream's schema is not a valid JSON Schema."""
+
+
+class LimitExceededError(DataError):
+    """Input would take more time or memory than a limit allows; the message names the limit."""
 
 
 # Signals that steer a sync

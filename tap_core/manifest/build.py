@@ -25,7 +25,7 @@ from tap_core.manifest.parameters import with_own_parameters
 from tap_core.manifest.registry import MODULES, class_of
 from tap_core.manifest.scalars import fitted, wanted_by
 from tap_core.manifest.shapes import Plan, Shape, plan_of, shape_of
-from tap_core.manifest.tree import UNKNOWN, Items, Node, plain
+from tap_core.manifest.tree import UNKNOWN, DataMapping, DataText, Items, Node, plain
 
 __all__ = ["Builder", "build"]
 
@@ -130,12 +130,24 @@ class Builder:
             return plain(node)
         if shape.kind == "node":
             return self._later(node, spot)
-        if isinstance(node, Node):
-            return self._mapping(shape, node, spot)
-        if isinstance(node, list):
-            return self._list(shape, node, spot)
+        if isinstance(node, (DataMapping, Node, list)):
+            return self._holder(shape, node, spot)
         made = self._varying if shape.kind else self._settled
         return made(shape, node, spot)
+
+    def _holder(self, shape: Shape, node: Any, spot: _Spot) -> Any:
+        if isinstance(node, DataMapping):
+            return self._data(shape, node, spot)
+        made = self._mapping if isinstance(node, Node) else self._list
+        return made(shape, node, spot)
+
+    def _data(self, shape: Shape, node: DataMapping, spot: _Spot) -> Any:
+        """Return a mapping that an answer or a setting brought, which is never a component."""
+        if shape.kind:
+            return str(node) if shape.kind == "text" else plain(node)
+        if shape.value is None:
+            return self._wrong(spot, "an answer or a setting brings values here, no components.")
+        return {key: self._leaf(shape.value, one, spot.below(key, 0)) for key, one in node.items()}
 
     def _later(self, node: Any, spot: _Spot) -> Any:
         """Return a part as it is; a linter looks into it now."""
@@ -206,7 +218,8 @@ class Builder:
         bound = self._bound(node, spot, shape.kind, types, empty)
         if bound is UNKNOWN:
             return bound
-        if not bound.template.is_fixed or self._waits(bound, spot):
+        is_open = not bound.template.is_fixed or self._waits(bound, spot)
+        if is_open or self._tells_data(bound, spot):
             return bound
         try:
             return bound({})
@@ -238,6 +251,11 @@ class Builder:
         if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
             return True
         return self.config is None and "config" in names
+
+    @staticmethod
+    def _tells_data(bound: Any, spot: _Spot) -> bool:
+        """Return whether a template stays one, so that its place can tell settings from texts."""
+        return "components_values" in spot.sees and "config" in bound.template.names
 
     def _settled(self, shape: Shape, node: Any, spot: _Spot) -> Any:
         """Return a plain value, once its template is settled."""
@@ -284,6 +302,10 @@ class Builder:
         spot = replace(
             spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
         )
+        if _names_code(node):
+            return self._wrong(
+                spot, "which code runs is the manifest's to say, and no answer's or setting's."
+            )
         cls = self._class(shape, node, spot)
         if cls is UNKNOWN:
             return cls
@@ -418,6 +440,13 @@ class Builder:
 
 def _has_unknown(values: Iterable[Any]) -> bool:
     return any(value is UNKNOWN for value in values)
+
+
+def _names_code(node: Node) -> bool:
+    """Return whether data says which class of the connector's own code a component is."""
+    kind = node.get(_TYPE)
+    is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
+    return is_custom or isinstance(node.get("class_name"), DataText)
 
 
 def _is_component(node: Node) -> bool:

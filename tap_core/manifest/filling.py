@@ -19,6 +19,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.load import read_value
 from tap_core.manifest.parameters import component, with_parameters
 from tap_core.manifest.paths import places, put_at
+from tap_core.manifest.planting import planted_value, told_apart
 from tap_core.manifest.tree import UNKNOWN, Items, Node, plain, planted
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class Template:
                 its ``line`` is that of the mapping.
         """
         document: Node = with_parameters(self.node)
-        seen = {**scope, "stream_template_config": plain(document)}
+        seen = {**scope, "stream_template_config": told_apart(plain(document))}
+        if not self.resolver.BRINGS_DATA:
+            seen["components_values"] = told_apart(seen["components_values"])
         for mapping, line in zip(self.resolver.components_mapping, self.lines, strict=True):
             self._apply(mapping, line, document, seen)
         whole = planted(document, self.node.line)
@@ -95,10 +98,17 @@ class Template:
         condition = True if mapping.condition is None else self._value(mapping.condition, scope)
         if not condition:
             return
-        value = UNKNOWN if condition is UNKNOWN else self._value(mapping.value, scope)
-        if isinstance(value, str) and not self.resolver.keeps_text(mapping):
-            value = read_value(value)
+        value = UNKNOWN if condition is UNKNOWN else self._mapped(mapping, scope)
         self._put(document, mapping, value, self._steps(mapping, scope), line)
+
+    def _mapped(self, mapping: ComponentMappingDefinition, scope: Scope) -> Any:
+        """Return what a mapping puts in; what answers and settings bring is data."""
+        reads_yaml = not self.resolver.keeps_text(mapping)
+        brings_data = self.resolver.BRINGS_DATA or "config" in names_in(mapping.value)
+        if self.known is None and brings_data:
+            return planted_value(mapping.value, scope, reads_yaml=reads_yaml)
+        value = self._value(mapping.value, scope)
+        return read_value(value) if isinstance(value, str) and reads_yaml else value
 
     def _value(self, given: Any, scope: Scope) -> Any:
         if self.known is not None and not names_in(given) <= set(self.known):

@@ -13,16 +13,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from jinja2 import TemplateError, UndefinedError, meta, nodes
 from jinja2.runtime import Context
-from jinja2.sandbox import SandboxedEnvironment
 
+from tap_core.exceptions import LimitExceededError
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.fractions import as_float, with_floats
+from tap_core.manifest.fractions import with_floats
 from tap_core.manifest.literals import read_plain
-from tap_core.manifest.macros import CHANGING, FILTERS, MACROS
+from tap_core.manifest.macros import CHANGING, MACROS
+from tap_core.manifest.sandbox import Sandbox, bounded, running
+from tap_core.manifest.tree import DataText, OwnText
 
 __all__ = ["NAMES", "OWN", "STATE", "Bound", "Template", "template"]
 
@@ -49,42 +51,19 @@ OWN: Final = frozenset({STATE, "components_values", "stream_template_config"})
 """What only templates of some components may name: they say so (``shows``)."""
 
 _log: Final = logging.getLogger(__name__)
+_SHOWN: Final = 500
+"""Letters of a long template that messages show."""
+_LONGEST: Final = 200_000
+"""Letters that a template may have."""
 
 _FIXED: Final = frozenset({"config", "parameters"})
 _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "stream_slice"}
 
 
-class _Sandbox(SandboxedEnvironment):
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether an attribute may be seen; old manifests ask slices for this one."""
-        return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
-
-    # Templates reckon with fractions as floats.
-
-    def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return what ``obj[argument]`` means."""
-        return as_float(super().getitem(obj, argument))
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return what ``obj.attribute`` means."""
-        return as_float(super().getattr(obj, attribute))
-
-    def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call what a template calls."""
-        return as_float(super().call(context, obj, *args, **kwargs))
-
-
-def _environment() -> _Sandbox:
-    made = _Sandbox(finalize=with_floats)
-    made.filters.update(FILTERS)
-    made.globals.update(MACROS)
-    made.globals.pop("range")
-    return made
-
-
-_JINJA: Final = _environment()
+_JINJA: Final = Sandbox()
 
 _Part: TypeAlias = Callable[[Mapping[str, Any]], Any]
+_Given = TypeVar("_Given")
 
 
 class Template:
@@ -108,9 +87,14 @@ class Template:
         self.changes: bool = _changes(tree)
         """Whether it gives another text each time, such as the present instant."""
         self._check_names()
-        self._render: Callable[[Mapping[str, Any]], str] = _quick(
-            tree, self.names
-        ) or _through_jinja(tree)
+        try:
+            self._render: Callable[[Mapping[str, Any]], str] = _quick(
+                tree, self.names
+            ) or _through_jinja(tree)
+        except (RecursionError, SyntaxError, MemoryError, TemplateError) as error:
+            raise ManifestError(
+                f"the template {_shown(text)} cannot be compiled: {_said(error)}."
+            ) from None
 
     @property
     def is_fixed(self) -> bool:
@@ -132,13 +116,31 @@ class Template:
             TypeError: values of types that do not go together.
             ManifestError: it names what there is not here, or fails.
         """
+        return self._with(self._render, scope, given)
+
+    def pieces(self, scope: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+        """Return the parts of what it gives: its own text, and data as `DataText`.
+
+        Raises:
+            Exception: as `render` does.
+        """
+        return self._with(_in_pieces(self.text), scope, given)
+
+    def _with(
+        self,
+        render: Callable[[Mapping[str, Any]], _Given],
+        scope: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> _Given:
         missing = [name for name in self.names if name not in scope]
         if missing:
             scope = {**scope, **{name: self._other(name, scope, given) for name in missing}}
         try:
-            return self._render(scope)
+            return render(scope)
         except (UndefinedError, TypeError):
             raise
+        except LimitExceededError as error:  # its words are of the limit alone
+            raise ManifestError(f"the template {_shown(self.text)} fails: {error}") from None
         except Exception as error:  # noqa: BLE001  (whatever a function of a template raises)
             raise ManifestError(f"the template {self.text!r} fails: {self.why(error)}") from None
 
@@ -195,10 +197,7 @@ class Bound:
                 return False
             if self.empty is None:
                 return None
-            raise self._failed(
-                f"the template {self.template.text!r} asks something of a value that there is"
-                f" not: {error.message}."
-            ) from None
+            raise self._undefined(error) from None
         except TypeError as error:
             if self.kind == "condition":
                 _warn(f"{self.place}: {self._mistyped(error)}")
@@ -207,6 +206,29 @@ class Bound:
         except ManifestError as error:
             raise self._failed(error.message) from None
         return read_plain(text, self.kind, self.types, self.empty)
+
+    def pieces(self, scope: Mapping[str, Any]) -> list[str]:
+        """Return the parts of the text in a scope, data among them as `DataText`.
+
+        Raises:
+            ManifestError: the template fails, or asks something of an undefined value.
+        """
+        try:
+            return self.template.pieces(scope, self.given)
+        except UndefinedError as error:
+            if self.empty is None:
+                return []
+            raise self._undefined(error) from None
+        except TypeError as error:
+            raise self._failed(self._mistyped(error)) from None
+        except ManifestError as error:
+            raise self._failed(error.message) from None
+
+    def _undefined(self, error: UndefinedError) -> ManifestError:
+        return self._failed(
+            f"the template {self.template.text!r} asks something of a value that there is"
+            f" not: {error.message}."
+        )
 
     def _mistyped(self, error: TypeError) -> str:
         return f"the template {self.template.text!r} fails: {self.template.why(error)}"
@@ -233,6 +255,10 @@ def template(text: str) -> Template:
 
 def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
     """Return the tree of a template, and what it names."""
+    if len(text) > _LONGEST:
+        raise ManifestError(
+            f"the template {_shown(text)} has {len(text):,} letters, and may have {_LONGEST:,}."
+        )
     try:
         with warnings.catch_warnings():
             # A pattern such as "\\d" in a template is no matter of the user's Python.
@@ -241,6 +267,14 @@ def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:
             return tree, frozenset(meta.find_undeclared_variables(tree))
     except TemplateError as error:
         raise ManifestError(f"the template {text!r} does not parse: {_said(error)}") from None
+    except RecursionError:
+        raise ManifestError(
+            f"the template {_shown(text)} is nested too deeply: simplify it."
+        ) from None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _said(error: BaseException) -> str:
@@ -261,13 +295,45 @@ def _through_jinja(tree: nodes.Template) -> Callable[[Mapping[str, Any]], str]:
     """
     functions = {name.name for name in tree.find_all(nodes.Name)} & _JINJA.globals.keys()
     is_special = any(name.name == "self" for name in tree.find_all(nodes.Name))
-    whole = _JINJA.from_string(tree)
+    whole = _JINJA.compiled(tree)
     if is_special or whole.blocks:
-        return whole.render
+        return bounded(whole.render)
     root, known = whole.root_render_func, {name: _JINJA.globals[name] for name in functions}
+    join = _JINJA.concat
     if not known:
-        return lambda scope: "".join(root(Context(_JINJA, cast(Any, scope), None, {})))
-    return lambda scope: "".join(root(Context(_JINJA, {**known, **scope}, None, {})))
+        return bounded(lambda scope: join(root(Context(_JINJA, cast(Any, scope), None, {}))))
+    return bounded(lambda scope: join(root(Context(_JINJA, {**known, **scope}, None, {}))))
+
+
+def _told(value: Any) -> str:
+    """Return a value as text: the manifest's own, or data."""
+    return str(value) if value.__class__ is OwnText else _Told(with_floats(value))
+
+
+class _Told(str):
+    """A piece of output that is data; it stays one where Jinja makes a text of it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
+_TELLING: Final = Sandbox(_told)
+"""The environment whose output tells the manifest's text from data."""
+
+
+@lru_cache(maxsize=1_024)
+def _in_pieces(text: str) -> Callable[[Mapping[str, Any]], list[str]]:
+    """Return what renders a template to the parts of its text."""
+    root = _TELLING.compiled(_TELLING.parse(text)).root_render_func
+
+    def render(scope: Mapping[str, Any]) -> list[str]:
+        with running():
+            made = list(root(Context(_TELLING, {**_TELLING.globals, **scope}, None, {})))
+            return [DataText(one) if one.__class__ is _Told else one for one in made]
+
+    return render
 
 
 # Look-ups with text around them

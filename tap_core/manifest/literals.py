@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tap_core.manifest.tree import DataText
+
 __all__ = ["VALUE_TYPES", "has_template", "read_literal", "read_plain"]
 
 VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
@@ -67,7 +69,7 @@ def _value(text: str) -> Any:
 
 def has_template(text: str) -> bool:
     """Return whether a text has anything of a template in it."""
-    return any(mark in text for mark in _MARKS)
+    return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
 def read_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:

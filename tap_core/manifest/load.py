@@ -17,11 +17,13 @@ from typing import Any, Final, cast
 import yaml
 
 from tap_core.bounds import DOCUMENT_BYTES, TooLargeError, read_at_most
+from tap_core.exceptions import LimitExceededError
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
 from tap_core.manifest.parameters import component, parameter_names
 from tap_core.manifest.references import References
-from tap_core.manifest.tree import Items, Node, plain
+from tap_core.manifest.tree import Items, Node, is_larger, plain
+from tap_core.schema.yaml_nodes import YAML_NODES, check_nodes, check_text, too_many_nodes
 
 __all__ = ["Manifest", "read_manifest", "read_value", "template_names"]
 
@@ -31,6 +33,7 @@ _TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
 _WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
 _NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
 """Parts of a manifest that are only referred to."""
+_TOO_DEEP: Final = "this is nested too deeply once its references are written out: make it flatter."
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,10 @@ class Manifest:
             lines=self.raw.lines,
         )
         unbuilt = {key: root.pop(key) for key in _NOT_BUILT & root.keys()}
-        built = component(root, "", "DeclarativeSource", {})
+        try:
+            built = component(root, "", "DeclarativeSource", {})
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, place=self.name) from None
         built.update(unbuilt)
         return built
 
@@ -108,7 +114,15 @@ class Manifest:
         Raises:
             ManifestError: a reference leads nowhere, or back to itself.
         """
-        return self.references.resolved(self.raw.get(key), self.raw.lines.get(key, 0))
+        line = self.raw.lines.get(key, 0)
+        try:
+            found = self.references.resolved(self.raw.get(key), line)
+            if not is_larger(found, YAML_NODES.whole):
+                return found
+            self.fault(line, key, str(too_many_nodes()))
+        except RecursionError:
+            self.fault(line, key, _TOO_DEEP)
+        return None
 
     def fault(self, line: int, path: str, message: str) -> None:
         """Tell of a fault: collect it, or raise it.
@@ -153,6 +167,8 @@ def read_value(text: str) -> Any:
     """Return what a text says as YAML; one that is no YAML is what it is."""
     try:
         return plain(_made(text, []))
+    except LimitExceededError as error:
+        raise ManifestError(str(error)) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
 
@@ -169,8 +185,8 @@ def _read(text: str, name: str, folder: Path) -> Manifest:
         raise ManifestError(message, place=place, line=line) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ManifestError(f"this is not YAML: {error}", place=name) from None
-    except RecursionError:
-        raise ManifestError("an anchor contains itself.", place=name) from None
+    except LimitExceededError as error:
+        raise ManifestError(str(error), place=name) from None
     if not isinstance(made, Node):
         raise ManifestError("a manifest is a mapping, with `streams` and `check`.", place=name)
     return Manifest(name, folder, made, twice)
@@ -188,11 +204,15 @@ def _made(text: str, twice: list[tuple[int, str]]) -> Any:
 
 
 def _composed(text: str) -> yaml.Node | None:
+    check_text(text)
     loader = _LOADER(text)
     try:
-        return cast("yaml.Node | None", loader.get_single_node())
+        made = cast("yaml.Node | None", loader.get_single_node())
     finally:
         loader.dispose()
+    if made is not None:
+        check_nodes(made)
+    return made
 
 
 class _Reader:
@@ -238,12 +258,13 @@ class _Reader:
         return result
 
     def _tell_twice(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
-        texts = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
-        if len(set(texts)) == len(texts):
-            return
-        for place, text in enumerate(texts):
-            if text in texts[:place] and text != "<<":
-                self._twice.append((pairs[place][0].start_mark.line + 1, text))
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen and key.value != "<<":
+                self._twice.append((key.start_mark.line + 1, key.value))
+            seen.add(key.value)
 
     def _key(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.ScalarNode):

@@ -20,9 +20,11 @@ from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tap_core.clock import parse_instant, utc_now
+from tap_core.guards import TEMPLATE_LENGTH
 from tap_core.incremental.durations import Duration, duration_of
 from tap_core.incremental.formats import format_of
 from tap_core.manifest.fractions import with_floats
+from tap_core.patterns import compile_pattern, search
 
 __all__ = ["CHANGING", "FILTERS", "MACROS"]
 
@@ -190,12 +192,12 @@ def _string(value: Any) -> str:
 
 
 def _regex_search(value: str, regex: str) -> str:
-    found = re.search(regex, value)
+    found = search(regex, value)
     return str(found[1]) if found and found.groups() else ""
 
 
 def _regex_replace(value: str, regex: str, replacement: str) -> str:
-    return re.sub(regex, replacement, value)
+    return compile_pattern(regex).sub(replacement, value, TEMPLATE_LENGTH.whole)
 
 
 def _hmac(value: Any, key: str, hash_type: str = "sha256") -> str:

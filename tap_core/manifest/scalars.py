@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tap_core.manifest.literals import read_literal
 from tap_core.manifest.shapes import Shape
+from tap_core.manifest.tree import DataText
 
 __all__ = ["fitted", "wanted_by"]
 
@@ -34,7 +35,7 @@ def fitted(shape: Shape, value: Any) -> Any:
         return {str(key): fitted(shape.value, one) for key, one in value.items()}
     if shape.kind == "value":
         return value
-    return _scalar(shape, value)
+    return _scalar(shape, str(value) if isinstance(value, DataText) else value)
 
 
 def _scalar(shape: Shape, value: Any) -> Any:

@@ -10,7 +10,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["UNKNOWN", "Items", "Node", "plain", "planted"]
+__all__ = [
+    "UNKNOWN",
+    "DataMapping",
+    "DataText",
+    "Items",
+    "Node",
+    "OwnText",
+    "as_data",
+    "is_larger",
+    "plain",
+    "planted",
+]
 
 
 class _Unknown:
@@ -49,6 +60,33 @@ class Node(dict[Any, Any]):
         """Origins of the template's own requesters, where an answer has filled a template."""
 
 
+class DataText(str):
+    """A text that an answer or a setting brought: no template, whatever stands in it."""
+
+    __slots__ = ()
+
+
+class OwnText(str):
+    """A text of the manifest itself, told from data where a template sees both."""
+
+    __slots__ = ()
+
+
+class DataMapping(dict[Any, Any]):
+    """A mapping that an answer or a setting brought: no component, whatever its keys are."""
+
+    __slots__ = ()
+
+
+def as_data(value: Any) -> Any:
+    """Return a value of an answer or a setting as data, on all its levels; a copy."""
+    if isinstance(value, str):
+        return DataText(value)
+    if isinstance(value, dict):
+        return DataMapping({as_data(key): as_data(one) for key, one in value.items()})
+    return [as_data(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 class Items(list[Any]):
     """A list of a manifest."""
 
@@ -60,17 +98,31 @@ class Items(list[Any]):
         """The line of each item."""
 
 
+def is_larger(value: Any, most: int) -> bool:
+    """Return whether a part of a manifest has more nodes, those that are shared counted anew."""
+    return _size(value, most, {}) > most
+
+
+def _size(value: Any, most: int, known: dict[int, int]) -> int:
+    if not isinstance(value, (dict, list)):
+        return 1
+    if id(value) not in known:
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_size(one, most, known) for one in inner)
+    return min(known[id(value)], most + 1)
+
+
 def plain(value: Any) -> Any:
     """Return a part of a manifest as plain dicts and lists, a copy; keys are text, as in JSON."""
     if isinstance(value, dict):
         return {_key(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [plain(inner) for inner in value]
-    return value
+    return str(value) if isinstance(value, DataText) else value
 
 
 def _key(key: Any) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)
+    return str(key) if isinstance(key, str) else json.dumps(key, default=str)
 
 
 def planted(value: Any, line: int) -> Any:
@@ -78,6 +130,8 @@ def planted(value: Any, line: int) -> Any:
 
     What has an address keeps it; everything else is told to stand in ``line``.
     """
+    if isinstance(value, DataMapping):
+        return value
     if isinstance(value, dict):
         lines: Mapping[Any, int] = getattr(value, "lines", {})
         here = getattr(value, "line", 0) or line

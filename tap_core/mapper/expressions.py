@@ -16,17 +16,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tap_core.exceptions import MapExpressionError
+from tap_core.exceptions import LimitExceededError, MapExpressionError
 from tap_core.mapper.language import (
     MUTATORS,
+    PLAIN_METHODS,
     NotAllowedError,
     add,
     attribute,
     budget,
+    call_method,
     each,
     formatted,
     joined,
+    kept,
     left_shift,
+    modulo,
     multiply,
     power,
     refuse_function,
@@ -100,8 +104,10 @@ def compile_expression(text: str, tree: ast.expr, words: Words, what: str) -> Ex
 
 
 def _message(text: str, what: str, error: BaseException) -> str:
-    kind = "" if isinstance(error, NotAllowedError) else f"{type(error).__name__}: "
-    return f"Failed to evaluate simpleeval expressions {text}. It is {what}: {kind}{error}."
+    is_plain = isinstance(error, (NotAllowedError, LimitExceededError))
+    said = str(error).removesuffix(".")
+    said = said if is_plain else f"{type(error).__name__}: {said}"
+    return f"Failed to evaluate simpleeval expressions {text}. It is {what}: {said}."
 
 
 _Failure: TypeAlias = Callable[[Exception, Record], MapExpressionError]
@@ -156,18 +162,21 @@ _HELPERS: dict[str, Any] = {
     "add": add,
     "attribute": attribute,
     "budget": budget,
+    "call_method": call_method,
     "dict": dict,
     "each": each,
     "formatted": formatted,
     "joined": joined,
     "left_shift": left_shift,
+    "kept": kept,
+    "modulo": modulo,
     "multiply": multiply,
     "power": power,
     "right_shift": right_shift,
 }
 
 _PLAIN_OPERATORS = (
-    *(ast.Sub, ast.Div, ast.FloorDiv, ast.Mod),
+    *(ast.Sub, ast.Div, ast.FloorDiv),
     *(ast.BitAnd, ast.BitOr, ast.BitXor),
 )
 """Operators that mean in an expression what they mean in Python."""
@@ -175,6 +184,7 @@ _PLAIN_OPERATORS = (
 _GUARDED_OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.LShift: "left_shift",
+    ast.Mod: "modulo",
     ast.Mult: "multiply",
     ast.Pow: "power",
     ast.RShift: "right_shift",
@@ -283,7 +293,10 @@ def _constant(_writer: _Writer, node: ast.Constant) -> ast.expr:
 def _binary(writer: _Writer, node: ast.BinOp) -> ast.expr:
     left, right = writer.write(node.left), writer.write(node.right)
     sizeless = any(_is_number(side) for side in (node.left, node.right))
-    if isinstance(node.op, _PLAIN_OPERATORS) or (isinstance(node.op, ast.Add) and sizeless):
+    if isinstance(node.op, ast.Mod):  # a text on the left is a format, whatever is on the right
+        sizeless = _is_number(node.left)
+    is_plain = isinstance(node.op, (ast.Add, ast.Mod)) and sizeless
+    if isinstance(node.op, _PLAIN_OPERATORS) or is_plain:
         return ast.BinOp(left, node.op, right)
     if type(node.op) in _GUARDED_OPERATORS:
         return _call(_GUARDED_OPERATORS[type(node.op)], left, right)
@@ -312,17 +325,26 @@ def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
 
 
 def _called(writer: _Writer, node: ast.Call) -> ast.expr:
-    function = _function_called(writer, node)
     if any(one.arg is None for one in node.keywords):
         raise NotAllowedError("** is not available in calls")
+    if isinstance(node.func, ast.Attribute) and node.func.attr not in PLAIN_METHODS:
+        function: ast.expr = _load("call_method")
+        first = _attribute_parts(writer, node.func)
+    else:
+        function, first = _function_called(writer, node), []
     keywords = [ast.keyword(one.arg, writer.write(one.value)) for one in node.keywords]
-    return ast.Call(function, writer.all(node.args), keywords)
+    return ast.Call(function, [*first, *writer.all(node.args)], keywords)
 
 
 def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
+    return _call("attribute", *_attribute_parts(writer, node))
+
+
+def _attribute_parts(writer: _Writer, node: ast.Attribute) -> list[ast.expr]:
+    """Write a value, and the name of an attribute of it."""
     refuse_name(node.attr)
     writer.mutates = writer.mutates or node.attr in MUTATORS
-    return _call("attribute", writer.write(node.value), ast.Constant(node.attr))
+    return [writer.write(node.value), ast.Constant(node.attr)]
 
 
 def _slice(writer: _Writer, node: ast.Slice) -> ast.expr:
@@ -367,8 +389,16 @@ def _comprehension(
     with writer.inner():
         generators = [_generator(writer, one) for one in node.generators]
         if isinstance(node, ast.DictComp):
-            return ast.DictComp(writer.write(node.key), writer.write(node.value), generators)
-        return ast.ListComp(writer.write(node.elt), generators)
+            key, value = _kept(writer, node.key), _kept(writer, node.value)
+            return ast.DictComp(key, value, generators)
+        return ast.ListComp(_kept(writer, node.elt), generators)
+
+
+def _kept(writer: _Writer, node: ast.expr) -> ast.expr:
+    """Write what a comprehension makes in each round, so that its size counts."""
+    made = writer.write(node)
+    is_small = isinstance(node, (ast.Constant, ast.Compare))
+    return made if is_small else _call("kept", _load("c"), made)
 
 
 def _generator(writer: _Writer, node: ast.comprehension) -> ast.comprehension:

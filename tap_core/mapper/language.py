@@ -18,20 +18,26 @@ from random import random
 from types import ModuleType
 from typing import Any
 
+from tap_core.guards import GROWING_METHODS, Bounds, integer, weight
+
 __all__ = [
     "MUTATORS",
+    "PLAIN_METHODS",
     "STANDARD_FUNCTIONS",
     "Library",
     "NotAllowedError",
     "add",
     "attribute",
     "budget",
+    "call_method",
     "each",
     "formatted",
     "joined",
+    "kept",
     "left_shift",
     "map_functions",
     "md5",
+    "modulo",
     "multiply",
     "power",
     "refuse_function",
@@ -47,7 +53,16 @@ _MAX_LENGTH = 100_000
 _MAX_ROUNDS = 10_000
 """Rounds of all comprehensions of one evaluation."""
 
+_MAX_WEIGHT = 10_000_000
+"""Characters and items that a value may have in all, those of inner values included."""
+
+_BOUNDS = Bounds(_MAX_LENGTH)
 _MAX_POWER = 4_000_000
+_PAIR = 2
+_FEW = 100
+_LONG = 1 << 100_000
+_LEAST = -_LONG
+"""Integers from here on are multiplied with care."""
 _MAX_SHIFT = 10_000
 _MAX_SHIFTED = int(sys.float_info.max)
 
@@ -78,6 +93,13 @@ MUTATORS = frozenset(
     )
 )
 """Methods that change the value they are called on or are given."""
+
+PLAIN_METHODS = frozenset(
+    name
+    for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
+    for name in dir(kind)
+) - set(GROWING_METHODS)
+"""Methods whose results are about as large as what they are made of."""
 
 _PLAIN = frozenset((str, int, float, bool))
 _SIZELESS = frozenset((int, float, bool))
@@ -121,7 +143,7 @@ class Library:
 STANDARD_FUNCTIONS: dict[str, Any] = {
     "rand": random,
     "randint": _random_below,
-    "int": int,
+    "int": integer,
     "float": float,
     "str": str,
     "list": list,
@@ -221,14 +243,39 @@ def multiply(left: Any, right: Any) -> Any:
         for many, times in ((left, right), (right, left)):
             if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
                 raise NotAllowedError("the product of these two would be too long")
+            if isinstance(many, (list, tuple)):
+                _check_weight(times * weight(many, _MAX_WEIGHT))
+    elif type(left) is int is type(right) and not _LEAST < left < _LONG:
+        return _BOUNDS.multiply(left, right)
     return left * right
+
+
+def _check_weight(size: int) -> None:
+    if size > _MAX_WEIGHT:
+        raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
 
 
 def power(base: Any, exponent: Any) -> Any:
     """Raise to a power, neither number being too high."""
     if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
         raise NotAllowedError("a number is too high to be raised to a power")
-    return base**exponent
+    return _BOUNDS.power(base, exponent)
+
+
+def modulo(left: Any, right: Any) -> Any:
+    """Return the rest of a division, or a text with values put in."""
+    return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
+
+
+def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method that may make much of little; texts in everyday use are done at once."""
+    if value.__class__ is str and not kwargs:
+        if name == "replace" and len(args) == _PAIR:
+            if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
+                return value.replace(*args)
+        elif name == "join" and args and args[0].__class__ is list and len(args[0]) <= _FEW:
+            return value.join(args[0])
+    return _BOUNDS.call(attribute(value, name), *args, **kwargs)
 
 
 def left_shift(value: Any, bits: Any) -> Any:
@@ -259,12 +306,23 @@ def _part(part: Any) -> Any:
 
 def formatted(value: Any, form: str) -> str:
     """Format a value inside an f-string."""
+    _BOUNDS.check_spec(value, form)
     return ("{:" + form + "}").format(value)
 
 
 def budget() -> list[int]:
-    """Return the rounds that one evaluation has left for its comprehensions."""
-    return [_MAX_ROUNDS]
+    """Return the rounds and the parts that one evaluation has left for its comprehensions."""
+    return [_MAX_ROUNDS, _MAX_WEIGHT]
+
+
+def kept(left: list[int], value: Any) -> Any:
+    """Pass on what a comprehension made in one round, if there is room left for it."""
+    kind = value.__class__
+    if kind not in _SIZELESS:
+        left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
+        if left[1] < 0:
+            _check_weight(_MAX_WEIGHT - left[1])
+    return value
 
 
 _Form = tuple[Any, ...] | None

@@ -122,5 +122,5 @@ class OpenAPISchema(SchemaSource[KeyT]):
             msg = f"nothing is beside a dictionary, so '{name}' cannot be read"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type
         if name not in self._neighbours:
-            self._neighbours[name] = document_at(neighbour_of(self.source, name))
+            self._neighbours[name] = document_at(neighbour_of(self.source, name), redirects=False)
         return self._neighbours[name]

@@ -67,8 +67,10 @@ def suffix_of(name: str) -> str:
 # Places
 
 
-def document_at(location: _Location) -> Any:
+def document_at(location: _Location, *, redirects: bool = True) -> Any:
     """Read the JSON or YAML document at an address or in a file.
+
+    Without ``redirects`` the address itself has to have the document.
 
     Raises:
         OSError: it cannot be read.
@@ -76,7 +78,7 @@ def document_at(location: _Location) -> Any:
         UnsupportedSchemaFormatError: it is neither JSON nor YAML by name.
     """
     if isinstance(location, str) and location.startswith(_WEB):
-        content, suffix = _fetched(location)
+        content, suffix = _fetched(location, redirects=redirects)
     else:
         file = Path(location) if isinstance(location, str) else location
         with file.open("rb") as opened:
@@ -96,7 +98,11 @@ def neighbour_of(location: _Location, name: str) -> _Location:
         ValueError: the name is not relative, or nothing is known to be beside it.
     """
     if isinstance(location, str) and location.startswith(_WEB):
-        return urljoin(location, name)
+        found = urljoin(location, name)
+        if _origin(found) != _origin(location):
+            msg = f"'{shown(found)}' is not on the host of the document that names it"
+            raise ValueError(msg)
+        return found
     file = Path(location) if isinstance(location, str) else location
     folder: Traversable | None = getattr(file, "parent", None)
     if folder is None:
@@ -114,8 +120,11 @@ def beside(folder: Path | Traversable, name: str) -> Path | Traversable:
     if urlsplit(name).scheme or name.startswith("/"):
         msg = f"'{name}' is not relative to the document that names it"
         raise ValueError(msg)
-    for part in name.split("/"):
-        folder = folder.joinpath(unquote(part))
+    for part in map(unquote, name.split("/")):
+        if "/" in part or "\\" in part:
+            msg = f"'{name}' is not a path of names"
+            raise ValueError(msg)
+        folder = folder.joinpath(part)
     return folder
 
 
@@ -133,13 +142,18 @@ def shown(location: object) -> str:
 # The web
 
 
-def _fetched(address: str) -> tuple[bytes, str]:
+def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return what is at an address, and the suffix that its kind of document has."""
     import requests
 
     try:
-        with requests.get(address, timeout=_TIMEOUT_SECONDS, stream=True) as response:
+        with requests.get(
+            address, timeout=_TIMEOUT_SECONDS, stream=True, allow_redirects=redirects
+        ) as response:
             response.raise_for_status()
+            if response.is_redirect:
+                msg = f"'{shown(address)}' is elsewhere, and only the document a tap names may be"
+                raise requests.TooManyRedirects(msg)
             content = _body(response)
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
@@ -157,6 +171,11 @@ def _body(response: requests.Response) -> bytes:
         if len(body) > DOCUMENT_BYTES:
             raise TooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
     return bytes(body)
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port
 
 
 def _host(parts: SplitResult) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from tap_core.schema.yaml_nodes import check_nodes, check_text
+
 __all__ = ["load_yaml"]
 
 _TAG = "tag:yaml.org,2002:"
@@ -24,9 +26,11 @@ def load_yaml(text: str | bytes) -> Any:
     """Read one YAML document.
 
     Raises:
-        ValueError: it is not YAML.
+        ValueError: it is not YAML, or has tags.
+        LimitExceededError: it is nested too deeply, or too large with its aliases written out.
     """
     try:
+        check_text(text)
         return yaml.load(text, Loader=_JsonLoader)  # noqa: S506 - it is a SafeLoader
     except yaml.YAMLError as ex:
         raise _NotYamlError(str(ex)) from ex
@@ -40,6 +44,11 @@ class _JsonLoader(yaml.SafeLoader):
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
         self.deep_construct = True  # otherwise what contains itself would be made
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """Make the document of its nodes, once they are found to be harmless."""
+        check_nodes(node)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping whose keys are the text that stands there."""

@@ -10,10 +10,11 @@ Source: JSON Schema 2020-12, Core and Validation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, Final
+
+from tap_core.patterns import compile_pattern
 
 __all__ = ["Conforms", "compile_check"]
 
@@ -202,7 +203,7 @@ class _Writer:
     def _text(self, schema: dict[str, Any], value: str) -> list[str]:
         lines = self._length(schema, value, "minLength", "maxLength")
         if "pattern" in schema:
-            search = self._bind(re.compile(schema["pattern"]).search)
+            search = self._bind(compile_pattern(schema["pattern"]).search)
             lines.append(f"if {search}({value}) is None: return False")
         return lines
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tap_core.exceptions import InvalidRecord
+from tap_core.exceptions import InvalidRecord, LimitExceededError
 from tap_core.sinks.core import Sink
 from tap_core.sinks.dates import date_fields, read_dates, read_dates_with_care
 from tap_core.sinks.messages import record_message
@@ -151,6 +151,8 @@ def _validate(sink: Sink) -> _Step:
         try:
             if is_sure_of(record):
                 return
+        except LimitExceededError:
+            raise
         except Exception:  # noqa: BLE001, S110  an odd value: jsonschema knows what to say
             pass
         ask(record)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
+from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.redaction.rows import are_rows_shown, describe_value
+from tap_core.schema.validators import validator_class
 from tap_core.sinks.compiled import compile_check
 from tap_core.sinks.wellformed import surely_a_schema
 from tap_core.types import JsonSchema, Record
@@ -66,9 +67,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
     @cached_property
     def validator(self) -> Draft202012Validator:
         """The jsonschema validator."""
-        from jsonschema import Draft202012Validator
-
-        return Draft202012Validator(self.schema, format_checker=self._checker())
+        return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
     def is_sure_of(self) -> Callable[[Any], bool]:
@@ -87,6 +86,8 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         try:
             if self.is_sure_of(record):
                 return
+        except LimitExceededError:
+            raise
         except Exception:  # noqa: BLE001, S110  an odd value: jsonschema knows what to say
             pass
         self.ask(record)
@@ -96,6 +97,8 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
         Raises:
             InvalidRecord: the record does not fit.
+            InvalidJSONSchema: a reference of the schema leads out of it, or nowhere.
+            LimitExceededError: a pattern of the schema takes too long.
         """
         from jsonschema import ValidationError
 
@@ -112,17 +115,17 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             ) from None
 
     def _checker(self) -> FormatChecker:
-        from jsonschema import Draft202012Validator, FormatChecker
+        from jsonschema import FormatChecker
 
         if not self._validate_formats:
             return FormatChecker(formats=())
-        return self._format_checker or Draft202012Validator.FORMAT_CHECKER
+        return self._format_checker or validator_class().FORMAT_CHECKER
 
     def _check_schema(self) -> None:
         from jsonschema import SchemaError
 
         try:
-            self.validator.check_schema(self.schema)
+            validator_class().check_schema(self.schema)
         except SchemaError as error:
             raise InvalidJSONSchema(f"Schema Validation Error: {error}") from error
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
+from tap_core.patterns import compile_pattern
+
 __all__ = ["surely_a_schema"]
 
 _TYPES: Final = frozenset({"string", "null", "boolean", "integer", "number", "object", "array"})
@@ -67,7 +69,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    return isinstance(value, str) and re.compile(value) is not None
+    return isinstance(value, str) and compile_pattern(value) is not None
 
 
 def _are_properties(value: Any) -> bool:

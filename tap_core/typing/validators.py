@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from copy import deepcopy
 from typing import Any
 
+from tap_core.schema import validators as bound
 from tap_core.types import JsonSchema
 
 __all__ = ["extend_validator_with_defaults"]
@@ -21,9 +22,7 @@ def __getattr__(name: str) -> Any:
     The package's face shows this function as its own.
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
-        from jsonschema.validators import Draft202012Validator
-
-        return Draft202012Validator
+        return bound.validator_class()
     msg = f"tap_core.typing has no attribute {name!r}"
     raise AttributeError(msg)
 
@@ -50,4 +49,4 @@ def extend_validator_with_defaults(validator_class: Any) -> Any:
         yield from validate_properties(validator, properties, instance, schema)
 
     extend: Any = validators.extend  # its stubs leave it untyped
-    return extend(validator_class, {"properties": fill_and_validate})
+    return bound.bound_validator(extend(validator_class, {"properties": fill_and_validate}))

@@ -394,7 +394,20 @@ def test_no_name_of_an_expression_becomes_a_name_of_python():
     for code in codes:
         codes += [each for each in code.co_consts if hasattr(each, "co_names")]
     used = {name for code in codes for name in (*code.co_names, *code.co_varnames)}
-    assert used <= {"Exception", "failed", "budget", "each", "r", "n", "c", "e", "v1", "k0", ".0"}
+    assert used <= {
+        "Exception",
+        "failed",
+        "budget",
+        "each",
+        "kept",
+        "r",
+        "n",
+        "c",
+        "e",
+        "v1",
+        "k0",
+        ".0",
+    }
     assert run({"open": 1, "__builtins__": 2, "globals": [3]}) == [1, 2, [3]]
 
 

@@ -8,7 +8,9 @@ from tap_core import typing as th
 
 
 def test_the_default_validator_is_that_of_the_dialect_of_our_schemas():
-    assert th.DEFAULT_JSONSCHEMA_VALIDATOR is Draft202012Validator
+    kind = th.DEFAULT_JSONSCHEMA_VALIDATOR
+    assert kind.META_SCHEMA == Draft202012Validator.META_SCHEMA
+    assert kind.VALIDATORS.keys() == Draft202012Validator.VALIDATORS.keys()
 
 
 def test_defaults_are_filled_at_each_depth_and_values_are_kept():

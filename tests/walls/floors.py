@@ -36,6 +36,9 @@ FLOORS: dict[str, int] = {
     "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
     "tap_core.private_files": 1,  # files that no other user of the machine controls
     "tap_core.encryption": 1,  # whether requests may leave unencrypted
+    "tap_core.limits": 1,  # what input may cost, by variables of the operator
+    "tap_core.patterns": 1,  # regular expressions of others, with a time limit
+    "tap_core.guards": 1,  # operations of templates and expressions, with bounds on results
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
@@ -257,16 +260,20 @@ HEAVY: dict[str, Home] = {
     ),
     "jsonschema": Home(
         (
-            "tap_core.config_validation",
-            "tap_core.typing.validators",
             "tap_core.schema",
             "tap_core.sinks.validation",
+            "tap_core.typing.validators",
         ),
         lazily=True,
         why="slow to import, and needed only when there is something to check",
     ),
+    "regex": Home(
+        ("tap_core.patterns",),
+        lazily=True,
+        why="slow to import; only where a pattern may backtrack",
+    ),
     "referencing": Home(
-        ("tap_core.schema.references",),
+        ("tap_core.schema.references", "tap_core.schema.validators"),
         lazily=True,
         why="comes with jsonschema, and is as slow",
     ),
@@ -346,7 +353,9 @@ HEAVY: dict[str, Home] = {
     "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
     "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
     "yaml": Home(
-        ("tap_core.manifest", "tap_core.schema.yaml_as_json"), lazily=False, why="an extra"
+        ("tap_core.manifest", "tap_core.schema.yaml_as_json", "tap_core.schema.yaml_nodes"),
+        lazily=False,
+        why="an extra",
     ),
     "pytest": Home(("tap_core.testing",), lazily=False, why="an extra"),
 }

@@ -19,9 +19,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import requests
 
+from tap_core.exceptions import LimitExceededError
 from tap_core.http.counters import Counters, LocalCounters, Terms
 from tap_core.incremental.durations import duration_of
 from tap_core.manifest.errors import ManifestError
+from tap_core.patterns import Pattern, compile_pattern
 
 __all__ = [
     "FixedWindowCallRatePolicy",
@@ -68,7 +70,7 @@ class HttpRequestRegexMatcher:
             raise ManifestError(f"A request has a `weight` of at least 1, and not {self.weight}.")
         try:
             _ = self._path
-        except re.error as error:
+        except (re.error, LimitExceededError) as error:
             raise ManifestError(f"`url_path_pattern` is no regular expression: {error}.") from None
 
     def matches(self, request: requests.PreparedRequest) -> bool:
@@ -85,8 +87,8 @@ class HttpRequestRegexMatcher:
         )
 
     @cached_property
-    def _path(self) -> re.Pattern[str] | None:
-        return re.compile(self.url_path_pattern) if self.url_path_pattern else None
+    def _path(self) -> Pattern | None:
+        return compile_pattern(self.url_path_pattern) if self.url_path_pattern else None
 
 
 def _has(found: Mapping[str, object], wanted: Mapping[str, object]) -> bool:

@@ -85,6 +85,8 @@ class _Resolver:
     """Whether ``create_or_update`` counts."""
     READS_YAML: ClassVar[bool] = True
     """Whether a value that is a text is read as YAML."""
+    BRINGS_DATA: ClassVar[bool] = True
+    """Whether its values are those of others: data, in which no template counts."""
     SEES: ClassVar[frozenset[str]] = _SEEN
 
     def __post_init__(self) -> None:
@@ -182,6 +184,8 @@ class ParametrizedComponentsResolver(_Resolver):
     """A stream for each entry of a list in the manifest."""
 
     stream_parameters: StreamParametersDefinition
+
+    BRINGS_DATA: ClassVar[bool] = False
 
     def scopes(self, read: Read | None = None) -> Iterator[Scope]:  # noqa: ARG002  the same
         """Yield what the mappings see of each stream."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 
-from tap_core.exceptions import FatalAPIError
+from tap_core.exceptions import FatalAPIError, LimitExceededError
 from tap_core.http.answer import Answer
 from tap_core.manifest.contract import (
     Action,
@@ -34,6 +34,7 @@ from tap_core.manifest.contract import (
     resolved,
 )
 from tap_core.manifest.errors import ManifestError
+from tap_core.patterns import Pattern, compile_pattern
 from tap_core.redaction import Secrets
 
 __all__ = [
@@ -281,10 +282,10 @@ class _FromHeader:
         _ = self._form
 
     @cached_property
-    def _form(self) -> re.Pattern[str] | None:
+    def _form(self) -> Pattern | None:
         try:
-            return re.compile(self.regex) if self.regex else None
-        except re.error as error:
+            return compile_pattern(self.regex) if self.regex else None
+        except (re.error, LimitExceededError) as error:
             raise ManifestError(f"`regex` is no regular expression: {error}.") from None
 
     def _number(self, response: requests.Response | None) -> float | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import logging
 import pkgutil
 import sys
 import threading
@@ -43,6 +44,7 @@ _PREFIX: Final = "components_of_"
 _OWN: Final = ("source_declarative_manifest", "components")
 _IMPORT: Final = builtins.__import__
 _turn: Final = threading.RLock()
+_log: Final = logging.getLogger(__name__)
 
 
 def class_named(class_name: str, folder: Path) -> type:
@@ -163,7 +165,15 @@ class _Finder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.origin and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(fullname, spec.origin)
+        elif spec is not None and spec.origin:
+            _tell_of_code(Path(spec.origin))
         return spec
+
+
+def _tell_of_code(file: Path) -> None:
+    """Log that code of the connector's own is about to run, and which."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
+    _log.info("The manifest runs Python code of its own: %s (SHA-256 %s).", file, digest)
 
 
 class _Loader(SourceFileLoader):
@@ -171,6 +181,7 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the file."""
+        _tell_of_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
         own = {**builtins.__dict__, "__import__": _Imports(package).bring}
         module.__dict__["__builtins__"] = own

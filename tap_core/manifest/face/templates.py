@@ -98,7 +98,9 @@ class InterpolatedString:
         """Return a text as such an object; what is one stays."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
-        return cls(string=str(string_or_interpolated), parameters=parameters)
+        is_text = isinstance(string_or_interpolated, str)
+        text = string_or_interpolated if is_text else str(string_or_interpolated)
+        return cls(string=text, parameters=parameters)  # what is data stays data
 
 
 @dataclass

@@ -1,0 +1,151 @@
+"""The one place that makes validators of jsonschema, for schemas of anybody.
+
+Such a validator resolves references in its schema alone: nothing is asked for and no file is
+opened. Regular expressions are matched within the limits of `tap_core.patterns`. Everything else
+is jsonschema's, its messages included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.exceptions import InvalidJSONSchema
+from tap_core.patterns import compile_pattern, search
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator, FormatChecker
+
+__all__ = ["bound_validator", "validator_class"]
+
+_OF_LIBRARY: Final = "jsonschema._"
+_BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
+
+
+@cache
+def validator_class() -> type[Draft202012Validator]:
+    """Return the validator class for schemas of Draft 2020-12."""
+    from jsonschema import Draft202012Validator
+
+    kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
+    return kind
+
+
+@cache
+def bound_validator(base: Any) -> Any:
+    """Return a validator class like ``base`` that keeps to its schema and to limits."""
+    from jsonschema import validators
+
+    known: dict[int, dict[str, Any]] = {}
+    checks = {name: _copied(check, known) for name, check in base.VALIDATORS.items()}
+    extend: Any = validators.extend  # its stubs leave it untyped
+    made = extend(base, checks)
+    checker = _format_checker(base.FORMAT_CHECKER)
+    made.FORMAT_CHECKER = checker
+    made.check_schema = lambda schema, format_checker=checker: base.check_schema(
+        schema, format_checker=format_checker
+    )
+    made.__init__ = _in_its_schema(made.__init__)
+    made.iter_errors = _telling_references(made.iter_errors)
+    made.evolve = _staying_bound(made, made.evolve)
+    return made
+
+
+def _in_its_schema(original: Any) -> Any:
+    """Return a constructor that gives validators no documents but their schema."""
+
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        from referencing import Registry
+
+        make: Any = Registry  # its constructor is not typed
+        kwargs.setdefault("registry", make())
+        original(self, *args, **kwargs)
+
+    return initialize
+
+
+def _telling_references(original: Any) -> Any:
+    """Return the iteration over errors in which a reference to nothing has an error of its own."""
+
+    def iter_errors(self: Any, instance: Any, _schema: Any = None) -> Iterator[Any]:
+        from referencing.exceptions import CannotDetermineSpecification, Unresolvable
+
+        try:
+            yield from original(self, instance, _schema)
+        except Unresolvable as error:
+            raise InvalidJSONSchema(
+                f"The schema has nothing at '{error.ref}', and references are resolved in the"
+                " schema alone: put what is meant under its `$defs`."
+            ) from None
+        except CannotDetermineSpecification as error:
+            raise InvalidJSONSchema(
+                f"The schema names a dialect that is not known: {error.contents!r:.200}."
+            ) from None
+
+    return iter_errors
+
+
+def _staying_bound(made: Any, original: Any) -> Any:
+    """Return what makes validators of inner schemas, whose ``$schema`` may name another draft."""
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        found = original(self, **changes)
+        if type(found) is made:
+            return found
+        kind: Any = type(found)
+        return bound_validator(kind)(
+            found.schema,
+            format_checker=found.format_checker,
+            registry=found._registry,  # noqa: SLF001  there is no public way to either
+            _resolver=found._resolver,  # noqa: SLF001
+        )
+
+    return evolve
+
+
+def _format_checker(base: FormatChecker) -> FormatChecker:
+    from jsonschema import FormatChecker
+
+    made = FormatChecker(formats=())
+    made.checkers = {**base.checkers, "regex": (_is_pattern, re.error)}
+    return made
+
+
+def _is_pattern(value: object) -> bool:
+    return not isinstance(value, str) or compile_pattern(value) is not None
+
+
+# The library's functions, with bound regular expressions
+
+
+def _copied(function: Any, known: dict[int, dict[str, Any]]) -> Any:
+    """Return a copy of a function of the library that matches patterns within limits."""
+    if not isinstance(function, FunctionType) or not function.__module__.startswith(_OF_LIBRARY):
+        return function
+    made = FunctionType(
+        function.__code__,
+        _names(function.__globals__, known),
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _names(given: Mapping[str, Any], known: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Return the names that the copies of a module's functions see."""
+    if id(given) in known:
+        return known[id(given)]
+    made = known[id(given)] = dict(given)
+    for name, value in given.items():
+        if value is re:
+            made[name] = _BOUND_RE
+        elif isinstance(value, ModuleType) and value.__name__.startswith(_OF_LIBRARY):
+            made[name] = SimpleNamespace(**_names(vars(value), known))
+        else:
+            made[name] = _copied(value, known)
+    return made

@@ -1,0 +1,114 @@
+"""YAML documents of others as nodes, with bounds on their size and without tags.
+
+A document is counted while it is parsed, before any node of it is kept, and once more with its
+aliases written out, because whoever reads it visits an alias as often as it stands there. Tags
+beside those of YAML's core schema ask for objects of a language, and are refused.
+
+Source: YAML 1.2, sections 7.1 (aliases) and 10.3 (core schema).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.limits import Limit
+
+__all__ = ["YAML_NODES", "check_nodes", "check_text", "too_many_nodes"]
+
+YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
+"""Mappings, lists, keys and values that a document may have once all is written out."""
+
+_DEEPEST: Final = 100
+_TAG: Final = "tag:yaml.org,2002:"
+_SCALARS: Final = frozenset(
+    {
+        f"{_TAG}{name}"
+        for name in ("bool", "float", "int", "merge", "null", "str", "timestamp", "value")
+    }
+)
+_PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def check_text(text: str | bytes) -> None:
+    """Refuse a text whose document is nested too deeply or has too many nodes.
+
+    Raises:
+        LimitExceededError: it is.
+        yaml.YAMLError: it is no YAML.
+    """
+    depth = count = 0
+    most = YAML_NODES.whole
+    for event in yaml.parse(text, Loader=_PARSER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+            continue
+        count += 1
+        if depth > _DEEPEST:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise LimitExceededError(
+                f"A YAML document may be nested {_DEEPEST} levels deep, and line {line} is deeper:"
+                " make it flatter."
+            )
+        if count > most:
+            raise too_many_nodes()
+
+
+def check_nodes(root: yaml.Node) -> None:
+    """Refuse tags of languages, and a document that is too large with its aliases written out.
+
+    Raises:
+        yaml.constructor.ConstructorError: there is such a tag, or an anchor within itself.
+        LimitExceededError: there are too many nodes.
+    """
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+    waiting: list[tuple[yaml.Node, bool]] = [(root, False)]
+    most = YAML_NODES.whole
+    while waiting:
+        node, is_done = waiting.pop()
+        inner = _children(node)
+        if is_done:
+            open_nodes.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(one)] for one in inner)
+            if sizes[id(node)] > most:
+                raise too_many_nodes()
+        elif id(node) not in sizes:
+            if id(node) in open_nodes:
+                raise _refused(node, "an anchor contains itself")
+            _check_tag(node)
+            open_nodes.add(id(node))
+            waiting.append((node, True))
+            waiting += [(one, False) for one in inner]
+
+
+def too_many_nodes() -> LimitExceededError:
+    """Return the error of a document that is too large."""
+    return LimitExceededError(
+        f"A YAML document may have {YAML_NODES.whole:,} nodes with its aliases and references"
+        f" written out, and this one has more: shorten it, or raise {YAML_NODES.variable}."
+    )
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [one for pair in node.value for one in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _check_tag(node: yaml.Node) -> None:
+    if isinstance(node, yaml.ScalarNode):
+        is_known = node.tag in _SCALARS
+    else:
+        kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
+        is_known = node.tag == f"{_TAG}{kind}"
+    if not is_known:
+        raise _refused(node, f"the tag {node.tag} is not known")
+
+
+def _refused(node: yaml.Node, problem: str) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
