@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from target_spark import settings
 from target_spark.errors import TargetSparkError, UnsupportedError
@@ -40,6 +41,14 @@ _ENFORCED: Final = {
 }
 """Settings of Spark that no call changes."""
 
+_REFLECTION: Final = ("reflect", "try_reflect", "java_method")
+"""Functions of SQL that call any method of Java; a table or view can have them in its text."""
+
+
+def _refuse_reflection(*_: object) -> str:
+    """Stand for a function of SQL that calls methods of Java."""
+    raise PermissionError("SQL may not call Java in this server.")
+
 
 class Sparks:
     """The Spark that a server has now, and whose turn it is at each table."""
@@ -52,6 +61,7 @@ class Sparks:
         self._closing = ExitStack()
         self._tables: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._is_closed = False
+        self._are_guarded: WeakSet[SparkSession] = WeakSet()
 
     @contextmanager
     def session(self, config: Mapping[str, Any]) -> Iterator[SparkSession]:
@@ -62,7 +72,7 @@ class Sparks:
         """
         session = self._taken(config)
         try:
-            yield session.thread_session()
+            yield self._guarded(session.thread_session())
         except TargetSparkError:
             raise
         except Exception as error:
@@ -88,6 +98,17 @@ class Sparks:
             self._is_closed = True
             self._changed.notify_all()
         self._closing.close()
+
+    def _guarded(self, spark: SparkSession) -> SparkSession:
+        """Return the session, in which no text of SQL calls Java.
+
+        The caller chooses the tables, and a table of theirs can have a default or a constraint.
+        """
+        if spark not in self._are_guarded:
+            for name in _REFLECTION:
+                spark.udf.register(name, _refuse_reflection)
+            self._are_guarded.add(spark)
+        return spark
 
     def _taken(self, config: Mapping[str, Any]) -> Session:
         """Count a user of the Spark that fits, which is started where there is none."""

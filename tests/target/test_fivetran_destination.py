@@ -16,6 +16,7 @@ import pytest
 
 from tap_core.events import StreamId
 from tap_core.protocols.fivetran.words import DataType
+from target_spark.fivetran.engine import Sparks
 from target_spark.options import LoadOptions
 from target_spark.writers import writer_for
 from tests.fivetran.batch_files import NULL, UNMODIFIED
@@ -87,6 +88,29 @@ def test_the_form_and_the_capabilities_are_told_without_a_java(format_, tmp_path
     children = Path(f"/proc/{quiet.process.pid}/task/{quiet.process.pid}/children").read_text()
     assert not children.split()
     assert quiet.end() == 0
+
+
+def test_names_with_variables_in_them_stay_names(server) -> None:
+    """Spark's SQL puts variables of its environment in their place, where it is let."""
+    told = table(
+        "variables",
+        column("id", DataType.LONG, key=True),
+        column("c ${env:PATH}", DataType.STRING),
+    )
+    server.create("${env:HOME}", told)
+    more = table("variables", *told.columns, column("d ${system:user.name}", DataType.STRING))
+    assert server.call("AlterTable", schema_name="${env:HOME}", table=more).success
+    assert server.describe("${env:HOME}", "variables").table == more
+
+
+def test_sql_does_not_call_methods_of_java(spark) -> None:
+    """A table of the caller's can have SQL in its constraints and defaults."""
+    guarded = Sparks()._guarded(spark.newSession())
+    for name in ("reflect", "java_method", "try_reflect"):
+        call = f"{name}('java.lang.String', 'valueOf', 'MARKED')"
+        assert spark.sql(f"select {call} as it").first().it == "MARKED"
+        with pytest.raises(Exception, match="may not call Java"):
+            guarded.sql(f"select {call}").collect()
 
 
 def test_a_sync_of_a_table_from_its_making_to_its_end(server, spark) -> None:
