@@ -16,7 +16,8 @@ from tap_core.config import is_secret, property_schema
 __all__ = ["SECRET_NAME", "hider"]
 
 SECRET_NAME: Final = re.compile(
-    r"secret|passw(?:or)?d|passphrase|token|credential|(?<!security\.)authorization$|jaas"
+    r"secret|passw(?:or)?d|passphrase|pwd|token|credential|cookie|jaas"
+    r"|(?:^|[._-])pass(?:$|[._-])|[.]auth$|(?<!security\.)authorization$"
     r"|(?:access|account|shared|private|api|sse|encryption|decryption)[._-]?key(?!_?(?:size|length))"
     r"|connection[._-]?(?:string|ur[il])|[.]sas[.]|sas[._-]?ur[il]|[.]headers?[.]",
     re.IGNORECASE,
