@@ -27,6 +27,7 @@ from target_spark.protection import (
     warn_if_open,
 )
 from target_spark.session import SparkSettings, check_java, spark_conf
+from tests.cluster.standalone import _descendants
 from tests.target.held_spark import hold
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ SECRETS = {
     "spark.hadoop.proxy": "http://user:CANARY-29@proxy:3128",
     "spark.snowflake.pem_private_key": "CANARY-30",
     "spark.http.x": "Bearer CANARY-31",
+    "spark.es.net.http.auth.pass": "CANARY-34",
+    "spark.redis.auth": "CANARY-35",
+    "spark.db.pwd": "CANARY-36",
+    "spark.hadoop.fs.cosn.iam.api.key": "CANARY-37",
+    "spark.mongodb.read.connection.uri": "mongodb://CANARY-38",
+    "spark.x.cookie": "CANARY-39",
     "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=CANARY-32 -Da=1",
     "spark.driver.defaultJavaOptions": "'-Dhttp.proxyPassword=CANARY-33' -Db=2",
 }
@@ -330,12 +337,13 @@ def test_spark_hides_secrets_and_shows_the_rest(spark: SparkSession) -> None:
 def listening_ports(pid: int) -> dict[int, str]:
     """Return the ports on which a process listens, each with its address in hex."""
     sockets = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            sockets.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
+    with contextlib.suppress(OSError):  # a process that has just ended
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                sockets.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
     found = {}
     for table in ("tcp", "tcp6"):
-        text = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii")
+        text = Path(f"/proc/net/{table}").read_text(encoding="ascii")
         for line in text.splitlines()[1:]:
             fields = line.split()
             address, _, port = fields[1].partition(":")
@@ -458,13 +466,21 @@ def test_the_client_gets_all_of_it_where_no_secret_is_asked_for(master: str) -> 
     """The control of the test above, and the same of a master that starts executors."""
     jar = some_jar()
     stream = f"/jars/{Path(jar).name}"
-    opened = {"spark.authenticate": "false", "spark.jars": jar, "spark.executor.memory": "1200m"}
-    with held(master, **opened) as spark:
-        found = taken(list(listening_ports(spark["jvm"])), spark["blocks"], [stream])
-        assert found.keys() >= {*spark["blocks"], stream}
-        assert all(b"MARKED-ROW-" in found[name] for name in spark["blocks"])
-    with held(master, **{**opened, "spark.authenticate": "true"}) as spark:
-        assert taken(list(listening_ports(spark["jvm"])), spark["blocks"], [stream]) == {}
+    conf = {"spark.jars": jar, "spark.executor.memory": "1200m"}
+
+    def stolen(spark: dict[str, Any]) -> dict[str, bytes]:
+        processes = [spark["jvm"], *_descendants(spark["jvm"])]
+        found = {port: host for pid in processes for port, host in listening_ports(pid).items()}
+        assert all(map(is_loopback, found.values())), found
+        shuffles = [f"shuffle_0_{task}_{part}" for task in range(4) for part in range(2)]
+        return taken(list(found), [*spark["blocks"], *shuffles], [stream])
+
+    with held(master, **conf, **{"spark.authenticate": "false"}) as spark:
+        found = stolen(spark)
+        assert found.keys() >= {*spark["blocks"], "shuffle_0_0_0", stream}
+        assert all(b"MARKED-ROW-" in data for name, data in found.items() if name != stream)
+    with held(master, **conf) as spark:
+        assert stolen(spark) == {}
 
 
 @pytest.mark.thorough
