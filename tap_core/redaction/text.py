@@ -63,7 +63,7 @@ _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
 _JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
 """What is before a number in a JSON object; Python's search ends where the value begins."""
 _LONGEST_NAME: Final = 200
-_HEADERS: Final = re.compile(r"(?i)authorization|cookie|-")
+_HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+")
 """Names that are headers: an unquoted value may follow their colon."""
 
 
@@ -168,7 +168,7 @@ def _hide_credentials(text: str) -> str:
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
     """Tell whether a value is secret: prose such as "token: expired" and "exit code: 1" is not."""
-    if name["mark"] == ":" and not is_quoted and _HEADERS.search(name["name"]) is None:
+    if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
     is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
     return (is_secret_parameter if is_in_query else is_secret_name)(_shortened(name))
