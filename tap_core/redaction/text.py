@@ -111,6 +111,7 @@ def _forms(value: str) -> Iterator[str]:
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
+        quoted |= {quote(form, safe=safe) for form in quoted for safe in ("", "/")}
         yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
