@@ -7,7 +7,6 @@ percent-encoded, escaped (JSON, Python, HTML) or in Base64, also behind a user n
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +39,7 @@ _SHORTEST_LONE_USER: Final = 16
 """Characters from which a user without a password in an address counts as a token."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
+_OF_HTML: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
@@ -115,8 +115,15 @@ def _forms(value: str) -> Iterator[str]:
         yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
-        yield from (repr(plain)[1:-1], repr(data)[2:-1], html.escape(plain))
+        yield from (repr(plain)[1:-1], repr(data)[2:-1], _escape_html(plain))
         yield from _base64_forms(data)
+
+
+def _escape_html(text: str) -> str:
+    """Return what `html.escape` does; that module takes long to import."""
+    for sign, written in _OF_HTML:
+        text = text.replace(sign, written)
+    return text
 
 
 def _in_small_letters(found: re.Match[str]) -> str:
