@@ -165,8 +165,8 @@ class _ConsoleHandler(logging.Handler):
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
-        except Exception:  # noqa: BLE001  whatever it is, logging says how to go on
-            self.handleError(record)
+        except Exception as error:  # noqa: BLE001  `logging` would show it as it is
+            write_to_stderr(f"A line of the log was lost: {format_error(error, redact)}\n")
 
 
 def setup_console_logging(log_level: str | int | None = None) -> None:

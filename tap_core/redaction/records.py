@@ -39,8 +39,15 @@ class CleanRecord(logging.LogRecord):
     """A record whose message and traceback are shown without secrets and control characters."""
 
     def getMessage(self) -> str:  # noqa: N802  the name of the base class
-        """Return the message on one line."""
-        return escape_control_characters(_redact(super().getMessage()))
+        """Return the message on one line; its bare text where the arguments do not fit it.
+
+        An error here would let `logging` print the arguments as they are.
+        """
+        try:
+            text = super().getMessage()
+        except Exception:  # noqa: BLE001  also of the `__str__` of an argument
+            text = str(self.msg)
+        return escape_control_characters(_redact(text))
 
 
 _classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord}
@@ -110,7 +117,12 @@ class RedactingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the text of the wrapped formatter, without secrets."""
         _clean_extras(clean_record(record))
-        return _redact(self._inner.format(record))
+        try:
+            return _redact(self._inner.format(record))
+        except Exception as error:  # noqa: BLE001  `logging` would print the arguments
+            return (
+                f"{record.levelname} {record.getMessage()} ({type(error).__name__} in the format)"
+            )
 
 
 def _clean_extras(record: logging.LogRecord) -> None:

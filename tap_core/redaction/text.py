@@ -7,7 +7,6 @@ percent-encoded, escaped (JSON, Python, HTML) or in Base64, also behind a user n
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +39,7 @@ _SHORTEST_LONE_USER: Final = 16
 """Characters from which a user without a password in an address counts as a token."""
 
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
+_OF_HTML: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;"))
 _USER_INFO: Final = re.compile(r"(?:(?<=//)|(?<=/\\/)|(?<=\\/\\/))[^/?#\s\"'<>\\]+@")
 _ORACLE_LOGIN: Final = re.compile(r"(?<=:thin:|:oci8:)[^\s/@]{1,200}/[^\s@]{1,200}@")
 _PROSE: Final = r"""\s+[a-z]{1,12}(?=\s|$|[.,;:!?"')}\]]+(?:\s|$))"""
@@ -63,7 +63,7 @@ _QUOTE_ENDS: Final = {"'": re.compile(r"(\\*)'"), '"': re.compile(r'(\\*)"')}
 _JSON_NAME: Final = re.compile(r'"\s*:\s*\Z')
 """What is before a number in a JSON object; Python's search ends where the value begins."""
 _LONGEST_NAME: Final = 200
-_HEADERS: Final = re.compile(r"(?i)authorization|cookie|-")
+_HEADERS: Final = re.compile(r"(?i)authorization|cookie|[a-z0-9]+(?:-[a-z0-9]+)+")
 """Names that are headers: an unquoted value may follow their colon."""
 
 
@@ -111,11 +111,19 @@ def _forms(value: str) -> Iterator[str]:
     for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
+        quoted |= {quote(form, safe=safe) for form in quoted for safe in ("", "/")}
         yield from (plain, *quoted, *(_PERCENT.sub(_in_small_letters, form) for form in quoted))
         for escaped in (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]):
             yield from (escaped, json.dumps(escaped)[1:-1], escaped.replace("/", "\\/"))
-        yield from (repr(plain)[1:-1], repr(data)[2:-1], html.escape(plain))
+        yield from (repr(plain)[1:-1], repr(data)[2:-1], _escape_html(plain))
         yield from _base64_forms(data)
+
+
+def _escape_html(text: str) -> str:
+    """Return what `html.escape` does; that module takes long to import."""
+    for sign, written in _OF_HTML:
+        text = text.replace(sign, written)
+    return text
 
 
 def _in_small_letters(found: re.Match[str]) -> str:
@@ -168,7 +176,7 @@ def _hide_credentials(text: str) -> str:
 
 def _is_secret_in_text(name: re.Match[str], *, is_quoted: bool) -> bool:
     """Tell whether a value is secret: prose such as "token: expired" and "exit code: 1" is not."""
-    if name["mark"] == ":" and not is_quoted and _HEADERS.search(name["name"]) is None:
+    if name["mark"] == ":" and not is_quoted and _HEADERS.fullmatch(name["name"]) is None:
         return False
     is_in_query = name.string[name.start() - 1 : name.start()] in {"?", "&"}
     return (is_secret_parameter if is_in_query else is_secret_name)(_shortened(name))

@@ -57,7 +57,7 @@ def spark_settings() -> dict[str, str]:
         "spark.hadoop.fs.s3a.secret.key": CANARIES["s3"],
         "spark.hadoop.fs.s3a.encryption.key": CANARIES["s3_encryption"],
         "spark.sql.catalog.rest.credential": f"client:{CANARIES['iceberg']}",
-        "spark.sql.catalog.jdbc.uri": f"jdbc:mysql://h/db?user=u&password={CANARIES['jdbc']}",
+        "spark.sql.catalog.other.uri": f"jdbc:mysql://h/db?user=u&password={CANARIES['jdbc']}",
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:x://u:{CANARIES['jdbc_url']}@h/db",
     }
 

@@ -154,6 +154,30 @@ def test_json_lines_stay_json_and_show_no_secret(log):
     assert tap.name
 
 
+class Broken:
+    def __str__(self):
+        raise RuntimeError("cAnary-QQQ111")
+
+
+@pytest.mark.parametrize("args", [("cAnary-QQQ111",), (Broken(),)])
+@pytest.mark.parametrize(
+    "formatter",
+    [
+        ConsoleFormatter(),
+        StructuredFormatter(),
+        logging.Formatter("%(message)s"),
+        RedactingFormatter(logging.Formatter("%(message)s %(missing)s")),
+    ],
+)
+def test_arguments_that_do_not_fit_are_not_printed_by_logging_itself(log, capfd, formatter, args):
+    tap = QuietTap(config={"k": "cAnary-QQQ111"})
+    text = log(formatter, "a number %d", *args)
+    captured = capfd.readouterr()
+    assert "cAnary" not in text + captured.err + captured.out
+    assert "a number %d" in text
+    assert tap.name
+
+
 PROGRAM = """
 import logging, sys, threading, json
 from tap_core.logging import setup_console_logging

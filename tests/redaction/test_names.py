@@ -81,3 +81,11 @@ def test_values_with_a_password_are_redacted_by_spark(value):
 )
 def test_spark_shows_harmless_settings(text):
     assert not re.search(SPARK_REDACTION_REGEX, text)
+
+
+@pytest.mark.spark
+def test_java_reads_the_pattern_as_python_does(spark):
+    jvm = spark.sparkContext._jvm
+    pattern = jvm.java.util.regex.Pattern.compile(SPARK_REDACTION_REGEX)
+    for text in [*SPARK_KEYS, *SECRET, *HARMLESS, "postgres://u:p@h/db", "local[2]"]:
+        assert pattern.matcher(text).find() is bool(re.search(SPARK_REDACTION_REGEX, text)), text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 import time
 from urllib.parse import quote, quote_plus
 
@@ -28,12 +29,9 @@ VALUE = 'cAn4ry+"/é\\x&y='
     [
         str,
         lambda text: quote(text, safe=""),
-        lambda text: (
-            quote(text, safe="").replace("%2B", "%2b").replace("%2F", "%2f").lower()
-            if text.islower()
-            else quote(text)
-        ),
+        lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
         quote_plus,
+        lambda text: quote(quote(text, safe=""), safe=""),
         json.dumps,
         lambda text: json.dumps(text, ensure_ascii=False),
         lambda text: json.dumps(json.dumps({"x": text})),

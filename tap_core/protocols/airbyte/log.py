@@ -60,9 +60,8 @@ class MessageHandler(logging.Handler):
 
     def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
         """Return a text with the name of who says it: a stream, where it is one."""
-        return log_line(
-            _level(record.levelno), redact_line(self._hide(f"{record.name}: {text}")), trace
-        )
+        said = f"{record.name}: {redact_line(self._hide(text))}"
+        return log_line(_level(record.levelno), said, trace)
 
 
 def _level(number: int) -> str:
