@@ -95,6 +95,14 @@ def test_many_small_values_count_for_the_memory_that_they_take():
     )
 
 
+def test_a_header_of_very_many_columns_is_refused():
+    """Each of its rows, however short, would be a record of all of them."""
+    body = b"a," * 66_000 + b"\n" + b"1\n" * 1000
+    assert "its header has 66,001 columns, more than 65,536" in refused(CsvDecoder(), body)
+    with pytest.raises(FatalAPIError, match="66,001 columns"):
+        list(ResponseToFileExtractor().extract(answer(body), {}))
+
+
 def damaged(archive: bytes, field: int, value: int) -> bytes:
     """Change a number in the only entry of an archive's directory."""
     at = archive.index(b"PK\x01\x02") + field
