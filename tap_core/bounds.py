@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 MIB: Final = 1 << 20
+_FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
+"""A short row of a wide table is a record of all its columns: 65,536 with the usual 64 MiB."""
+
 DOCUMENT_BYTES: Final = 64 * MIB
 """The most of a file of settings, a manifest or a schema, whoever wrote it."""
 
@@ -118,6 +121,19 @@ class Bound:
                 f"{what} holds so many values that it may take {size // MIB:,} MiB of memory,"
                 f" more than {_MEMORY_FACTOR} times the {shown(self.most)} of {self.setting};"
                 " raise that to read it"
+            )
+
+    def check_columns(self, count: int) -> None:
+        """Raise an error where a header has so many columns that each row is large.
+
+        Raises:
+            TooLargeError: it has.
+        """
+        most = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
+        if count > most:
+            raise TooLargeError(
+                f"its header has {count:,} columns, more than {most:,}; raise {self.setting} to"
+                " read it"
             )
 
     def error(self, what: str) -> TooLargeError:

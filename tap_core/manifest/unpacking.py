@@ -87,6 +87,7 @@ class _Unpacked(io.BufferedReader):
     """A stream of unpacked bytes that knows its bound."""
 
     bound: Bound | None = None
+    total: _Total | None = None
 
 
 class _Counted(io.RawIOBase):
@@ -94,6 +95,7 @@ class _Counted(io.RawIOBase):
 
     def __init__(self, source: IO[bytes], total: _Total, block: int = _BLOCK) -> None:
         self._source, self._total, self._block = source, total, block
+        self._size = 0
 
     def readable(self) -> bool:
         return True
@@ -102,15 +104,21 @@ class _Counted(io.RawIOBase):
         view = memoryview(buffer)
         block = self._source.read(min(len(view), self._block))
         view[: len(block)] = block
+        self._size += len(block)
         self._total.add(len(block))
         return len(block)
 
+    def tell(self) -> int:
+        return self._size
+
 
 class _Total:
-    """How many bytes an answer has been unpacked to."""
+    """How many bytes an answer has been unpacked to, also by what is packed within it."""
 
-    def __init__(self, bound: Bound, packed: Callable[[], int]) -> None:
-        self.bound, self._packed, self._size = bound, packed, 0
+    def __init__(
+        self, bound: Bound, packed: Callable[[], int], outer: _Total | None = None
+    ) -> None:
+        self.bound, self._packed, self._outer, self._size = bound, packed, outer, 0
 
     def add(self, size: int) -> None:
         """Count bytes.
@@ -118,6 +126,8 @@ class _Total:
         Raises:
             TooLargeError: they are more than the answer may unpack to.
         """
+        if self._outer is not None:
+            self._outer.add(size)
         self._size += size
         if self._size > self.bound.most and self._size > RATIO * self._packed():
             raise TooLargeError(
@@ -133,7 +143,8 @@ def unpacked(data: IO[bytes], bound: Bound) -> IO[bytes]:
     if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
         return cast("IO[bytes]", packed)
     source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
-    return _stream(source, _Total(bound, packed.tell), _BLOCK)
+    outer: _Total | None = getattr(data, "total", None)
+    return _stream(source, _Total(bound, packed.tell, outer), _BLOCK)
 
 
 def each_file(data: IO[bytes], bound: Bound) -> Iterator[IO[bytes]]:
@@ -152,7 +163,7 @@ def each_file(data: IO[bytes], bound: Bound) -> Iterator[IO[bytes]]:
 
 def _stream(source: IO[bytes], total: _Total, block: int) -> IO[bytes]:
     made = _Unpacked(_Counted(source, total, block), block)
-    made.bound = total.bound
+    made.bound, made.total = total.bound, total
     return cast("IO[bytes]", made)
 
 

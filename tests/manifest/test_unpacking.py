@@ -85,6 +85,21 @@ def test_an_answer_that_unpacks_to_hundreds_of_times_its_size_is_refused():
     assert "raise max_unpacked_bytes" in refused(limited, bomb)
 
 
+def test_what_is_packed_within_something_packed_counts_together():
+    """A bomb may be made of many small ones."""
+    twice = GzipDecoder(GzipDecoder(JsonDecoder()), **SMALL)
+    assert decoded(twice, gzip.compress(gzip.compress(b'{"id": 1}'))) == [{"id": 1}]
+    bomb = gzip.compress(gzip.compress(b"a\n" * 900_000))
+    assert "200 times" in refused(GzipDecoder(GzipDecoder(CsvDecoder()), **SMALL), bomb)
+    many = io.BytesIO()
+    with zipfile.ZipFile(many, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("empty", b"")
+        for n in range(3):
+            archive.writestr(f"{n}", gzip.compress(b"a\n" + b"1\n" * 40_000))
+    limited = ZipfileDecoder(GzipDecoder(CsvDecoder()), max_unpacked_bytes=100_000)
+    assert "200 times" in refused(limited, many.getvalue())
+
+
 def test_many_small_values_count_for_the_memory_that_they_take():
     """Empty objects take some twenty times their text."""
     body = gzip.compress(b"[" + b"{}," * 330 + b"1]")
@@ -93,6 +108,14 @@ def test_many_small_values_count_for_the_memory_that_they_take():
     assert "a row holds so many values" in refused(
         GzipDecoder(CsvDecoder(delimiter=";"), **SMALL), row
     )
+
+
+def test_a_header_of_very_many_columns_is_refused():
+    """Each of its rows, however short, would be a record of all of them."""
+    body = b"a," * 66_000 + b"\n" + b"1\n" * 1000
+    assert "its header has 66,001 columns, more than 65,536" in refused(CsvDecoder(), body)
+    with pytest.raises(FatalAPIError, match="66,001 columns"):
+        list(ResponseToFileExtractor().extract(answer(body), {}))
 
 
 def damaged(archive: bytes, field: int, value: int) -> bytes:

@@ -171,8 +171,10 @@ def test_a_document_that_is_used_twice_is_read_once(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(spec))
     source = OpenAPISchema(tmp_path / "a.json")
     read = []
-    open_bytes = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or open_bytes(path))
+    open_file = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode: read.append(path.name) or open_file(path, mode)
+    )
     assert source.get_schema("A")["properties"] == {"x": TEXT, "y": TEXT}
     assert read == ["a.json", "b.json"]
 

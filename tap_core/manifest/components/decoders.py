@@ -213,8 +213,10 @@ class CsvDecoder(Bounded):
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the rows of a stream of bytes; a missing value is null."""
         text = io.TextIOWrapper(data, encoding=self.encoding)
-        lines = RowBound(self.bound(data), text, self._delimiter)
+        bound = self.bound(data)
+        lines = RowBound(bound, text, self._delimiter)
         rows = csv.DictReader(lines, delimiter=self._delimiter, restkey=_REST)
+        bound.check_columns(len(rows.fieldnames or ()))
         nothing = frozenset(self.set_values_to_none)
         for row in rows:
             lines.next_row()

@@ -57,7 +57,9 @@ class ResponseToFileExtractor(Bounded):
         lines = RowBound(bound, _text(unpacked(body_of(document), bound)))
         reader = csv.reader(line.replace("\0", "") for line in lines)
         rows = filter(None, reader)
-        columns = _named(next(rows, []))
+        header = next(rows, [])
+        bound.check_columns(len(header))
+        columns = _named(header)
         lines.next_row()
         for values in rows:
             lines.next_row()
