@@ -34,7 +34,8 @@ def said(*entries: dict) -> list[str]:
 
 def test_a_catalog_is_read():
     assert parse_catalog(b'{"streams": []}', "k.json") == {"streams": []}
-    assert parse_catalog('\ufeff{"streams": [{}]}'.encode(), "k") == {"streams": [{}]}
+    found = parse_catalog('\ufeff{"streams": [{"tap_stream_id": "a"}]}'.encode(), "k")
+    assert found == {"streams": [{"tap_stream_id": "a"}]}
 
 
 @pytest.mark.parametrize(
