@@ -131,10 +131,14 @@ class Pattern:
         """
         made: list[str] = []
         place = size = 0
+        names_groups, began = "\\" in replacement, time.monotonic()
         for found in self._each(text):
-            made += (text[place : found.start()], found.expand(replacement))
+            new = found.expand(replacement) if names_groups else replacement
+            made += (text[place : found.start()], new)
             place = found.end()
-            size += len(made[-1])
+            size += len(new)
+            if time.monotonic() - began > MATCH_SECONDS_TOTAL.value:
+                raise self._too_slow(text, MATCH_SECONDS_TOTAL, "takes")
             if size > longest:
                 raise LimitExceededError(
                     f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"

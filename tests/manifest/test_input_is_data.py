@@ -142,7 +142,8 @@ class TestElsewhere:
 
     @pytest.mark.parametrize("planted", PLANTED[:4])
     def test_parents_and_pages_and_added_fields(self, tmp_path: Path, planted: str):
-        body = 'request_parameters: {q: "{{ stream_partition.p }}", n: "{{ next_page_token.next_page_token }}"}'
+        token = "{{ next_page_token.next_page_token }}"
+        body = f'request_parameters: {{q: "{{{{ stream_partition.p }}}}", n: "{token}"}}'
         retriever = (
             "partition_router:\n"
             "  type: SubstreamPartitionRouter\n"

@@ -22,6 +22,7 @@ from tap_core.exceptions import (
 from tap_core.schema import resolve_schema_references
 from tap_core.schema.read import neighbour_of
 from tap_core.schema.source import OpenAPISchema, OpenAPISchemaNormalizer
+from tests.http.server import Reply, serving
 
 DOCUMENTS = Path(__file__).with_name("documents")
 V2, V30, V31 = (DOCUMENTS / f"shop_{name}" for name in ("v2.json", "v30.yaml", "v31.json"))
@@ -43,6 +44,31 @@ def test_every_component_becomes_a_json_schema(path, key):
     Draft7Validator.check_schema(schema)
     for word in ('"$ref"', '"nullable"', '"x-nullable"', '"allOf"', '"enum"', '"pattern"'):
         assert word not in json.dumps(schema)
+
+
+@pytest.mark.parametrize("kind", ["other host", "file", "redirect"])
+def test_a_document_of_the_web_names_none_but_those_of_its_host(tmp_path, kind):
+    """Whoever answers for the document must not choose what else is read."""
+    (tmp_path / "local.json").write_text('{"type": "string", "const": "LOCAL"}')
+    with serving() as other, serving() as server:
+        other.answers(Reply({"type": "string"}))
+        name = {
+            "other host": f"{other.url}/x.json",
+            "file": (tmp_path / "local.json").as_uri(),
+            "redirect": "/moved.json",
+        }[kind]
+        spec = {"openapi": "3.0.3", "components": {"schemas": {"A": {"$ref": name}}}}
+        headers = {"Content-Type": "application/json"}
+
+        def answer(asked):
+            if asked.path == "/moved.json":
+                return Reply("", 302, {"Location": f"{other.url}/x.json"})
+            return Reply(spec, headers=headers)
+
+        server.answers_by(answer)
+        with pytest.raises(SchemaNotFoundError):
+            OpenAPISchema(f"{server.url}/spec.json").get_schema("A")
+        assert other.asked == []
 
 
 def test_version_2():

@@ -1,0 +1,219 @@
+"""Manifests of others: YAML and templates have bounds, and each error names the setting."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import UndefinedError
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.guards import TEMPLATE_SECONDS
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interpolate import template
+from tap_core.manifest.lint import problems
+from tap_core.manifest.load import read_manifest
+from tap_core.schema.yaml_as_json import load_yaml
+from tests.http.server import page, serving
+from tests.manifest.running import manifest, stream
+
+LEVELS = range(1, 30)
+
+
+def laughs() -> str:
+    lists = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in LEVELS]
+    return "\n".join(["a0: &a0 [x]", *lists])
+
+
+def merges() -> str:
+    maps = [f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 10)}]" for n in LEVELS]
+    return "\n".join(["a0: &a0 {x: 1}", *maps])
+
+
+def references() -> str:
+    lists = [
+        f"  a{n}: [{', '.join([f'{chr(39)}#/definitions/a{n - 1}{chr(39)}'] * 10)}]" for n in LEVELS
+    ]
+    return "\n".join(["definitions:", "  a0: {x: 1}", *lists, "streams: '#/definitions/a29'"])
+
+
+@pytest.mark.parametrize("text", [laughs(), merges(), references()])
+def test_a_manifest_that_grows_without_end_is_refused(tmp_path: Path, text: str):
+    with pytest.raises(ManifestError, match="raise TAP_CORE_YAML_NODES"):
+        _ = read_manifest(text).tree
+    file = tmp_path / "manifest.yaml"
+    file.write_text(text)
+    assert any("TAP_CORE_YAML_NODES" in str(one) for one in problems(file))
+
+
+@pytest.mark.parametrize("text", [laughs(), merges()])
+def test_so_is_another_document(text: str):
+    with pytest.raises(LimitExceededError, match="raise TAP_CORE_YAML_NODES"):
+        load_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "- " * 100_000 + "x", "{a: " * 200_000])
+def test_a_document_may_not_be_nested_deeply(text: str):
+    with pytest.raises(ManifestError, match="100 levels deep"):
+        read_manifest(text)
+    with pytest.raises(LimitExceededError, match="100 levels deep"):
+        load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!python/object/apply:os.system [x]",
+        "a: !!python/name:os.system",
+        "a: !foo {b: 1}",
+        "a: !foo [1]",
+        "a: !foo x",
+        "!foo a: 1",
+        "a: !!set {b}",
+        "a: !!omap [b: 1]",
+        "a: !!binary aGFsbG8=",
+    ],
+)
+def test_tags_are_refused(text: str):
+    with pytest.raises(ManifestError, match=r"line 1: .* the tag .* is not known"):
+        read_manifest(text)
+    with pytest.raises(ValueError, match=r"the tag .* is not known"):
+        load_yaml(text)
+
+
+def test_aliases_and_core_tags_mean_what_they_did():
+    read = read_manifest("a: &a {x: !!str 1}\nb: [*a, *a]\nc: {<<: *a, y: !!int 2}\n").raw
+    assert read["b"] == [{"x": "1"}, {"x": "1"}]
+    assert read["c"] == {"x": "1", "y": 2}
+
+
+DOUBLES = "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
+BOMBS = [
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (1000000000, 1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ '{:1000000000d}'.format(1) }}",
+    "{{ '{:{w}}'.format(1, w='1000000000') }}",
+    "{{ 'a' * 10**9 }}",
+    "{{ [0] * 10**8 }}",
+    "{{ [[[0] * 3000] * 3000] * 3000 }}",
+    "{{ (2**1000)**(2**20) }}",
+    "{{ 'a' | center(1000000000) }}",
+    "{{ 'a\nb' | indent(1000000000) }}",
+    "{{ 'a b' | wordwrap(1, wrapstring='x' * 9000000) }}",
+    "{{ ('a' * 9000) | replace('a', 'b' * 9000) }}",
+    "{{ ('a' * 9000).replace('a', 'b' * 9000) }}",
+    "{{ ('a' * 9000) | regex_replace('a', 'b' * 9000) }}",
+    "{{ 'a'.ljust(1000000000) }}",
+    "{{ 'a'.encode().rjust(1000000000) }}",
+    "{{ 'x'.zfill(1000000000) }}",
+    "{{ '\t'.expandtabs(1000000000) }}",
+    "{{ ('a' * 9000).translate({97: 'b' * 9000}) }}",
+    "{{ (5).to_bytes(1000000000, 'big') }}",
+    "{{ 'a' | attr('ljust')(1000000000) }}",
+    "{{ ('b' * 9000).join(('c' * 9000) | list) }}",
+    "{{ ('c' * 9000) | list | join('b' * 9000) }}",
+    "{{ record.many | map('center', 100000) | list | length }}",
+    "{{ [[1] * 1000] * 1000 | tojson(indent=1000000000) }}",
+    "{{ record.many | batch(1000000000) | list }}",
+    "{{ record.many | slice(1000000000) | list }}",
+    "{{ 1.5 | round(1000000000) }}",
+    "{{ lipsum(n=1000000) }}",
+    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x ~ ns.x"),
+    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x + ns.x"),
+    "{% set ns = namespace(x=[1]) %}" + DOUBLES.replace("OP", "[ns.x, ns.x]"),
+    "{% for i in record.many %}{{ 'x' * 1000000 }}{% endfor %}",
+    "{% for i in record.many %}{% set _ = record.l.extend(record.l) %}{% endfor %}",
+    "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 'x' }}{% endmacro %}{{ f(60) }}",
+    "{% for a in record.many %}{% for b in record.many %}{% endfor %}{% endfor %}",
+    "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
+    "{{ (('a' * 27) ~ '!') | regex_search('(a|a)*$') }}",
+    "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    "{% for i in record.l %}" * 30 + "x" + "{% endfor %}" * 30,
+    "{{ '" + "x" * 200_001 + "' }}",
+]
+
+
+@pytest.mark.parametrize("text", BOMBS, ids=lambda text: text[:40])
+def test_a_template_that_makes_much_of_little_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.5)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    scope: dict[str, Any] = {"record": {"many": list(range(10_000)), "l": [1, 2, 3]}}
+    with pytest.raises(ManifestError):
+        template(text).render(scope, {})
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 * 1024
+
+
+def length_made(text: str) -> int:
+    """Return the length that a template gives; 0 where it is refused, or makes no sense."""
+    try:
+        return int(template(text).render({}, {}) or 0)
+    except (ManifestError, TypeError, UndefinedError):
+        return 0
+
+
+def test_no_method_of_plain_values_gets_past_the_bounds():
+    """Whatever a new Python adds to them: a method that is given a high number stays small."""
+    names = sorted({*dir(str), *dir(bytes), *dir(int)} - {*dir(object)})
+    for name in (one for one in names if not one.startswith("_")):
+        for arguments in ("10**9", "10**9, 'b'", "'', 'b' * 10**6", "10**9, 'big'"):
+            for owner in ("('a' * 1000)", "('a' * 1000).encode()", "(5)"):
+                text = f"{{{{ {owner}.{name}({arguments}) | string | length }}}}"
+                assert length_made(text) <= 50_000_000, text
+
+
+def test_everyday_templates_mean_what_they_did():
+    text = (
+        "{{ '%s-%05d' % ('a', 5) }} {{ 'a' ~ 1 }} {{ 7 % 3 }} {{ 2 ** 8 }} {{ [1, 2] | join('-') }}"
+        " {% for x in record.l %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}"
+        "{% else %}none{% endfor %} {{ '{}-{a}'.format(1, a=2) }}"
+        " {{ none | default(17000000, true) }}"
+        " {{ '12' | int(99999999) }} {{ 'abc'.replace('a', 'b') }} {{ 'ab' | center(6) }}"
+    )
+    found = template(text).render({"record": {"l": [1, 2]}}, {})
+    assert found == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
+
+
+def test_the_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):
+    """Under Airbyte's protocol, which promises it."""
+    value = "{{ 'a' * 10**9 }}"
+    bomb = f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
+    path = manifest(tmp_path, stream("bad", "/bad", more=bomb), stream("good", "/good"))
+    one = {"sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    names = ("bad", "good")
+    told = [{**one, "stream": {"name": name, "json_schema": {}}} for name in names]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": told}))
+    with serving() as server:
+        server.answers(page({"id": 1}))
+        (tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
+        command = [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest", path]
+        files = ["--config", tmp_path / "config.json", "--catalog", tmp_path / "catalog.json"]
+        done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    streams = [line["record"]["stream"] for line in lines if line["type"] == "RECORD"]
+    assert streams == ["good"]
+    assert "raise TAP_CORE_TEMPLATE_LENGTH" in done.stdout
+    assert done.returncode != 0
+
+
+def test_the_limits_are_variables_of_the_operator():
+    code = (
+        "from tap_core.manifest.interpolate import template\n"
+        "print(len(template(\"{{ 'a' * 30 }}\").render({}, {})))\n"
+    )
+    for value, said in (("40", "30"), ("20", "raise TAP_CORE_TEMPLATE_LENGTH"), ("x", "a number")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"TAP_CORE_TEMPLATE_LENGTH": value, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert said in done.stdout + done.stderr

@@ -1,0 +1,88 @@
+"""Expressions of stream maps make nothing large of little, in whatever words they say it."""
+
+from __future__ import annotations
+
+import ast
+import resource
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from tap_core.exceptions import MapExpressionError
+from tap_core.mapper.expressions import Words, compile_expression, parse_expression
+from tap_core.mapper.language import map_functions
+
+RECORD: dict[str, Any] = {"a": 1, "s": "abc", "d": Decimal("1e999999999"), "l": [1, 2]}
+
+
+def value_of(text: str) -> Any:
+    tree = cast("ast.Expr", parse_expression(text, "a test")).value
+    words = Words(map_functions(), {})
+    return compile_expression(text, tree, words, "a test").run(dict(RECORD, l=[1, 2]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'a'.ljust(10**9)",
+        "'a'.center(width=10**9)",
+        "'x'.zfill(10**9)",
+        "'x'.encode().rjust(10**9)",
+        "'\\t'.expandtabs(10**9)",
+        "'%1000000000d' % 1",
+        "'%*d' % (10**9, 1)",
+        "'%(a)1000000000d' % {'a': 1}",
+        "'%d' % d",
+        "f'{1:1000000000d}'",
+        "f'{1:{10**9}d}'",
+        "f'{d:f}'",
+        "4000000**4000000",
+        "(2**4000000) * (2**4000000)",
+        "1 << 10**10",
+        "('a' * 900).replace('a', 'b' * 900)",
+        "'a'.replace('', 'b' * 10**5).replace('b', 'c' * 10**5)",
+        "','.join(['x' * 99999 for i in list('a' * 9999)])",
+        "('b' * 99999).join(list('a' * 99999))",
+        "('a' * 900).translate({97: 'b' * 900})",
+        "(5).to_bytes(10**9, 'big')",
+        "int(d)",
+        "d.as_integer_ratio()",
+        "json.dumps([1], indent=10**9)",
+        "json.dumps([1] * 1000, separators=('x' * 99999, 'y'))",
+        "[[['x' * 1000] * 1000] * 1000]",
+        "str([[['x' * 100] * 100] * 1000] * 100)",
+        "[('x' * 99999) for i in list('a' * 9999)]",
+        "{i: 'x' * 99999 + i for i in [str(rand()) for j in list('a' * 4999)]}",
+        "[l.extend(l) for i in list('a' * 100)]",
+    ],
+)
+def test_what_would_be_too_large_is_refused_before_it_is_made(text: str):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(MapExpressionError, match="It is a test: "):
+        value_of(text)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'a-%s-%05d' % (s, a)", "a-abc-00001"),
+        ("a % 2", 1),
+        ("7 % 3", 1),
+        ("'x,y'.replace(',', ';')", "x;y"),
+        ("'x,y,z'.replace(',', ';', 1)", "x;y,z"),
+        ("s.join(['1', '2'])", "1abc2"),
+        ("'-'.join([x.upper() for x in ['p', 'q']])", "P-Q"),
+        ("datetime.datetime(2020, 1, 1).replace(year=2021).isoformat()", "2021-01-01T00:00:00"),
+        ("json.dumps({'a': 1}, indent=1)", '{\n "a": 1\n}'),
+        ("2**4000000 > 1", True),
+        ("int('ff', 16)", 255),
+        ("int('12') * 2", 24),
+        ("f'{a:05d}'", "00001"),
+        ("s.zfill(5)", "00abc"),
+        ("{x: x for x in l}", {1: 1, 2: 2}),
+    ],
+)
+def test_everyday_expressions_mean_what_they_did(text: str, value: Any):
+    assert value_of(text) == value

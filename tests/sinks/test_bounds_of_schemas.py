@@ -1,0 +1,146 @@
+"""Schemas of others: references stay in the document, patterns have a time limit."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from tap_core.config_validation import config_faults
+from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
+from tap_core.patterns import MATCH_SECONDS, Pattern, compile_pattern
+from tap_core.schema.validators import validator_class
+from tap_core.sinks.validation import JSONSchemaValidator
+from tests.http.server import Reply, serving
+
+BACKTRACKS = "(a|a)*$"
+LONG = "a" * 40 + "!"
+
+
+def refused(schema: Any, value: Any) -> None:
+    for validate_formats in (False, True):
+        check = JSONSchemaValidator(
+            {"properties": {"x": schema}}, validate_formats=validate_formats
+        )
+        check.validate({"x": value})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "URL/a"},
+        {"$dynamicRef": "URL/a"},
+        {"$id": "URL/b", "$ref": "c"},
+        {"$id": "URL/b", "properties": {"y": {"$ref": "c.json"}}},
+        {"$schema": "URL/dialect", "$id": "URL/z", "$ref": "URL/a"},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "$ref": "URL/a"},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "allOf": [{"$ref": "URL/a"}]},
+        {"$schema": "https://json-schema.org/draft/2019-09/schema", "$ref": "URL/a"},
+        {"unevaluatedProperties": False, "allOf": [{"$ref": "URL/a"}]},
+        {"not": {"$ref": "FILE"}},
+        {"$ref": "FILE"},
+        {"$ref": "#/nothing"},
+    ],
+)
+def test_a_reference_is_resolved_in_the_schema_alone(tmp_path: Path, schema: Any):
+    """The library's own registry asks any address and opens any file."""
+    (tmp_path / "secret.json").write_text('{"const": "LOCAL-SECRET"}')
+    with serving() as server:
+        server.answers(Reply({"const": "X"}))
+        text = json.dumps(schema).replace("URL", server.url)
+        made = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
+        value = {"y": 1}
+        with pytest.raises(InvalidJSONSchema, match="resolved in the schema alone") as told:
+            refused(made, value)
+        with pytest.raises(InvalidJSONSchema):
+            config_faults({"x": value}, {"properties": {"x": made}})
+        assert server.asked == []
+    assert "LOCAL-SECRET" not in str(told.value)
+
+
+def test_references_within_the_schema_work():
+    schema = {"$defs": {"a": {"type": "integer"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}
+    JSONSchemaValidator(schema).validate({"x": 1})
+    with pytest.raises(InvalidRecord, match="is not of type 'integer'"):
+        JSONSchemaValidator(schema).validate({"x": "1"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"pattern": BACKTRACKS}, LONG),
+        ({"patternProperties": {BACKTRACKS: {}}}, {LONG: 1}),
+        ({"patternProperties": {BACKTRACKS: {}}, "additionalProperties": False}, {LONG: 1}),
+        ({"patternProperties": {BACKTRACKS: {}}, "unevaluatedProperties": False}, {LONG: 1}),
+        ({"propertyNames": {"pattern": BACKTRACKS}}, {LONG: 1}),
+        ({"not": {"pattern": BACKTRACKS}}, LONG),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "pattern": BACKTRACKS}, LONG),
+        (
+            {
+                "$schema": "https://json-schema.org/draft/2019-09/schema",
+                "patternProperties": {BACKTRACKS: {}},
+                "unevaluatedProperties": False,
+            },
+            {LONG: 1},
+        ),
+    ],
+)
+def test_a_pattern_that_backtracks_without_end_is_stopped(
+    schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(vars(MATCH_SECONDS), "value", 0.05)
+    with pytest.raises(LimitExceededError, match=r"\(a\|a\)\*\$.*raise TAP_CORE_PATTERN_SECONDS"):
+        refused(schema, value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [("x" * 100_001, "may have 100,000 characters"), ("((a{1000}){1000}){1000}", "lower counts")],
+)
+def test_a_pattern_that_is_too_large_to_compile_is_refused(pattern: str, said: str):
+    with pytest.raises(LimitExceededError, match=said):
+        refused({"pattern": pattern}, "a")
+    schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}
+    with pytest.raises(LimitExceededError):
+        JSONSchemaValidator(schema)
+
+
+PIECES = [
+    *("a", "b", ".", r"\d", r"\w", "[ab]", "[^a]", "(a)", "(a|b)", "^", "$", r"\b", "a{e}", "é"),
+    *("[[:alpha:]]", "{", "{2}", "a{,2}", "a{1,2}", "*", "+", "?", "*?", "|", "(?=a)", "(?!b)"),
+    *("(?<=a)", r"\{", r"\\", "x{}", r"\s", "-", r"\N{DASH}", r"\Z", "&&", "ß", r"\1", "\n"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=7), st.text("aab1e{},[:]lphé\n -ß", max_size=9))
+def test_both_engines_give_the_same_verdict(pieces: list[str], text: str):
+    """A short text is matched by `re`, a long one by the package that can be interrupted."""
+    try:
+        found = re.search("".join(pieces), text)
+    except re.error:
+        return
+    timed = Pattern("".join(pieces))
+    assert compile_pattern(timed.text).search(text) == found or found is not None
+    timed._longest = -1
+    other = timed.search(text)
+    assert (found and found.span()) == (other and other.span())
+
+
+def test_the_verdicts_and_messages_of_the_class_are_those_of_jsonschema():
+    schema = {
+        "patternProperties": {"^a+$": {"type": "integer"}},
+        "properties": {"p": {"pattern": "^x+$"}},
+        "additionalProperties": False,
+    }
+    value = {"aa": "1", "p": "y", "z": 1}
+    ours = sorted(error.message for error in validator_class()(schema).iter_errors(value))
+    theirs = sorted(error.message for error in Draft202012Validator(schema).iter_errors(value))
+    assert ours == theirs
