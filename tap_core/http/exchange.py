@@ -28,7 +28,7 @@ from tap_core.http.limits import (
     measure,
     read_body,
 )
-from tap_core.http.origins import Route
+from tap_core.http.origins import Route, origin_of
 from tap_core.http.sockets import measure_answers
 from tap_core.http.words import Secrets, sent_secrets, url_without_secrets
 
@@ -39,6 +39,7 @@ __all__ = [
     "ask_token_endpoint",
     "attached",
     "error_words",
+    "get_document",
     "make_room",
     "name_error",
     "renewed",
@@ -218,6 +219,37 @@ def ask_token_endpoint(
         )
     finally:
         measure(before)
+
+
+def get_document(url: str, *, timeout: float) -> requests.Response:
+    """Return the answer to a plain GET, within the usual limits.
+
+    A name and a password in the URL stay with its origin.
+
+    Raises:
+        requests.exceptions.RequestException: there is no answer.
+        UntrustedHostError: a redirect leads from HTTPS to HTTP, or elsewhere with the password.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+    """
+    with requests.Session() as session:
+        request = session.prepare_request(requests.Request("GET", url))
+        session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
+        origin = origin_of(request.url)
+        route = Route(
+            lambda one: one == origin,
+            lambda sent: "Authorization" in sent.headers,
+            is_secure=lambda: origin is not None and origin.scheme == "https",
+            setting="the address itself",
+        )
+        return send(
+            session,
+            request,
+            KnownProxies(),
+            timeout=timeout,
+            allow_redirects=True,
+            secrets=Secrets,
+            route=route,
+        )
 
 
 def _clean(

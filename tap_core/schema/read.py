@@ -131,8 +131,10 @@ def _fetched(address: str) -> tuple[bytes, str]:
     """Return what is at an address, and the suffix that its kind of document has."""
     import requests
 
+    from tap_core.http.exchange import get_document
+
     try:
-        response = requests.get(address, timeout=_TIMEOUT_SECONDS)
+        response = get_document(address, timeout=_TIMEOUT_SECONDS)
         response.raise_for_status()
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
