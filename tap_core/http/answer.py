@@ -86,14 +86,14 @@ class Answer(requests.Response):
 
     def json(self, **kwargs: Any) -> Any:
         """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
-        check_json_size(self)
+        check_json_size(self, self.content)
         decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
         if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
             try:
                 return decoder.decode(self.content)
             except _REFUSED:
                 pass
-        check_json_size(self, as_text=True)
+        check_json_size(self, self.content, as_text=True)
         try:
             return json.loads(_text(self, self.content), **kwargs)
         except (json.JSONDecodeError, UnicodeDecodeError):
@@ -165,7 +165,7 @@ def has_no_body(response: requests.Response) -> bool:
     return response.status_code in _NO_CONTENT and not response.content
 
 
-def check_json_size(response: requests.Response, *, as_text: bool = False) -> None:
+def check_json_size(response: requests.Response, body: bytes, *, as_text: bool = False) -> None:
     """Refuse JSON that would take far more memory as a document than as bytes.
 
     ``[[],[],…]`` takes thirty times its size. A document may take four times `Answer.max_bytes`;
@@ -178,7 +178,6 @@ def check_json_size(response: requests.Response, *, as_text: bool = False) -> No
     most = response.max_bytes if isinstance(response, Answer) else None
     if most is None:
         return
-    body = response.content or b""
     if _MOST_PER_BYTE * len(body) <= _DOCUMENT * most:
         return
     size = sum(each * body.count(mark) for mark, each in _SIZES)
@@ -194,7 +193,7 @@ def check_json_size(response: requests.Response, *, as_text: bool = False) -> No
 
 def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
     body = response.content or b""
-    check_json_size(response)
+    check_json_size(response, body)
     refused: Exception
     if _may_be_utf_8(response):
         try:
@@ -203,7 +202,7 @@ def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
             refused = error
     else:
         refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
-    check_json_size(response, as_text=True)
+    check_json_size(response, body, as_text=True)
     try:
         return json.loads(_text(response, body), parse_float=Decimal)
     except (ValueError, RecursionError, InvalidOperation):

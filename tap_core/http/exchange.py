@@ -21,15 +21,15 @@ from tap_core.haste import shorter_timeout
 from tap_core.http.answer import Answer
 from tap_core.http.filed import filed
 from tap_core.http.limits import (
+    IN_FORCE,
     MAX_RESPONSE_SECONDS,
     Deadline,
     Limits,
     is_known_to_fit,
-    measure,
     read_body,
 )
-from tap_core.http.origins import Route
-from tap_core.http.sockets import measure_answers
+from tap_core.http.origins import Route, origin_of
+from tap_core.http.sockets import measure_answers, measure_proxied_answers
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import collect_sent_secrets
 
@@ -40,6 +40,7 @@ __all__ = [
     "ask_token_endpoint",
     "attached",
     "error_words",
+    "get_document",
     "make_room",
     "name_error",
     "renewed",
@@ -105,7 +106,7 @@ def send(
     limits = limits or Limits()
     trip = _Trip(session, proxies, limits, route, into_file=into_file)
     trip.how["timeout"] = shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
-    before = measure(Deadline(limits, is_file=into_file))
+    IN_FORCE.deadline = trip.deadline
     try:
         response = trip.answer(request, follows=allow_redirects)
         if into_file:
@@ -115,7 +116,7 @@ def send(
         _clean(error, request, secrets())
         raise
     finally:
-        measure(before)
+        IN_FORCE.deadline = None
 
 
 class _Trip:
@@ -135,6 +136,7 @@ class _Trip:
         self._limits = limits
         self._route = route
         self._into_file = into_file
+        self.deadline = Deadline(limits, is_file=into_file)
         self.how: dict[str, Any] = {"allow_redirects": False}
         """Arguments of `requests.Session.send`."""
         if into_file:
@@ -143,7 +145,7 @@ class _Trip:
     def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
         """Send a request, follow its redirects, and return the last answer, its body read."""
         response = self._sent(request)
-        if not follows or not getattr(response, "is_redirect", False):
+        if not follows or getattr(response, "next", None) is None:
             return response
         history: list[requests.Response] = []
         is_bare = False
@@ -154,6 +156,7 @@ class _Trip:
                 )
             is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
             history.append(response)
+            self.deadline.begin()
             response = self._sent(following)
         response.history = history
         return response
@@ -167,8 +170,9 @@ class _Trip:
         check_encrypted(request.url)
         arguments = self._proxies.arguments(self._session, request)
         known = arguments.get("proxies")
-        proxy = select_proxy(request.url or "", known) if known else None
-        measure_answers(self._session, request.url or "", proxy)
+        measure_answers(self._session)
+        if known and (proxy := select_proxy(request.url or "", known)):
+            measure_proxied_answers(self._session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
         read, others = self._read, hooks.get("response") or []
         if others:
@@ -211,14 +215,46 @@ def ask_token_endpoint(
         read_body(response, limits)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
-    measure_answers(session, url, select_proxy(url, known))
-    before = measure(Deadline(limits))
+    measure_answers(session)
+    if proxy := select_proxy(url, known):
+        measure_proxied_answers(session, url, proxy)
+    before, IN_FORCE.deadline = IN_FORCE.deadline, Deadline(limits)
     try:
         return session.post(
             url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
         )
     finally:
-        measure(before)
+        IN_FORCE.deadline = before
+
+
+def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
+    """Return the answer to a plain GET, within the usual limits.
+
+    A name and a password in the URL stay with its origin: a redirect elsewhere goes without.
+
+    Raises:
+        requests.exceptions.RequestException: there is no answer.
+        UntrustedHostError: a redirect leads from HTTPS to HTTP.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+    """
+    with requests.Session() as session:
+        request = session.prepare_request(requests.Request("GET", url))
+        session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
+        origin = origin_of(request.url)
+        route = Route(
+            lambda one: one == origin,
+            lambda _: False,  # elsewhere a redirect gets a bare request
+            is_secure=lambda: origin is not None and origin.scheme == "https",
+        )
+        return send(
+            session,
+            request,
+            KnownProxies(),
+            timeout=timeout,
+            allow_redirects=allow_redirects,
+            secrets=Secrets,
+            route=route,
+        )
 
 
 def _clean(

@@ -19,6 +19,7 @@ from tap_core.exceptions import FatalAPIError
 
 __all__ = [
     "CHUNK",
+    "IN_FORCE",
     "MAX_DOWNLOAD_BYTES",
     "MAX_RESPONSE_BYTES",
     "MAX_RESPONSE_SECONDS",
@@ -26,9 +27,7 @@ __all__ = [
     "Limits",
     "ResponseTooLargeError",
     "ResponseTooSlowError",
-    "deadline_in_force",
     "is_known_to_fit",
-    "measure",
     "read_body",
     "too_large",
 ]
@@ -68,12 +67,12 @@ class Limits(NamedTuple):
 
 
 class Deadline:
-    """How much of its time and bytes the answer in hand has used.
+    """How much of their time and bytes the answers to one request, redirects included, have used.
 
     An answer that goes into a file earns time by what has come of it.
     """
 
-    __slots__ = ("_begun", "_earned", "_is_file", "_last", "_limits", "_most", "_wire")
+    __slots__ = ("_earned", "_is_file", "_last", "_limits", "_most", "_wire", "begun")
 
     def __init__(self, limits: Limits, *, is_file: bool = False) -> None:
         self._limits = limits
@@ -83,14 +82,14 @@ class Deadline:
         self._wire = 0
         self._earned = 0.0
         """Seconds that bytes in a file have earned, without those of earlier redirects."""
-        self._begun: float | None = None
+        self.begun: float | None = None
         self._last = 0.0
 
     def begin(self) -> None:
         """Begin with another answer; what those before it took (redirects) still counts."""
-        if self._begun is not None:
-            self._earned -= self._last - self._begun
-        self._begun = None
+        if self.begun is not None:
+            self._earned -= self._last - self.begun
+        self.begun = None
 
     def left(self) -> float | None:
         """Return the seconds that are left, None for any number.
@@ -99,9 +98,9 @@ class Deadline:
             ResponseTooSlowError: none are.
         """
         limit = self._limits.max_response_seconds
-        if limit is None or self._begun is None:
+        if limit is None or self.begun is None:
             return None
-        left = limit + self._earned - (time.monotonic() - self._begun)
+        left = limit + self._earned - (time.monotonic() - self.begun)
         if left <= 0:
             raise self.overdue()
         return left
@@ -113,8 +112,8 @@ class Deadline:
             ResponseTooLargeError: they are far more than an answer of the largest size has.
         """
         self._last = time.monotonic()
-        if self._begun is None:
-            self._begun = self._last
+        if self.begun is None:
+            self.begun = self._last
         self._wire += size
         if self._is_file:
             self._earned += size / _DOWNLOAD_RATE
@@ -198,16 +197,11 @@ def _enforced_size(response: requests.Response) -> int | None:
     return size
 
 
-_of_thread = threading.local()
+class _InForce(threading.local):
+    """What measures the answers that a thread receives; None for nothing."""
+
+    deadline: Deadline | None = None
 
 
-def deadline_in_force() -> Deadline | None:
-    """Return what measures the answers that this thread receives, None for nothing."""
-    return getattr(_of_thread, "deadline", None)
-
-
-def measure(deadline: Deadline | None) -> Deadline | None:
-    """Set what measures the answers that this thread receives, and return what did before."""
-    before: Deadline | None = getattr(_of_thread, "deadline", None)
-    _of_thread.deadline = deadline
-    return before
+IN_FORCE: Final = _InForce()
+"""Set by who sends, read by the connections."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import io
 from http.client import HTTPResponse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from requests.exceptions import InvalidSchema
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import pool_classes_by_scheme
 
-from tap_core.http.limits import Deadline, deadline_in_force
+from tap_core.http.limits import IN_FORCE, Deadline
 
 if TYPE_CHECKING:
     import socket
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import requests
     from typing_extensions import Buffer
 
-__all__ = ["measure_answers"]
+__all__ = ["measure_answers", "measure_proxied_answers"]
 
 
 class _Measured(io.RawIOBase):
@@ -52,7 +52,7 @@ class _Measured(io.RawIOBase):
             TimeoutError: nothing came for as long as a connection may be silent.
         """
         deadline = self._deadline
-        left = deadline.left()
+        left = None if deadline.begun is None else deadline.left()
         if left is not None:
             self._is_changed = True
             self._socket.settimeout(left if self._usual is None else min(left, self._usual))
@@ -79,9 +79,8 @@ class _Response(HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        deadline = deadline_in_force()
+        deadline = IN_FORCE.deadline
         if deadline is not None:
-            deadline.begin()
             self.fp = io.BufferedReader(_Measured(self.fp.detach(), sock, deadline))
 
 
@@ -106,20 +105,23 @@ def _measured(connection: Any) -> Any:
 _POOLS: Final = {"http": _Pool, "https": _SecurePool}
 
 
-def measure_answers(session: requests.Session, url: str, proxy: str | None = None) -> None:
+def measure_answers(session: requests.Session) -> None:
     """Have the connections that a session makes from now on measure their answers.
 
-    Sessions with adapters or pools of another kind are left as they are.
+    Adapters and pools of another kind are left as they are.
     """
-    try:
-        adapter: Any = session.get_adapter(url)
-    except InvalidSchema:  # which sending says better
-        return
-    managers: list[Any] = [getattr(adapter, "poolmanager", None)]
-    if proxy is None and getattr(managers[0], "pool_classes_by_scheme", None) is _POOLS:
-        return
-    if proxy is not None and hasattr(adapter, "proxy_manager_for"):
-        managers.append(adapter.proxy_manager_for(proxy))
-    for manager in managers:
+    adapters: Any = session.adapters
+    for adapter in adapters.values():
+        manager: Any = getattr(adapter, "poolmanager", None)
         if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
             manager.pool_classes_by_scheme = _POOLS
+
+
+def measure_proxied_answers(session: requests.Session, url: str, proxy: str | None) -> None:
+    """Have the connections to a proxy measure their answers as well; None for no proxy."""
+    try:
+        manager: Any = cast("Any", session.get_adapter(url)).proxy_manager_for(proxy)
+    except (InvalidSchema, AttributeError):  # which sending says better
+        return
+    if getattr(manager, "pool_classes_by_scheme", None) is pool_classes_by_scheme:
+        manager.pool_classes_by_scheme = _POOLS

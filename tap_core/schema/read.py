@@ -22,14 +22,12 @@ from tap_core.exceptions import UnsupportedSchemaFormatError
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-    import requests
 
     _Location: TypeAlias = str | Path | Traversable
 
 __all__ = ["beside", "document_at", "neighbour_of", "parsed", "shown", "suffix_of"]
 
 _TIMEOUT_SECONDS: Final = 30
-_BLOCK: Final = 1 << 16
 
 _WEB: Final = ("http://", "https://")
 
@@ -146,31 +144,23 @@ def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
     """Return what is at an address, and the suffix that its kind of document has."""
     import requests
 
+    from tap_core.http.exchange import get_document
+
     try:
-        with requests.get(
-            address, timeout=_TIMEOUT_SECONDS, stream=True, allow_redirects=redirects
-        ) as response:
-            response.raise_for_status()
-            if response.is_redirect:
-                msg = f"'{shown(address)}' is elsewhere, and only the document a tap names may be"
-                raise requests.TooManyRedirects(msg)
-            content = _body(response)
+        response = get_document(address, timeout=_TIMEOUT_SECONDS, allow_redirects=redirects)
+        response.raise_for_status()
+        if response.is_redirect:
+            msg = f"'{shown(address)}' is elsewhere, and only the document a tap names may be"
+            raise requests.TooManyRedirects(msg)
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
         raise
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     paths = (urlsplit(url or address).path for url in (response.url, address))
     named = next(filter(None, map(suffix_of, paths)), "")
-    return content, _suffix_of_kind(kind) or named
-
-
-def _body(response: requests.Response) -> bytes:
-    body = bytearray()
-    for block in response.iter_content(_BLOCK):
-        body += block
-        if len(body) > DOCUMENT_BYTES:
-            raise TooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
-    return bytes(body)
+    if len(response.content) > DOCUMENT_BYTES:
+        raise TooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
+    return response.content, _suffix_of_kind(kind) or named
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:

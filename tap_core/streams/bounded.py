@@ -108,7 +108,7 @@ class Bounded(Retried, abc.ABC):
 
     def _is_home(self, origin: Origin) -> bool:
         """Return whether credentials were given for an origin."""
-        return origin in {self._base_origin(), self._first_asked}
+        return origin in (self._base_origin(), self._first_asked)
 
     def _is_secure(self) -> bool:
         """Return whether credentials were given for HTTPS."""
