@@ -74,8 +74,9 @@ EXACT: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.variable.substitute": "false",  # `${env:X}` in a name is a part of the name
 }
-"""Settings of a session under which values are written as they are meant."""
+"""Settings of a session under which values and names are written as they are meant."""
 
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"

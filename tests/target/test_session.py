@@ -209,6 +209,7 @@ def test_a_lean_local_spark_with_exact_values(spark_session):
     spark = spark_session.spark()
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.caseSensitive") == "true"
+    assert spark.sql("SELECT '${env:PATH}' AS v").first()["v"] == "${env:PATH}"  # SEC22
     assert spark.conf.get("spark.sql.parquet.datetimeRebaseModeInWrite") == "CORRECTED"
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
     assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
