@@ -144,7 +144,10 @@ def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict
     last = errors.read_text("utf-8", "replace")[-6000:]
     assert current.exists(), f"the process did not begin: exit {done.returncode}\n{last}"
     died_of: dict[str, Any] = json.loads(current.read_text())
-    reason = f"the process died, exit {done.returncode} (-24: too long, -9: too large)\n{last}"
+    reason = (
+        f"the process died, exit {done.returncode} (-24: too long on the processor, 1: too long by"
+        f" the clock, -9: too large)\n{last}"
+    )
     outcome.failures.append(_saved(**died_of, failure=reason))
     return died_of
 
