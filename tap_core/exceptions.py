@@ -30,6 +30,7 @@ the ones marked * are this project's own.
     ├── SyncError
     │   ├── FatalSyncError
     │   │   ├── BatchFileError *         a file of rows that cannot be written or read
+    │   │   │   └── UnsupportedBatchEncodingError *  its format or compression is not known
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
@@ -118,6 +119,7 @@ __all__ = [
     "TooManyRecordsException",
     "TornInputLine",
     "UnknownMessageType",
+    "UnsupportedBatchEncodingError",
     "UnsupportedFeatureError",
     "UnsupportedOpenAPISpec",
     "UnsupportedSchemaFormatError",
@@ -257,6 +259,10 @@ class FatalSyncError(SyncError):
 
 class BatchFileError(FatalSyncError):
     """A file of rows cannot be written, or not be read to its end; names the file."""
+
+
+class UnsupportedBatchEncodingError(BatchFileError, NotImplementedError):
+    """A file of rows has a format or a compression that is not known."""
 
 
 class FatalAPIError(FatalSyncError):

@@ -18,7 +18,7 @@ import msgspec
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
 from tap_core.batch.storage import StorageTarget, without_secrets
 from tap_core.documents import load_json
-from tap_core.exceptions import BatchFileError
+from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
 from tap_core.types import Record
 
 __all__ = ["rows_of_file"]
@@ -56,9 +56,11 @@ def rows_of_file(
 def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
     kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
     if encoding.format not in kinds:
-        raise NotImplementedError(f"Unsupported batch encoding format: {encoding.format}")
+        raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
     if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:
-        raise NotImplementedError(f"Unsupported batch file compression: {encoding.compression}")
+        raise UnsupportedBatchEncodingError(
+            f"Unsupported batch file compression: {encoding.compression}"
+        )
 
 
 def _open(address: str, storage: StorageTarget | None) -> IO[bytes]:
