@@ -30,6 +30,7 @@ the ones marked * are this project's own.
     ├── SyncError
     │   ├── FatalSyncError
     │   │   ├── BatchFileError *         a file of rows that cannot be written or read
+    │   │   │   └── UnsupportedBatchEncodingError *  its format or compression is not known
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
@@ -121,6 +122,7 @@ __all__ = [
     "TornInputLine",
     "UnknownMessageType",
     "UnreadableRecordError",
+    "UnsupportedBatchEncodingError",
     "UnsupportedFeatureError",
     "UnsupportedOpenAPISpec",
     "UnsupportedSchemaFormatError",
@@ -260,6 +262,10 @@ class FatalSyncError(SyncError):
 
 class BatchFileError(FatalSyncError):
     """A file of rows cannot be written, or not be read to its end; names the file."""
+
+
+class UnsupportedBatchEncodingError(BatchFileError, NotImplementedError):
+    """A file of rows has a format or a compression that is not known."""
 
 
 class FatalAPIError(FatalSyncError):

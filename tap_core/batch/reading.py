@@ -23,7 +23,7 @@ from tap_core.batch.limits import FileLimits
 from tap_core.batch.storage import StorageTarget, local_path
 from tap_core.bounds import Bound, open_regular
 from tap_core.documents import UnreadableJSONError, load_json
-from tap_core.exceptions import BatchFileError
+from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
 from tap_core.redaction import redact_url
 from tap_core.types import Record
 
@@ -67,9 +67,11 @@ def rows_of_file(
 def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
     kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
     if encoding.format not in kinds:
-        raise NotImplementedError(f"Unsupported batch encoding format: {encoding.format}")
+        raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
     if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:
-        raise NotImplementedError(f"Unsupported batch file compression: {encoding.compression}")
+        raise UnsupportedBatchEncodingError(
+            f"Unsupported batch file compression: {encoding.compression}"
+        )
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:

@@ -22,7 +22,6 @@ from tap_core.exceptions import UnsupportedSchemaFormatError
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-
     _Location: TypeAlias = str | Path | Traversable
 
 __all__ = ["beside", "document_at", "neighbour_of", "parsed", "shown", "suffix_of"]

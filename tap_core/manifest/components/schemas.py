@@ -97,7 +97,17 @@ class InlineSchemaLoader:
     schema: Any = None
 
     def json_schema(self, stream: StreamFace) -> JsonSchema:  # noqa: ARG002  the Protocol's
-        """Return the schema."""
+        """Return the schema.
+
+        Raises:
+            ManifestError: it is not a mapping.
+        """
+        if self.schema and not isinstance(self.schema, Mapping):
+            kind = type(self.schema).__name__
+            raise ManifestError(
+                f"the schema of an InlineSchemaLoader is a mapping, not {kind}: a $ref leads"
+                " to the manifest's own parts alone."
+            )
         return cast(JsonSchema, self.schema or {})
 
 
