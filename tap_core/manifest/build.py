@@ -33,6 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 _ANY_COMPONENT: Final = Shape(components=(object,))
 _CUSTOM: Final = "Custom"
+_FOREIGN_CODE: Final = "which code runs is the manifest's to say, and no answer's or setting's."
 _TYPE: Final = "type"
 
 
@@ -130,15 +131,10 @@ class Builder:
             return plain(node)
         if shape.kind == "node":
             return self._later(node, spot)
+        made: Any = self._varying if shape.kind else self._settled
         if isinstance(node, (DataMapping, Node, list)):
-            return self._holder(shape, node, spot)
-        made = self._varying if shape.kind else self._settled
-        return made(shape, node, spot)
-
-    def _holder(self, shape: Shape, node: Any, spot: _Spot) -> Any:
-        if isinstance(node, DataMapping):
-            return self._data(shape, node, spot)
-        made = self._mapping if isinstance(node, Node) else self._list
+            made = self._list if isinstance(node, list) else self._mapping
+            made = self._data if isinstance(node, DataMapping) else made
         return made(shape, node, spot)
 
     def _data(self, shape: Shape, node: DataMapping, spot: _Spot) -> Any:
@@ -219,7 +215,7 @@ class Builder:
         if bound is UNKNOWN:
             return bound
         is_open = not bound.template.is_fixed or self._waits(bound, spot)
-        if is_open or self._tells_data(bound, spot):
+        if is_open or _tells_data(bound, spot):
             return bound
         try:
             return bound({})
@@ -251,11 +247,6 @@ class Builder:
         if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
             return True
         return self.config is None and "config" in names
-
-    @staticmethod
-    def _tells_data(bound: Any, spot: _Spot) -> bool:
-        """Return whether a template stays one, so that its place can tell settings from texts."""
-        return "components_values" in spot.sees and "config" in bound.template.names
 
     def _settled(self, shape: Shape, node: Any, spot: _Spot) -> Any:
         """Return a plain value, once its template is settled."""
@@ -303,9 +294,7 @@ class Builder:
             spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
         )
         if _names_code(node):
-            return self._wrong(
-                spot, "which code runs is the manifest's to say, and no answer's or setting's."
-            )
+            return self._wrong(spot, _FOREIGN_CODE)
         cls = self._class(shape, node, spot)
         if cls is UNKNOWN:
             return cls
@@ -440,6 +429,11 @@ class Builder:
 
 def _has_unknown(values: Iterable[Any]) -> bool:
     return any(value is UNKNOWN for value in values)
+
+
+def _tells_data(bound: Any, spot: _Spot) -> bool:
+    """Return whether a template stays one, so that its place can tell settings from texts."""
+    return "components_values" in spot.sees and "config" in bound.template.names
 
 
 def _names_code(node: Node) -> bool:

@@ -34,8 +34,6 @@ _MOST_COUNT: Final = 100_000
 """What a width, a precision or a number of parts may be."""
 _MOST_IN_ALL: Final = 4
 """How many values of the greatest length a template may make."""
-_MOST_SCANNED: Final = 1_000_000
-"""Characters of a text that a filter may go through several times."""
 
 _HOLDERS: Final = (dict, list, tuple, set, frozenset)
 _ANY_NUMBER: Final = frozenset({"d", "default", "float", "int", "sum", "abs", "min", "max"})
@@ -47,7 +45,14 @@ _KEEPS_PARTS: Final = frozenset(
     }
 )
 """Filters that hand on what a list or mapping holds; all others may write it out."""
-_SCANS_AGAIN: Final = frozenset({"pprint", "striptags", "urlize", "wordwrap", "xmlattr"})
+_MOST_SCANNED: Final[Mapping[str, int]] = {
+    "pprint": 100_000,
+    "striptags": 1_000_000,
+    "urlize": 1_000_000,
+    "wordwrap": 100_000,
+    "xmlattr": 1_000_000,
+}
+"""Characters that a filter may be given which goes through them more than once."""
 
 
 @cache
@@ -262,9 +267,10 @@ def _check_filter(bounds: Bounds, name: str, value: Any, given: list[Any]) -> No
         )
     if isinstance(value, _HOLDERS) and name not in _KEEPS_PARTS:
         bounds.check(weight(value, bounds.most))
-    if name in _SCANS_AGAIN and weight(value, bounds.most) > _MOST_SCANNED:
+    most = _MOST_SCANNED.get(name, bounds.most)
+    if name in _MOST_SCANNED and weight(value, most) > most:
         raise LimitExceededError(
-            f"The filter '{name}' takes {_MOST_SCANNED:,} characters, and was given more."
+            f"The filter '{name}' takes {most:,} characters, and was given more: give it fewer."
         )
     estimate = _ESTIMATES.get(name)
     if estimate is not None:

@@ -123,6 +123,7 @@ BOMBS = [
     "{{ record.many | batch(1000000000) | list }}",
     "{{ record.many | slice(1000000000) | list }}",
     "{{ 1.5 | round(1000000000) }}",
+    "{{ ('a' * 900000) | wordwrap(1) }}",
     "{{ lipsum(n=1000000) }}",
     "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x ~ ns.x"),
     "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x + ns.x"),
