@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from tap_core.redaction import write_to_stderr
 from target_spark.jvm import archive_file, spark_home
 from target_spark.session import SparkSettings, check_java
 
@@ -97,7 +98,7 @@ def main() -> int:
     try:
         make(archive)
     except RuntimeError as error:
-        print(f"The archive of classes was not made: {error}", file=sys.stderr)  # noqa: T201
+        write_to_stderr(f"The archive of classes was not made: {error}\n")
         return 1
     print(f"Spark will start faster: its classes are kept in {archive}.")  # noqa: T201
     return 0

@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2
 
 from tap_core.protocols.fivetran.description import FILES, PACKAGE
 from tap_core.protocols.fivetran.messages import file_protos
+from tap_core.redaction import redact_line, write_to_stderr
 
 __all__ = ["compare", "differences"]
 
@@ -51,7 +52,7 @@ def compare(arguments: Sequence[str]) -> int:
     try:
         theirs = _compiled(_folder(Path(arguments[0])))
     except _CannotError as error:
-        print(error, file=sys.stderr)  # noqa: T201
+        write_to_stderr(f"{redact_line(str(error))}\n")
         return 2
     found = list(differences(file_protos(), theirs))
     for line in found or ["No difference."]:

@@ -1,0 +1,32 @@
+"""No module but those of the redaction writes errors and tracebacks by itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.walls.reading import modules
+
+RAW = {
+    "a traceback": re.compile(r"traceback\.(format|print)_|print_exc"),
+    "standard error": re.compile(r"stderr\.write\(|print\([^\n]*(error|message)[^\n]*stderr"),
+    "a pattern of secrets": re.compile(r"re\.compile\([^\n]*(passw|secret|token)", re.IGNORECASE),
+}
+MAY = {
+    "tap_core.logging": "writes what its formatter has redacted",
+    "tap_core.scaffold.command": "imports nothing of the SDK, and has no settings",
+    "tap_core.protocols.fivetran.command": "writes a sentence of its own",
+}
+
+
+@pytest.mark.parametrize("kind", RAW)
+def test_no_module_writes_without_the_redaction(kind):
+    found = [
+        module.name
+        for module in modules()
+        if not module.name.startswith(("tap_core.redaction", "tap_core.testing"))
+        and module.name not in MAY
+        and RAW[kind].search(module.source)
+    ]
+    assert found == []
