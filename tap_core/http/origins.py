@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import requests
 from requests.cookies import RequestsCookieJar
@@ -239,6 +239,23 @@ class Route:
                 )
         _strip(following, keep_body=is_same)
         return True
+
+    def check_redirect(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        """Check a redirect that a session follows by itself: a hook of requests.
+
+        Raises:
+            UntrustedHostError: it leads to an origin that may not get the credentials.
+        """
+        if not response.is_redirect:
+            return
+        place = urljoin(response.url, response.headers["Location"])
+        source, target = origin_of(response.url), declared_origin(place)
+        if source is None or target is None or target == source or target.is_upgrade_of(source):
+            return
+        if source.scheme == "https" and target.scheme == "http":
+            raise _fallen_back(target, response)
+        if not self.is_home(target) and not self._allows(target):
+            raise self._refused(target, "The answer redirects", response)
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
         """Return whether an origin may get what ``first`` carries."""

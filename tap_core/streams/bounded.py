@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tap_core.authenticators.base import puts_nothing
 from tap_core.http.limits import (
@@ -100,6 +100,17 @@ class Bounded(Retried, abc.ABC):
             allowed_hosts=check_allowed_hosts(self.allowed_hosts) if self.allowed_hosts else (),
             setting=f"`allowed_hosts` of the stream '{self.name}'",
         )
+
+    def _signing_at_home(self, authenticator: Auth) -> Auth:
+        """Return what signs the requests that an author's code sends with the session itself."""
+
+        def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            route = self._route(authenticator)
+            route.check(request)
+            cast("Any", request).register_hook("response", route.check_redirect)
+            return authenticator(request)
+
+        return sign
 
     def _base_origin(self) -> Origin | None:
         """Return the origin that ``url_base`` has by the settings alone."""

@@ -269,7 +269,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return a request, authenticated, of the arguments that `requests.Request` takes."""
         authenticator = attached(self.authenticator, self)
-        self.requests_session.auth = authenticator
+        self.requests_session.auth = self._signing_at_home(authenticator)
         request = requests.Request(*args, **kwargs)
         if request.auth is None:  # another thread may set the session's own meanwhile
             request.auth = authenticator

@@ -504,6 +504,28 @@ def test_a_request_of_code_outside_of_the_pages_is_watched(server, source, other
     assert source.records(Details) == [{"id": 7}]
 
 
+def test_a_request_that_code_sends_with_the_session_is_watched(server, source, other):
+    """The session signs what an author's code sends with it, and by the same rules."""
+
+    class Details(Signed):
+        kind = "header"
+
+        def parse_response(self, response: requests.Response) -> Any:
+            for row in response.json()["data"]:
+                yield self.requests_session.get(row["url"], timeout=5).json()["data"][0]
+
+    server.answers(page({"url": f"{other.url}/1"}))
+    with pytest.raises(UntrustedHostError, match=other.url):
+        source.records(Details)
+    server.answers(page({"url": f"{server.url}/1"}), redirect(f"{other.url}/elsewhere"))
+    with pytest.raises(UntrustedHostError, match="redirects"):
+        source.records(Details)
+    assert other.asked == []
+    server.answers(page({"url": f"{server.url}/1"}), redirect("/2"), page({"id": 7}))
+    assert source.records(Details) == [{"id": 7}]
+    assert server.asked[-1].headers["X-Any-Name"] == SECRET
+
+
 def test_the_kinds_of_streams_share_the_rule():
     assert GraphQLStream._route is RESTStream._route
 
