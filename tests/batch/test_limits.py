@@ -40,7 +40,7 @@ def refused(*args: Any, **given: Any) -> str:
 
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
-    """A pipe without a writer, devices, a socket, a folder, and links to them."""
+    """SEC16: a BATCH message that names a pipe, a device, a socket or a folder is refused."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "to-pipe").symlink_to("pipe")
@@ -57,7 +57,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path):
 
 
 def test_a_line_has_a_longest_length(tmp_path):
-    """The error names the limit and the setting, for plain and packed files."""
+    """SEC13: a line of a batch file that is too long is an error that names the limit."""
     row = json.dumps({"id": "x" * 1000}).encode()
     for compression in (None, "gzip"):
         path = tmp_path / f"rows-{compression}"
@@ -155,7 +155,7 @@ def test_a_column_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
     ],
 )
 def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(address):
-    """The message is written by someone else."""
+    """SEC16: a BATCH message cannot name a host or another protocol."""
     with pytest.raises(ValueError, match="address"):
         check_address(address)
     assert "address" in refused(address)
@@ -243,7 +243,7 @@ def packed(path: Path, head: bytes, block: bytes, times: int) -> None:
     ids=["text", "objects", "numbers", "small", "wide", "keys"],
 )
 def test_no_packed_row_takes_more_than_600_megabytes(tmp_path, head, block, times):
-    """Rows just below the limit, of what takes most memory, and one far above it."""
+    """SEC13: no row of a packed batch file takes more than 600 MB of memory."""
     packed(tmp_path / "rows", head, block, times)
     command = [sys.executable, "-c", BOMBS, str(tmp_path / "rows"), "jsonl", "gzip"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -38,7 +38,7 @@ def write(path: Path, text: str = "TAP_X_A=1\n", mode: int = 0o644) -> Path:
 def test_only_variables_with_the_prefix_are_taken_and_the_environment_is_left_alone(
     folder: Path,
 ) -> None:
-    """Variables that start programs, load code or move traffic are nobody's settings."""
+    """SEC4: variables of a .env file without the plugin's prefix are ignored."""
     others = ("JAVA_HOME", "PYSPARK_PYTHON", "PATH", "HTTPS_PROXY", "REQUESTS_CA_BUNDLE")
     others += ("SINGER_SDK_LOG_CONFIG", "LD_PRELOAD", "TAP_XY_A", "tap_x_a", "LOGLEVEL")
     write(folder / ".env", "TAP_X_A=1\n" + "".join(f"{name}=/evil\n" for name in others))
@@ -62,7 +62,7 @@ def test_the_environment_wins_and_fills_in(folder: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("mark", [".git", "meltano.yml"])
 def test_the_root_of_the_project_is_looked_at_and_nothing_beyond(folder: Path, mark: str) -> None:
-    """The first folder with a mark is the root; folders between are not part of the search."""
+    """SEC4: only the working directory and the project's root are searched for .env."""
     root = folder.parent.parent
     write(root.parent / ".env", "TAP_X_A=beyond\n")
     write(root / ".env", "TAP_X_A=root\n")
@@ -81,7 +81,7 @@ def test_the_root_of_the_project_is_looked_at_and_nothing_beyond(folder: Path, m
 def test_a_file_of_another_user_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next place is looked at, and an explicit path is no exception."""
+    """SEC4: a .env file of another user is skipped, also where its path was given."""
     root = folder.parent.parent
     write(root / "meltano.yml")
     write(root / ".env", "TAP_X_A=root\n")
@@ -98,7 +98,7 @@ def test_a_file_of_another_user_is_skipped_with_a_warning(
 def test_a_file_that_others_may_write_is_skipped_with_a_warning(
     folder: Path, caplog: pytest.LogCaptureFixture, mode: int, words: str
 ) -> None:
-    """Also where the file is reached through a link."""
+    """SEC4: a .env file that others may write is skipped, also behind a link."""
     file = write(folder / "settings", mode=mode)
     (folder / ".env").symlink_to(file)
     assert read_dotenv(PREFIX) == {}

@@ -106,7 +106,7 @@ def program(text: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.parametrize("said", ["", "x" * 70_000], ids=["silent", "loud"])
 def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(said):
-    """Files can be opened, workers are served, and all descriptors come back."""
+    """SEC17: connections without the key do not use up the descriptors of the driver."""
     with program(DRIVER) as process:
         driver = Driver(process)
         early = driver.address.counters()
@@ -185,7 +185,7 @@ def test_a_worker_that_connects_during_an_endless_flood_gets_its_permit():
 
 
 def test_a_handshake_that_drips_is_cut_off(monkeypatch):
-    """The deadline is for the whole proof, not for each byte of it."""
+    """SEC17: a client that sends its proof byte by byte is cut off at the deadline."""
     monkeypatch.setattr("target_spark.extract.permits._HANDSHAKE_SECONDS", 0.3)
     with Issuer() as issuer, socket.create_connection(where(issuer), 10) as client:
         begun = time.monotonic()

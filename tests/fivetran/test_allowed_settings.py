@@ -232,6 +232,7 @@ def test_documented_settings_pass(configuration: dict[str, Any]) -> None:
 @pytest.mark.parametrize("key", DANGEROUS_KEYS)
 @pytest.mark.parametrize("value", ["x", True, 1])
 def test_a_key_that_could_run_or_read_something_is_refused_by_its_name(key, value) -> None:
+    """SEC1: keys that start programs, load code or read files are refused by name."""
     with pytest.raises(ConfigurationError) as told:
         rules().check(read({"path": "lake", "spark": {key: value}}))
     assert key in str(told.value)
@@ -284,6 +285,7 @@ def test_another_spelling_of_a_key_is_another_key(key: str) -> None:
     ids=str,
 )
 def test_a_setting_that_is_not_listed_is_refused(configuration: dict[str, str]) -> None:
+    """SEC1: a setting that is not listed is refused."""
     with pytest.raises(ConfigurationError, match="a call may not set this") as told:
         rules().check(read({"path": "lake", **configuration}))
     assert "evil" not in str(told.value)
@@ -344,12 +346,14 @@ def test_a_catalog_of_icebergs_must_say_its_type() -> None:
     ids=str,
 )
 def test_a_text_in_which_spark_would_put_variables_is_refused(configuration) -> None:
+    """SEC1: a value with a variable such as ${env:X} in it is refused."""
     with pytest.raises(ConfigurationError, match="a call may not use"):
         rules().check(read({"path": "lake", **configuration}))
 
 
 @given(st.from_regex(r"spark\.[a-zA-Z0-9._*-]{1,60}", fullmatch=True))
 def test_no_other_key_of_spark_passes(key: str) -> None:
+    """SEC1: a random key of Spark that is not listed is refused."""
     if not is_allowed_spark_key(key):
         with pytest.raises(ConfigurationError):
             rules().check({"path": "lake", "spark": {key: "1"}})

@@ -96,6 +96,7 @@ def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str,
 
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
 def test_a_port_that_others_reach_is_warned_of_with_its_address(program: list[str]) -> None:
+    """SEC2: the server warns of an address that other machines reach, and names it."""
     with started(*program) as (_, lines):
         assert lines[0]["message"].startswith("Listening on port ")
     assert lines[1]["level"] == "WARNING"
@@ -105,6 +106,7 @@ def test_a_port_that_others_reach_is_warned_of_with_its_address(program: list[st
 
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
 def test_a_port_of_this_machine_alone_is_not_reached_from_elsewhere(program: list[str]) -> None:
+    """SEC2: with --host 127.0.0.1 other addresses of the machine do not answer."""
     with started(*program, "--host", "127.0.0.1") as (_, lines):
         port = int(lines[0]["message"].split()[3])
         socket.create_connection(("127.0.0.1", port), timeout=10).close()

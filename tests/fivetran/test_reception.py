@@ -51,6 +51,7 @@ def test_what_is_not_a_message_is_an_error(data) -> None:
 
 
 def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> None:
+    """SEC2: the bytes that all calls hold have a limit, which the error names."""
     reception = Reception(Limits(held=40_000))
     data = messages.TestRequest(name="x" * 6_000).SerializeToString()
 
@@ -126,6 +127,7 @@ def test_clients_that_send_nothing_hold_up_the_others_for_a_moment_only() -> Non
 
 
 def test_calls_beyond_the_limit_are_refused_and_the_others_end() -> None:
+    """SEC2: calls beyond the limit are refused, and the running ones end well."""
     go_on = threading.Event()
 
     def wait(_request: Any, _call: Any) -> Any:

@@ -113,7 +113,7 @@ CALLS: dict[str, Mapping[str, Any]] = {
 def test_no_call_runs_a_program_or_lets_java_write_a_file(
     destination: Server, rpc: str, tmp_path: Path
 ) -> None:
-    """A program as Spark's Python, and a file of Java's log, both of the caller's choice."""
+    """SEC1: a call starts no program as Spark's Python, and Java writes no file for it."""
     program = tmp_path / "evil.sh"
     program.write_text(f"#!/bin/sh\nid -un > {tmp_path}/pwned_python\n")
     program.chmod(0o755)
@@ -160,6 +160,7 @@ def test_settings_of_the_operators_environment_are_not_looked_at(tmp_path: Path)
 
 
 def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:
+    """SEC1: a call cannot make a connector write BATCH files."""
     storage = {"root": str(tmp_path / "pwned"), "prefix": "x"}
     batch = {"encoding": {"format": "jsonl", "compression": "none"}, "storage": storage}
     with running(SHOP) as server:
@@ -233,6 +234,7 @@ def one_json(size: int) -> bytes:
 def test_a_flood_of_large_calls_neither_fills_the_memory_nor_hangs(
     rpc: str, make: Callable[[int], bytes]
 ) -> None:
+    """SEC2: a flood of large calls neither fills the memory nor hangs."""
     request = make(15 << 20)
     with running(SPARK) as server:
         server.send("Test", one_text(1))
@@ -292,6 +294,7 @@ def test_the_operator_lets_a_connector_take_messages_up_to_fivetrans_limit() -> 
 def test_connections_that_say_nothing_and_calls_without_a_request_hold_nobody_up(
     destination: Server,
 ) -> None:
+    """SEC2: idle connections and calls without a request do not delay other calls."""
     with ExitStack() as stack:
         for _ in range(50):
             silent = socket.create_connection(("127.0.0.1", destination.port), timeout=10)

@@ -63,7 +63,7 @@ ENCODED = {
 
 @pytest.mark.parametrize("encoding", sorted(ENCODED))
 def test_what_unpacks_to_too_much_is_refused(server, source, encoding):
-    """Sizes count behind the decoding of Content-Encoding, and before anything is kept."""
+    """SEC13: the size of a response is counted after its Content-Encoding is decoded."""
     body = ENCODED[encoding](b'{"data": [{"id": 1}]}' + b" " * 110_000_000)
     assert len(body) < 1_000_000
     server.answers(Reply(body, headers={"Content-Encoding": encoding}))
@@ -189,7 +189,7 @@ WORST = {
     ["objects", *(pytest.param(one, marks=pytest.mark.thorough) for one in sorted(WORST))],
 )
 def test_the_worst_answer_fits_into_600_megabytes(kind):
-    """With the defaults no answer takes more memory: what would is refused."""
+    """SEC13: with the defaults no response takes more than 600 MB of memory."""
     done = subprocess.run(
         [sys.executable, "-c", _PEAK, kind],
         capture_output=True,
@@ -251,7 +251,7 @@ SLOW = [
 
 @pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
 def test_a_server_that_drips_is_cut_off(write):
-    """The deadline holds for each part of an answer; the request is not sent again."""
+    """SEC13: a server that sends slowly is cut off, in headers and body alike."""
     begun = time.monotonic()
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
         Source(server).records(**members(server, timeout=5, **SHORT))  # type: ignore[arg-type]

@@ -118,7 +118,7 @@ def seen_secrets(server: Server) -> list[str]:
 @pytest.mark.parametrize("base", [Linked, OlderLinked])
 @pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
 def test_a_next_link_to_another_port_or_host_gets_nothing(server, source, other, base, kind):
-    """A next link of another origin is refused before anything is sent, and named."""
+    """SEC8: a next link to another origin is refused before anything is sent."""
     for url in (other.url, named(server)):
         server.answers(page({"id": 1}, next=f"{url}/page2"))
         with pytest.raises(UntrustedHostError) as refused:
@@ -222,7 +222,7 @@ def child(source: Source, base: Any, **members: Any) -> Any:
 
 
 def test_an_address_of_a_parent_s_record_is_the_api_s_word(server, source, other):
-    """A record names the URL of the child: it gets credentials only where the author says so."""
+    """SEC8: an address in a parent's record gets credentials only where it is allowed."""
     context = {"link": f"{other.url}/things"}
     with pytest.raises(UntrustedHostError, match=other.url):
         list(child(source, Child).request_records(context))
@@ -252,7 +252,7 @@ def redirect(url: str, status: int = 302) -> Reply:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 def test_a_redirect_to_another_origin_gets_nothing(server, source, other, status, kind):
-    """Every redirect to another host or port is refused where credentials were sent."""
+    """SEC8: a redirect of a signed request to another origin is refused."""
     for url in (other.url, named(server)):
         server.answers(redirect(f"{url}/elsewhere", status))
         with pytest.raises(UntrustedHostError) as refused:
@@ -313,6 +313,8 @@ def test_credentials_do_not_leave_behind_a_redirect_at_home(server, source, othe
 @pytest.mark.parametrize("status", [307, 308])
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_body_is_never_redirected_to_another_origin(server, source, other, status, allowed):
+    """SEC8: a body is never redirected to another origin."""
+
     class Asking(GraphQLStream):
         name = "users"
         schema = Users.schema
@@ -377,7 +379,7 @@ def secure(certificate: Path) -> Iterator[Server]:
 @pytest.mark.parametrize("allowed", [True, False])
 @pytest.mark.parametrize("how", ["link", "redirect"])
 def test_https_never_falls_back_to_http(secure, certificate, other, signs, allowed, how):
-    """Not for a link, not for a redirect, not without credentials, not to an allowed host."""
+    """SEC9: HTTPS never falls back to HTTP, by no link and no redirect."""
     link = page({"id": 1}, next=f"{other.url}/2")
     secure.answers(link if how == "link" else redirect(f"{other.url}/2"))
     session = requests.Session()
@@ -408,7 +410,7 @@ def test_http_may_become_https(server, secure, certificate, source):
 def test_a_redirect_to_plain_http_is_refused_where_encryption_is_demanded(
     server, source, monkeypatch
 ):
-    """Under ``--port`` every hop is looked at, not the first one alone."""
+    """SEC9: under --port every hop of a request must be encrypted."""
     monkeypatch.setattr("tap_core.encryption._demanded", threading.Event())
     demand_encryption()
     server.answers(redirect("http://plain.example/there"))

@@ -44,6 +44,7 @@ def references() -> str:
 
 @pytest.mark.parametrize("text", [laughs(), merges(), references()])
 def test_a_manifest_that_grows_without_end_is_refused(tmp_path: Path, text: str):
+    """SEC12: a manifest that grows without end is refused."""
     with pytest.raises(ManifestError, match="raise TAP_CORE_YAML_NODES"):
         _ = read_manifest(text).tree
     file = tmp_path / "manifest.yaml"
@@ -80,6 +81,7 @@ def test_a_document_may_not_be_nested_deeply(text: str):
     ],
 )
 def test_tags_are_refused(text: str):
+    """SEC12: tags are refused."""
     with pytest.raises(ManifestError, match=r"line 1: .* the tag .* is not known"):
         read_manifest(text)
     with pytest.raises(ValueError, match=r"the tag .* is not known"):
@@ -144,6 +146,7 @@ BOMBS = [
 def test_a_template_that_makes_much_of_little_is_refused(
     text: str, monkeypatch: pytest.MonkeyPatch
 ):
+    """SEC14: a template that makes much of little is refused."""
     monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.5)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     scope: dict[str, Any] = {"record": {"many": list(range(10_000)), "l": [1, 2, 3]}}
@@ -161,7 +164,7 @@ def length_made(text: str) -> int:
 
 
 def test_no_method_of_plain_values_gets_past_the_bounds():
-    """Whatever a new Python adds to them: a method that is given a high number stays small."""
+    """SEC14: no method of a plain value makes a large text out of a high number."""
     names = sorted({*dir(str), *dir(bytes), *dir(int)} - {*dir(object)})
     for name in (one for one in names if not one.startswith("_")):
         for arguments in ("10**9", "10**9, 'b'", "'', 'b' * 10**6", "10**9, 'big'"):
@@ -183,7 +186,7 @@ def test_everyday_templates_mean_what_they_did():
 
 
 def test_the_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):
-    """Under Airbyte's protocol, which promises it."""
+    """SEC13: under Airbyte the other streams are read after a limit is exceeded."""
     value = "{{ 'a' * 10**9 }}"
     bomb = f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
     path = manifest(tmp_path, stream("bad", "/bad", more=bomb), stream("good", "/good"))

@@ -61,6 +61,7 @@ class TestResolvers:
     def test_a_value_of_an_answer_or_a_setting_is_sent_as_it_is(
         self, tmp_path: Path, resolver: str, planted: str
     ):
+        """SEC10: a value of an answer or a setting is sent as it is."""
         value = "a {{ components_values['id'] }} z"
         server = filled_by(tmp_path, resolver, value, {"name": "a", "id": planted})
         assert queries(server) == [f"a {planted} z"]
@@ -68,6 +69,7 @@ class TestResolvers:
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
     def test_it_stays_data_within_a_template_of_the_manifest(self, tmp_path: Path, resolver: str):
+        """SEC10: a value of a response stays data within a template of the manifest."""
         value = "{{ components_values.id }}-{% raw %}{{ config['plain'] }}{% endraw %}"
         table = {"name": "a", "id": PLANTED[0]}
         server = filled_by(tmp_path, resolver, value, table, plain="yes")
@@ -103,6 +105,7 @@ class TestResolvers:
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
     def test_no_component_comes_from_them(self, tmp_path: Path, resolver: str):
+        """SEC10: values of a response or a setting bring no component."""
         (tmp_path / "components.py").write_text("open('ran', 'w')\nclass X: pass\n")
         custom = {"type": "CustomTransformation", "class_name": "components.X"}
         for path, value in (
@@ -142,6 +145,7 @@ class TestElsewhere:
 
     @pytest.mark.parametrize("planted", PLANTED[:4])
     def test_parents_and_pages_and_added_fields(self, tmp_path: Path, planted: str):
+        """SEC10: text of parents, pages and added fields is not rendered as a template."""
         token = "{{ next_page_token.next_page_token }}"
         body = f'request_parameters: {{q: "{{{{ stream_partition.p }}}}", n: "{token}"}}'
         retriever = (
@@ -185,6 +189,7 @@ class TestElsewhere:
 def test_code_beside_a_manifest_is_told_of_when_it_is_loaded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
+    """SEC12: loading code beside a manifest is logged."""
     (tmp_path / "components.py").write_text(
         "from dataclasses import dataclass\n"
         "@dataclass\n"

@@ -49,6 +49,7 @@ def test_a_packed_answer_that_is_too_large_ends_its_stream_alone(tmp_path: Path,
 @pytest.mark.parametrize("body", [DEEP, DIGITS, EXPONENT], ids=["levels", "digits", "exponent"])
 @pytest.mark.parametrize("decoder", ["", "decoder: {type: JsonDecoder}"])
 def test_json_that_cannot_be_held_ends_its_stream_alone(tmp_path: Path, body: str, decoder: str):
+    """SEC15: a response that is nested too deeply ends its own stream only."""
     path = manifest(tmp_path, stream("items", "/items", retriever=decoder), GOOD)
     with serving() as server:
         server.answers_by(reply(body))
@@ -70,7 +71,7 @@ def test_an_answer_says_so_whoever_reads_it(body: str, given: dict[str, Any]):
 
 
 def test_a_field_that_looks_like_a_number_beyond_limits_stays_a_text(tmp_path: Path):
-    """AddFields reads what a template gives as a literal."""
+    """SEC15: a number of thousands of digits in an added field stays a text."""
     added = """
     transformations:
       - {type: AddFields, fields: [{path: [y], value: "{{ record.x }}"}]}

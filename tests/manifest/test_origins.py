@@ -100,7 +100,7 @@ def answering(server: Server, replies: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 def test_a_link_to_another_origin_gets_no_credentials(tmp_path, server, other, kind):
-    """Whatever puts a credential on a request, the link of an answer does not take it away."""
+    """SEC8: a link to another origin gets no credential of any authenticator."""
     for url in (other.url, other.url.replace("127.0.0.1", "localhost")):
         answering(server, {"/items": {"data": [{"id": 1}], "next": f"{url}/page2"}})
         ran = synced(
@@ -116,6 +116,7 @@ def test_a_link_to_another_origin_gets_no_credentials(tmp_path, server, other, k
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 @pytest.mark.parametrize("status", [302, 307])
 def test_a_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other, kind, status):
+    """SEC8: a redirect to another origin gets no credentials."""
     redirect = Reply(b"", status=status, headers={"Location": f"{other.url}/elsewhere"})
     answering(server, {"/items": redirect})
     ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
@@ -319,7 +320,7 @@ def jobs_of(authenticator: str = "") -> str:
     ],
 )
 def test_addresses_of_jobs(tmp_path, server, other, poll, file, authenticator, refused):
-    """A file elsewhere is fetched without credentials; what is signed stays at home."""
+    """SEC8: addresses of an asynchronous job on another host get no credentials."""
     places = {"home": server.url, "other": other.url}
     other.answers(Reply([{"id": 9}]))
     job(server, poll=f"{places[poll]}/jobs/1", file=f"{places[file]}/files/1")
@@ -342,7 +343,7 @@ def test_addresses_of_jobs(tmp_path, server, other, poll, file, authenticator, r
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("at_home", [True, False])
 def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
-    """Secrets of a token request stay with the endpoint, whichever way it redirects."""
+    """SEC9: a request for a token follows no redirect."""
     place = f"{server.url if at_home else other.url}/moved"
     server.answers(Reply(b"", status=status, headers={"Location": place}))
     ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))

@@ -75,7 +75,7 @@ def test_rows_are_streamed_however_many_there_are():
 
 
 def test_an_answer_that_unpacks_to_hundreds_of_times_its_size_is_refused():
-    """Also one of rows that are short each, of empty documents, and of files in an archive."""
+    """SEC13: a response that unpacks to hundreds of times its size is refused."""
     body = gzip.compress(b"a\n" * 2_000_000)
     assert "200 times its size" in refused(GzipDecoder(CsvDecoder(), **SMALL), body)
     many = zipped(**{f"f{n}": b" " * 900 for n in range(3)}, bomb=b"[]" + b" " * 900)
@@ -253,6 +253,7 @@ MIB = 1 << 20
     ],
 )
 def test_no_packed_answer_takes_more_than_600_megabytes(tmp_path, decoder, head, block, times):
+    """SEC13: no packed answer takes more than 600 megabytes."""
     packer = zlib.compressobj(9, wbits=31)
     with (tmp_path / "answer").open("wb") as out:
         out.write(packer.compress(head))

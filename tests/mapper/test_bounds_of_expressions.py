@@ -58,6 +58,7 @@ def value_of(text: str) -> Any:
     ],
 )
 def test_what_would_be_too_large_is_refused_before_it_is_made(text: str):
+    """SEC14: an expression that would make a huge value is refused before it does."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(MapExpressionError, match="It is a test: "):
         value_of(text)

@@ -163,6 +163,7 @@ def _syncs() -> Iterator[Any]:
 
 @pytest.mark.parametrize("name, mode", [pytest.param(None, "ok", id="all"), *_syncs()])
 def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mode: str):
+    """SEC5: no sync writes a secret."""
     folder.give("config.json", {**tap_settings(url_of(port, mode)), "only": name})
     with command_lines() as lines:
         done = folder.run(TAP, "--config", "config.json")
@@ -175,6 +176,7 @@ def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mo
 
 @pytest.mark.parametrize("command, mode", list(_cases()))
 def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command: str, mode: str):
+    """SEC5: no command of a tap writes a secret."""
     folder.give("config.json", tap_settings(url_of(port, mode)))
     folder.give("state.json", {"bookmarks": {}})
     folder.give("catalog.json", CATALOG)
@@ -191,6 +193,7 @@ def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command:
     [mode if mode in {"ok", "refuses"} else pytest.param(mode, marks=_SLOW) for mode in MODES],
 )
 def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
+    """SEC5: no manifest writes a secret."""
     pytest.importorskip("jinja2", reason="manifests are an extra")
     folder.give("config.json", tap_settings(url_of(port, mode)))
     with command_lines() as lines:
@@ -204,6 +207,7 @@ def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
 
 @pytest.mark.parametrize("mode", ["refuses", pytest.param("ok", marks=_SLOW)])
 def test_no_call_of_fivetran_writes_a_secret(folder: Folder, port: int, mode: str):
+    """SEC5: no call of fivetran writes a secret."""
     grpc = pytest.importorskip("grpc", reason="gRPC is an extra")
     settings = tap_settings(url_of(port, mode))
     told: list[str] = []
@@ -281,7 +285,7 @@ def test_no_command_of_the_target_without_java_writes_a_secret(
 
 @pytest.mark.spark
 def test_no_load_with_spark_writes_a_secret(folder: Folder):
-    """One load with rows that fit and one that does not; then what is kept of it is searched."""
+    """SEC5: no log, state, table or file of a load contains a secret."""
     folder.give("config.json", _target_settings(spark=spark_settings(), job="canary"))
     with command_lines() as lines:
         done = folder.run("-c", TARGET, *TARGET_COMMANDS["load"], stdin=MESSAGES)

@@ -66,7 +66,7 @@ def raised(*args):
     "formatter", [ConsoleFormatter(), StructuredFormatter(), logging.Formatter("%(message)s"), None]
 )
 def test_values_of_a_plugin_are_hidden_in_lines_of_any_library_and_any_format(log, formatter):
-    """A setting that the schema marks is hidden though the parameter is called ``k``."""
+    """SEC5: values of secret settings are hidden in log lines of every library."""
     tap = QuietTap(config={"k": "cAnary-QQQ111"})
     text = log(formatter, '"GET %s HTTP/1.1" %s', "/ok?k=cAnary-QQQ111", 200)
     text += log(formatter, "failed", exc_info=raised("cAnary-QQQ111"))
@@ -114,6 +114,7 @@ def test_plugins_that_come_and_go_in_threads_disturb_nobody():
     "formatter", [ConsoleFormatter(), logging.Formatter("%(name)s %(message)s")]
 )
 def test_no_text_of_others_is_a_line_of_its_own(log, formatter):
+    """SEC7: text of the input cannot forge a line of the log."""
     text = log(formatter, "Property %s", HOSTILE, name=f"tap.{HOSTILE}")
     assert len(text.splitlines()) == 1
     assert "\x1b" not in text
@@ -121,6 +122,7 @@ def test_no_text_of_others_is_a_line_of_its_own(log, formatter):
 
 
 def test_no_error_forges_a_line_below_its_traceback(log):
+    """SEC7: the message of an error cannot forge a line of the log."""
     error = raised(HOSTILE)
     error.__cause__ = raised(HOSTILE)
     if hasattr(error, "add_note"):

@@ -170,6 +170,7 @@ def test_documents_keep_their_shape():
 
 
 def test_control_characters_are_escaped_and_tabs_are_not():
+    """SEC7: control characters are escaped and tabs are not."""
     hostile = "a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800\tc é 漢"
     shown = escape_control_characters(hostile)
     assert shown == (r"a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800" + "\tc é 漢")

@@ -49,7 +49,7 @@ def refused(schema: Any, value: Any) -> None:
     ],
 )
 def test_a_reference_is_resolved_in_the_schema_alone(tmp_path: Path, schema: Any):
-    """The library's own registry asks any address and opens any file."""
+    """SEC11: a reference to an address or a file is not resolved."""
     (tmp_path / "secret.json").write_text('{"const": "LOCAL-SECRET"}')
     with serving() as server:
         server.answers(Reply({"const": "X"}))
@@ -94,6 +94,7 @@ def test_references_within_the_schema_work():
 def test_a_pattern_that_backtracks_without_end_is_stopped(
     schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch
 ):
+    """SEC14: a pattern that backtracks without end is stopped."""
     monkeypatch.setitem(vars(MATCH_SECONDS), "value", 0.05)
     with pytest.raises(LimitExceededError, match=r"\(a\|a\)\*\$.*raise TAP_CORE_PATTERN_SECONDS"):
         refused(schema, value)
@@ -104,6 +105,7 @@ def test_a_pattern_that_backtracks_without_end_is_stopped(
     [("x" * 100_001, "may have 100,000 characters"), ("((a{1000}){1000}){1000}", "lower counts")],
 )
 def test_a_pattern_that_is_too_large_to_compile_is_refused(pattern: str, said: str):
+    """SEC14: a pattern that is too large to compile is refused."""
     with pytest.raises(LimitExceededError, match=said):
         refused({"pattern": pattern}, "a")
     schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}

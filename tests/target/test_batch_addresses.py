@@ -25,7 +25,7 @@ JSONL = {"format": "jsonl"}
     ],
 )
 def test_addresses_of_other_hosts_are_not_followed(address: str) -> None:
-    """A message is written by someone else; settings say which hosts are reached."""
+    """SEC16: target-spark follows no address of another host in a BATCH message."""
     files = Files(StreamId("a"), [address], JSONL)
     with pytest.raises(FilesError, match=r"address.*Nothing of its batch is committed"):
         batch_files(files, 1, {})
@@ -37,7 +37,7 @@ def test_an_address_at_the_host_of_the_tables_is_followed() -> None:
 
 
 def test_what_is_no_regular_file_is_refused_in_words(tmp_path: Path) -> None:
-    """Spark would wait for a pipe, or read a device without an end."""
+    """SEC16: target-spark refuses a pipe or a device in a BATCH message."""
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
     for name in ("pipe.jsonl", "zero.jsonl"):

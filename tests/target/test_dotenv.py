@@ -33,7 +33,7 @@ def planted(tmp_path: Path) -> Path:
 def test_a_run_with_settings_of_the_environment_starts_no_java_of_a_dotenv_file(
     tmp_path: Path, planted: Path
 ) -> None:
-    """The variable of the target is taken, and JAVA_HOME and PATH are not."""
+    """SEC4: JAVA_HOME and PATH in a .env file do not choose the Java that is started."""
     env = {**without_java(), "TARGET_SPARK_PATH": str(tmp_path / "tables")}
     done = run(tmp_path, schema() + record(1), "--config=ENV", env=env)
     assert done.returncode == 1

@@ -51,7 +51,7 @@ def test_every_jar_has_a_hash_and_the_script_has_the_same_versions() -> None:
 
 
 def test_another_jar_under_the_name_of_a_published_one_is_refused(tmp_path: Path) -> None:
-    """The name, the place and the form of the file are right; its content is not."""
+    """SEC19: another jar under the name of a published one is refused."""
     jars = put_jars(tmp_path, DELTA)
     said = refused(tmp_path)
     assert str(jars[0]) in said
@@ -66,7 +66,7 @@ def given(folder: Path) -> dict[str, object]:
 
 
 def test_one_changed_byte_is_noticed(cache: Path) -> None:
-    """Also where size and time of the file are as before, and in the last jar of a library."""
+    """SEC19: one changed byte is noticed, also with the size and the time as before."""
     jar = cache / "jars" / "io.delta_delta-storage-4.4.0.jar"
     before, content = jar.stat(), bytearray(jar.read_bytes())
     content[40] ^= 1
@@ -142,7 +142,7 @@ def test_torn_jars_are_removed_before_jars_are_fetched_again(cache: Path) -> Non
 
 @pytest.mark.spark
 def test_a_jar_that_a_repository_gives_is_checked_before_spark_gets_it(tmp_path: Path) -> None:
-    """A mirror has other jars under the right coordinates: Spark's JVM is not started with them."""
+    """SEC19: jars that a repository serves are checked before Spark's JVM starts."""
     repository = tmp_path / "repository"
     repository.mkdir()
     for name in DELTA:

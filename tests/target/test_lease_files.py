@@ -62,7 +62,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
-    """Those of earlier versions, which everybody could read, are tightened."""
+    """SEC18: a lock file and its folder are private; those of earlier versions become so."""
     take(tmp_path)
     path = lease_file(str(tmp_path), "job")
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
@@ -93,7 +93,7 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
 
 @as_root
 def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> None:
-    """A lock needs no more than the right to read."""
+    """SEC18: another user can neither lock nor read a lock file."""
     lease = Lease.take(str(open_to_all), "job")
     lease.sessions_are(["session-of-spark-connect"])
     path = lease_file(str(open_to_all), "job")
@@ -107,7 +107,7 @@ def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> No
 def test_a_link_in_the_place_of_a_lease_is_not_followed(
     tmp_path: Path, path: Path, exists: bool
 ) -> None:
-    """Neither to a file of the user's, nor to one that would be made."""
+    """SEC18: a symbolic link in the place of a lock file is not followed."""
     victim = tmp_path / "victim"
     if exists:
         victim.write_text("precious", encoding="utf-8")

@@ -106,7 +106,7 @@ def settings_shown(arguments: dict[str, str], conf: dict[str, str]) -> list[str]
 
 
 def test_no_setting_is_handed_to_the_jvm_by_its_arguments() -> None:
-    """All stand in files that this user alone can read, and that are gone after the start."""
+    """SEC6: settings reach the JVM by private files, which are removed after the start."""
     conf = {**PLAIN, **SECRETS, "spark.master": "local[1]"}
     with launch_environment(conf, JAVA, {}) as arguments:
         assert settings_shown(arguments, conf) == []
@@ -172,6 +172,7 @@ def test_options_with_an_open_quotation_mark_are_refused_without_being_shown(opt
 def test_a_local_master_asks_for_a_secret_that_is_new_each_time(
     master: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """SEC3: a local master asks for a secret that is new each time."""
     first, second = (
         spark_conf(SparkSettings(master=master, format="parquet"), "4.1.4") for _ in range(2)
     )
@@ -298,6 +299,7 @@ def test_settings_arrive_as_they_were(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_the_command_line_of_the_jvm_shows_no_setting(spark_session: Session) -> None:
+    """SEC6: the command line of the JVM shows no setting."""
     shown = Path(f"/proc/{spark_session.jvm_pid}/cmdline").read_text(encoding="utf-8")
     words = shown.split("\0")
     assert "--conf" not in words
@@ -312,7 +314,7 @@ def test_the_command_line_of_the_jvm_shows_no_setting(spark_session: Session) ->
 
 @pytest.mark.spark
 def test_spark_hides_secrets_and_shows_the_rest(spark: SparkSession) -> None:
-    """By the name or the value of a setting; what our tables keep in properties stays readable."""
+    """SEC5: Spark hides settings that are secret by name or value, and shows others."""
     jvm: Any = spark.sparkContext._jvm
     conf = spark.sparkContext._jsc.sc().conf()
     utils: Any = jvm.org.apache.spark.util.Utils
@@ -371,7 +373,7 @@ def taken(ports: list[int], blocks: list[str], streams: list[str]) -> dict[str, 
 
 @pytest.mark.spark
 def test_a_stranger_gets_no_block_of_a_running_spark(spark_session: Session) -> None:
-    """Neither rows of a shuffle, nor a broadcast, nor a file that the driver serves.
+    """SEC3: another user gets no rows, broadcasts or files from a running local Spark.
 
     The control, a Spark that was told not to ask for a secret, is among the thorough tests.
     """
@@ -487,7 +489,7 @@ def test_the_client_gets_all_of_it_where_no_secret_is_asked_for(master: str) -> 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_no_secret_is_seen_from_the_start_to_the_end(tmp_path: Path) -> None:
-    """Neither on a command line, of the launcher and the shell too, nor on a page or in the log."""
+    """SEC6: no command line, page or event log shows a secret while Spark runs."""
     events = tmp_path / "events"
     events.mkdir()
     conf = {

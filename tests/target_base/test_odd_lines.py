@@ -62,6 +62,7 @@ NUMBER = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
 @pytest.mark.parametrize("maps", [{}, {"stream_maps": {"a": {"more": "id"}}}], ids=["plain", "map"])
 @pytest.mark.parametrize("checks", [True, False])
 def test_a_number_beyond_limits_is_an_invalid_record(value, maps, checks):
+    """SEC15: a number beyond limits is an invalid record."""
     with pytest.raises(InvalidRecord, match="a: the record cannot be read: a number in it"):
         fed(schema("a", id=ID), raw("1"), raw(value), validate_records=checks, **maps)
 
@@ -169,6 +170,7 @@ ODD = [
 
 @pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
 def test_other_odd_values_are_loaded_or_named(value):
+    """SEC15: odd values are loaded, or end in an error that names them."""
     anything = {"properties": {"id": {}}}
     described = {"type": "SCHEMA", "stream": "a", "schema": anything, "key_properties": []}
     with contextlib.suppress(InvalidRecord, InvalidInputLine):
