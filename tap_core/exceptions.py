@@ -43,8 +43,8 @@ the ones marked * are this project's own.
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
-    │   │       └── InvalidDateTimeError *  a date or time that cannot be read
     │   └── DataError
+    │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       └── InvalidJSONSchema
     └── SyncLifecycleSignal
         ├── RequestedAbortException
@@ -332,12 +332,12 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
         self.record = record
 
 
-class InvalidDateTimeError(InvalidRecord, ValueError):
-    """A property of a record that is a date or time by its schema cannot be read as one."""
-
-
 class DataError(SyncError):
     """The data break a rule of quality."""
+
+
+class InvalidDateTimeError(DataError, ValueError):
+    """A property of a record that is a date or time by its schema cannot be read as one."""
 
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name

@@ -63,7 +63,7 @@ def to_json_compatible(val: Any) -> Any:
 
 
 def handle_invalid_timestamp_in_record(
-    record: Record,
+    record: Record,  # noqa: ARG001
     key_breadcrumb: Sequence[str],
     invalid_value: str,
     datelike_typename: str,
@@ -83,4 +83,4 @@ def handle_invalid_timestamp_in_record(
         logger.warning("'%s' in '%s': %s. Replacing with NULL.", invalid_value, field, ex)
         return None
     msg = f"Could not parse value '{invalid_value}' of property '{field}' as {datelike_typename}"
-    raise InvalidDateTimeError(msg, record) from ex
+    raise InvalidDateTimeError(msg) from ex
