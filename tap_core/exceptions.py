@@ -43,8 +43,8 @@ the ones marked * are this project's own.
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
-    │   │       └── InvalidDateTimeError *  a date or time that cannot be read
     │   └── DataError
+    │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       ├── InvalidJSONSchema
     │       └── LimitExceededError *     input that costs more time or memory than it may
     └── SyncLifecycleSignal
@@ -335,16 +335,16 @@ class InvalidRecord(SkippableSyncError):  # noqa: N818  singer_sdk's name
         self.record = record
 
 
-class InvalidDateTimeError(InvalidRecord, ValueError):
-    """A property of a record that is a date or time by its schema cannot be read as one."""
-
-
 class UnreadableRecordError(InvalidRecord):
     """A record that Python cannot hold: nested too deeply, or with too large a number."""
 
 
 class DataError(SyncError):
     """The data break a rule of quality."""
+
+
+class InvalidDateTimeError(DataError, ValueError):
+    """A property of a record that is a date or time by its schema cannot be read as one."""
 
 
 class InvalidJSONSchema(DataError):  # noqa: N818  singer_sdk's name

@@ -25,6 +25,7 @@ __all__ = [
     "TEMPLATE_LENGTH",
     "TEMPLATE_SECONDS",
     "Bounds",
+    "check_time_format",
     "integer",
     "weight",
 ]
@@ -39,6 +40,8 @@ _MOST_BITS: Final = 4_000_000
 _MOST_DIGITS: Final = 100_000
 """Digits before the point of a decimal that may become an integer or be written out."""
 _SMALL: Final = 1 << 64
+_LONGEST_TIME_FORMAT: Final = 1_000
+"""Characters of a format of dates: each of its directives takes its time."""
 _INDENT: Final = 100
 _FAKED_NUMBERS: Final = ("random_", "py", "unix_time", "date")
 _DIGITS: Final = re.compile(r"\d+")
@@ -81,6 +84,19 @@ def integer(value: Any = 0, *base: Any) -> int:
             f"An integer made of a decimal may have {_MOST_DIGITS:,} digits, and this one has more."
         )
     return int(value, *base)
+
+
+def check_time_format(text: Any) -> None:
+    """Check the format of a date or time.
+
+    Raises:
+        LimitExceededError: it is too long.
+    """
+    if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
+        raise LimitExceededError(
+            f"A format of dates may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
+            f" {len(text):,}: make it shorter."
+        )
 
 
 def _digits(value: Any) -> int:
@@ -264,6 +280,13 @@ def _extended(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: 
     return weight(owner, most) + weight(args, most) if isinstance(owner, list) else 0
 
 
+def _time_formatted(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del owner, most
+    for text in (*args, *kwargs.values()):
+        check_time_format(text)
+    return 0
+
+
 def _in_fractions(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del args, kwargs
     return most + 1 if _digits(owner) > _MOST_DIGITS else 0
@@ -277,6 +300,7 @@ _ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], 
     "ljust": _widened,
     "replace": _replaced,
     "rjust": _widened,
+    "strftime": _time_formatted,
     "to_bytes": _widened,
     "translate": _translated,
     "zfill": _widened,

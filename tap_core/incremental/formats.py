@@ -77,7 +77,9 @@ def format_of(text: str) -> DatetimeFormat:
 
     Raises:
         ValueError: it has a directive that is none, or no year, or cannot be read back.
+        LimitExceededError: it is too long.
     """
+    check_time_format(text)
     unit = _UNITS.get(text)
     if unit is not None:
         return DatetimeFormat(

@@ -20,7 +20,7 @@ from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tap_core.clock import parse_instant, utc_now
-from tap_core.guards import TEMPLATE_LENGTH
+from tap_core.guards import TEMPLATE_LENGTH, check_time_format
 from tap_core.incremental.durations import Duration, duration_of
 from tap_core.incremental.formats import format_of
 from tap_core.manifest.fractions import with_floats
@@ -65,6 +65,7 @@ def _min(*args: Any) -> Any:
 
 
 def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
+    check_time_format(format)
     return (utc_now() + timedelta(days=num_days)).strftime(format)
 
 
@@ -101,6 +102,8 @@ def _format_datetime(
     format: str,
     input_format: str | None = None,
 ) -> str:
+    check_time_format(format)
+    check_time_format(input_format)
     instant = _given_instant(dt, input_format)
     if format in _COUNTS:
         aware = instant if isinstance(instant, datetime) else _instant_of(instant.isoformat())

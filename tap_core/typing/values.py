@@ -64,7 +64,7 @@ def to_json_compatible(val: Any) -> Any:
 
 
 def handle_invalid_timestamp_in_record(
-    record: Record,
+    record: Record,  # noqa: ARG001
     key_breadcrumb: Sequence[str],
     invalid_value: str,
     datelike_typename: str,
@@ -85,4 +85,4 @@ def handle_invalid_timestamp_in_record(
         logger.warning("'%s' in '%s': %s. Replacing with NULL.", shown, field, why)
         return None
     msg = f"Could not parse value '{shown}' of property '{field}' as {datelike_typename}"
-    raise InvalidDateTimeError(msg, record) from (ex if are_rows_shown() else None)
+    raise InvalidDateTimeError(msg) from (ex if are_rows_shown() else None)

@@ -19,9 +19,11 @@ from google.protobuf import json_format
 
 from tap_core.protocols.fivetran import messages
 from tap_core.protocols.fivetran.connector import connector
+from tap_core.protocols.fivetran.listening import Listening
 from tap_core.protocols.fivetran.log import Journal
 from tap_core.protocols.fivetran.server import Server, Service
 from target_spark.errors import SparkUnavailableError
+from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.destination import destination
 from target_spark.fivetran.engine import Sparks
 from target_spark.target import TargetSpark
@@ -56,7 +58,7 @@ class Served:
 
         server = Server(replace(service, explain=explain), journal)
         self.name = service.name
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{server.start(0)}")
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{server.start(Listening(0, '127.0.0.1'))}")
         self.call("ConfigurationForm", b"")
 
     def call(self, rpc: str, request: bytes) -> str:
@@ -77,7 +79,11 @@ def make_calls(folder: Path) -> Read:
     """Return a reader that calls a connector and a destination."""
     _ = folder
     journal = Journal("sdk_connector")
-    services = [connector(SmallTap, journal), destination(TargetSpark, NoSparks(), journal)]
+    rules = CallRules.of("target-spark", {})
+    services = [
+        connector(SmallTap, journal),
+        destination(TargetSpark, NoSparks(), journal, rules),
+    ]
     served = {service.name: Served(service, journal) for service in services}
 
     def read(data: bytes) -> None:
