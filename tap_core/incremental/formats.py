@@ -17,6 +17,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import Any
 
+from tap_core.guards import check_time_format
+
 __all__ = ["DatetimeFormat", "format_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
