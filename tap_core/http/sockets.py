@@ -12,8 +12,8 @@ from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from requests.exceptions import InvalidSchema
+from urllib3 import connectionpool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import pool_classes_by_scheme
 
 from tap_core.http.limits import IN_FORCE, Deadline
@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     import requests
     from typing_extensions import Buffer
 
-__all__ = ["measure_answers", "measure_proxied_answers"]
+__all__ = [
+    "HTTPConnectionPool",
+    "HTTPSConnectionPool",
+    "measure_answers",
+    "measure_proxied_answers",
+]
 
 
 class _Measured(io.RawIOBase):
@@ -84,12 +89,16 @@ class _Response(HTTPResponse):
             self.fp = io.BufferedReader(_Measured(self.fp.detach(), sock, deadline))
 
 
-class _Pool(HTTPConnectionPool):
+class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
+    """A pool under the name that errors of urllib3 show, and that is taken out of messages."""
+
     def _new_conn(self) -> Any:
         return _measured(super()._new_conn())
 
 
-class _SecurePool(HTTPSConnectionPool):
+class HTTPSConnectionPool(connectionpool.HTTPSConnectionPool):
+    """The same over TLS."""
+
     def _new_conn(self) -> Any:
         return _measured(super()._new_conn())
 
@@ -102,7 +111,7 @@ def _measured(connection: Any) -> Any:
     return connection
 
 
-_POOLS: Final = {"http": _Pool, "https": _SecurePool}
+_POOLS: Final = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
 def measure_answers(session: requests.Session) -> None:
