@@ -43,6 +43,7 @@ the ones marked * are this project's own.
     │   ├── SkippableSyncError
     │   │   ├── SkippableAPIError
     │   │   └── InvalidRecord            .error_message, .record
+    │   │       └── UnreadableRecordError *  nested too deeply, or with too large a number
     │   └── DataError
     │       ├── InvalidDateTimeError *   a date or time that cannot be read
     │       ├── InvalidJSONSchema

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from tap_core.exceptions import StateFileError
@@ -100,12 +100,7 @@ def parse_json(text: bytes) -> Any:
 
 def _number(text: str) -> float | Decimal:
     nearest = float(text)
-    if repr(nearest) == text:
-        return nearest
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent of more digits than a Decimal has
-        return nearest
+    return nearest if repr(nearest) == text else Decimal(text)
 
 
 def check_bookmarks(state: Mapping[str, Any]) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tap_core import bounds
 from tap_core.bounds import TooLargeError, read_at_most
 from tap_core.config import read_config_files
 from tap_core.documents import UnreadableJSONError, load_json, read_json_file
@@ -19,7 +17,7 @@ from tap_core.manifest.literals import read_literal
 from tap_core.manifest.load import read_manifest
 from tap_core.protocols.airbyte.arguments import text_of
 from tap_core.protocols.singer import door
-from tap_core.schema.read import document_at, parsed
+from tap_core.schema.read import parsed
 from tap_core.state.load import read_state
 
 ENDLESS = Path("/dev/zero")
@@ -76,37 +74,6 @@ def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_p
     if not text.startswith("1e"):
         with pytest.raises(ValueError, match=r"nested too deeply|too many digits"):
             parsed(text, ".json")
-
-
-class Endless(BaseHTTPRequestHandler):
-    """Answers with a document that does not end."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        try:
-            while True:
-                self.wfile.write(b" " * (1 << 16))
-        except OSError:
-            pass
-
-    def log_message(self, *_args: object) -> None:
-        """Say nothing."""
-
-
-def test_a_schema_of_the_web_that_does_not_end_is_an_error(monkeypatch):
-    monkeypatch.setattr("tap_core.schema.read.DOCUMENT_BYTES", 1 << 20)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            with pytest.raises(TooLargeError, match="longer than 1 MiB"):
-                document_at(f"http://127.0.0.1:{server.server_port}/schema.json")
-        finally:
-            server.shutdown()
-            thread.join()
-    assert bounds.DOCUMENT_BYTES == 64 << 20
 
 
 @pytest.mark.parametrize(

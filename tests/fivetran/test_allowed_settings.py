@@ -293,7 +293,15 @@ def test_a_setting_that_is_not_listed_is_refused(configuration: dict[str, str]) 
 
 def test_each_setting_is_either_allowed_or_known_to_be_dangerous() -> None:
     """A new setting must be looked at: what could a stranger do with it?"""
-    refused = {"master", "remote", "jars", "staging", "report", "delete_batch_files"}
+    refused = {
+        "master",
+        "remote",
+        "jars",
+        "staging",
+        "report",
+        "batch_schemes",
+        "delete_batch_files",
+    }
     assert SETTINGS | refused == SCHEMA["properties"].keys()
     assert not SETTINGS & refused
 

@@ -68,7 +68,7 @@ def test_the_files_of_an_image_agree(image: str) -> None:
     assert labels["io.airbyte.version"] == data["dockerImageTag"]
     assert data["connectorType"] == image.partition("-")[0]
     assert str(uuid.UUID(data["definitionId"])) == data["definitionId"]
-    for copied in re.findall(r"/build/([\w./]+)", told):
+    for copied in re.findall(r"/build/([\w./-]+)", told):
         assert (ROOT / copied).exists(), copied
 
 

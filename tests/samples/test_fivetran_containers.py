@@ -50,7 +50,7 @@ def started(image: str, service: str) -> Iterator[Client]:
 @pytest.mark.parametrize("image", [CONNECTOR, DESTINATION])
 def test_the_files_of_an_image_are_there(image: str) -> None:
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
-    for copied in re.findall(r"/build/([\w./]+)", text):
+    for copied in re.findall(r"/build/([\w./-]+)", text):
         assert (ROOT / copied).exists(), copied
     [flag, port] = words_of(image, "CMD")
     assert flag == "--port"

