@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import requests
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tap_core.types import Record
 
 __all__ = ["streams_made"]
+
+_TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's name)
 
 
 class _Host(ManifestHost, Protocol):
@@ -102,6 +104,8 @@ def _filled(
     try:
         for scope in resolver.scopes(read):
             made = template.filled({**scope, "config": host.config})
+            if origins is not None:
+                _check_token_endpoints(host, made, origins)
             for part in _parts(made):
                 part.origins = origins
             yield made
@@ -113,16 +117,33 @@ def _filled(
 
 
 def _origins_of(host: _Host, template: Node) -> frozenset[Origin]:
-    """Return the origins that the requesters of a template have before an answer fills it."""
-    found: set[Origin] = set()
-    for part in _parts(template):
-        for key in ("url_base", "url"):
-            with suppress(ManifestError):
-                given = part.get(key)
-                text = build(host.manifest, given, str | None, host.config, part.parameters)
-                origin = declared_origin(text) if text else None
-                found |= set() if origin is None else {origin}
-    return frozenset(found)
+    """Return the origins that requests of a template have before an answer fills it."""
+    keys = ("url_base", "url", _TOKEN_ENDPOINT)
+    found = (_origin_of(host, part, key) for part in _parts(template) for key in keys)
+    return frozenset(origin for origin in found if origin is not None)
+
+
+def _origin_of(host: _Host, part: Node, key: str) -> Origin | None:
+    """Return the origin of an address by settings and manifest alone; None if it has none."""
+    with suppress(ManifestError):
+        text = build(host.manifest, part.get(key), str | None, host.config, part.parameters)
+        return declared_origin(text) if text else None
+    return None
+
+
+def _check_token_endpoints(host: _Host, stream: Node, origins: frozenset[Origin]) -> None:
+    """Check that an answer has not moved a token endpoint, which gets the client's secret.
+
+    Raises:
+        ManifestError: it is on a host that the template does not name.
+    """
+    for part in _parts(stream):
+        origin = _origin_of(host, part, _TOKEN_ENDPOINT)
+        if origin is not None and origin not in origins:
+            raise ManifestError(
+                f"An answer puts the {_TOKEN_ENDPOINT} of a stream on {origin}, which the stream"
+                " template does not name: write the endpoint into the template."
+            )
 
 
 def _parts(part: Any) -> Iterator[Node]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tap_core.exceptions import DiscoveryError, FatalAPIError
 from tap_core.http.limits import ResponseTooLargeError, ResponseTooSlowError
 from tap_core.http.origins import UntrustedHostError
+from tap_core.manifest.errors import ManifestError
 from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.reports import reports
 from tests.manifest.running import Ran, manifest, run, stream
@@ -357,8 +360,17 @@ def test_requests_for_tokens_follow_no_redirect(tmp_path, server, other, kind, s
 # Streams of templates
 
 
-def test_an_answer_that_fills_a_template_does_not_say_where_keys_go(tmp_path, server, other):
-    """Streams that an API describes get credentials on the hosts of the template alone."""
+@pytest.mark.parametrize(
+    ("kind", "place", "path"),
+    [
+        ("bearer", "retriever, requester, url_base", ""),
+        ("oauth", "retriever, requester, authenticator, token_refresh_endpoint", "/token"),
+    ],
+)
+def test_an_answer_that_fills_a_template_does_not_say_where_keys_go(
+    tmp_path, server, other, kind, place, path
+):
+    """SEC8: streams that an API describes get credentials on the hosts of the template alone."""
     text = manifest(tmp_path, "  []\n").read_text()
     (tmp_path / "manifest.yaml").write_text(
         text.replace("streams:\n  []\n", "")
@@ -374,7 +386,7 @@ dynamic_streams:
           type: HttpRequester
           url_base: "{{{{ config['url'] }}}}"
           path: items
-          {AUTHENTICATORS["bearer"]}
+          {indent(AUTHENTICATORS[kind], "          ").strip()}
         record_selector:
           type: RecordSelector
           extractor: {{type: DpathExtractor, field_path: [data]}}
@@ -392,15 +404,21 @@ dynamic_streams:
           field_path: [name]
           value: "{{{{ components_values.id }}}}"
         - type: ComponentMappingDefinition
-          field_path: [retriever, requester, url_base]
+          field_path: [{place}]
           value: "{{{{ components_values.base }}}}"
 """
     )
-    found = [{"id": "a_good", "base": server.url}, {"id": "z_bad", "base": other.url}]
+    bases = {"a_good": f"{server.url}{path}", "z_bad": f"{other.url}{path}"}
+    found = [{"id": name, "base": base} for name, base in bases.items()]
     answering(server, {"/tables": {"data": found}, "/items": {"data": [{"id": 1}]}})
-    ran = run(tmp_path / "manifest.yaml", server, config={"api_key": KEY}, fails=True)
-    assert other.url in failure(ran)
-    assert ran.records("a_good") == [{"id": 1}]
+    file = tmp_path / "manifest.yaml"
+    if kind == "oauth":  # a token endpoint is checked when streams are found
+        with pytest.raises(ManifestError, match=f"on {re.escape(other.url)}, which"):
+            run(file, server, config={"api_key": KEY}, fails=True)
+    else:
+        ran = run(file, server, config={"api_key": KEY}, fails=True)
+        assert other.url in failure(ran)
+        assert ran.records("a_good") == [{"id": 1}]
     assert other.asked == []
 
 
