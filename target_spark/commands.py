@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tap_core.bounds import DOCUMENT_BYTES, TooLargeError, read_at_most
 from tap_core.config import ConfigInput
 from tap_core.events import Event
 from tap_core.exceptions import ConfigurationError
+from tap_core.intake import binary
 from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
 from tap_core.redaction.records import format_error
 from target_spark import settings
@@ -222,8 +224,9 @@ def _replay(plugin: Target, given: argparse.Namespace) -> int:
     from target_spark.replay import replay
 
     try:
-        text = sys.stdin.read() if given.schema == "-" else Path(given.schema).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        source = binary(sys.stdin) if given.schema == "-" else Path(given.schema)
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError, TooLargeError) as error:
         _say(f"The schema cannot be read: {error}")
         return 1
     described = one_of(plugin.mapped()(descriptions_in(text)), given.stream)

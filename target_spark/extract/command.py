@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tap_core.bounds import STATE_BYTES, read_at_most
 from tap_core.config import ConfigInput
 from tap_core.exceptions import (
     CatalogFileError,
@@ -322,7 +323,7 @@ def _document(path: str | None, error: type[ConfigurationError]) -> Any:
     if not path:
         return None
     try:
-        found = json.loads(Path(path).read_bytes())
+        found = json.loads(read_at_most(Path(path), STATE_BYTES))
     except (OSError, ValueError, RecursionError) as reason:
         raise error(f"{path} cannot be read: {reason}") from None
     if not isinstance(found, dict):

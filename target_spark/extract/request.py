@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.bounds import STATE_BYTES, TooLargeError, read_at_most
 from tap_core.config import ConfigInput, parse_environment_config
 from tap_core.events import Describe
 from tap_core.exceptions import ConfigurationError
@@ -219,10 +220,11 @@ def _document(
     if given.lstrip().startswith("{"):
         return read(given, f"the option {option}")
     try:
-        return read(Path(given).read_text(encoding="utf-8-sig"), given)
-    except OSError as error:
+        return read(read_at_most(Path(given), STATE_BYTES).decode("utf-8-sig"), given)
+    except (OSError, TooLargeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UnsupportedError(
-            f"The option {option} names {given}, which cannot be read: {error.strerror}."
+            f"The option {option} names {given}, which cannot be read: {why}."
         ) from None
 
 
