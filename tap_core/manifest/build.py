@@ -376,7 +376,7 @@ class Builder:
         cls = named[0] if named else class_of(str(kind))
         if cls is None:
             said = f"there is no component '{kind}'.{_near(str(kind), MODULES)}"
-            if kind in NOT_SUPPORTED:
+            if str(kind) in NOT_SUPPORTED:
                 said = f"the component '{kind}' is not supported."
             return self._wrong(spot, said)
         if not any(_fits(cls, one) for one in shape.components):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tap_core.exceptions import StateFileError
+from tap_core.exceptions import StateFileError, StreamSetupError
 from tap_core.types import Context
 
 __all__ = ["PartitionIndex", "freeze"]
@@ -146,7 +146,7 @@ class PartitionIndex:
 
     def _checked(self, position: int | None, context: Context) -> int | None:
         if position == _TWICE:
-            raise ValueError(
+            raise StreamSetupError(
                 f"The state has more than one entry for the partition {dict(context)}. "
                 "Keep the one with the right bookmark and remove the others."
             )

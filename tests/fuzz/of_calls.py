@@ -90,6 +90,7 @@ def make_calls(folder: Path) -> Read:
         try:
             call = json.loads(data)
             server, rpc = served[call["service"]], str(call["rpc"])
+            rpc.encode()  # a client cannot send other names
             request = _encode(server.name, rpc, call)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return  # no call, but a seed that was spoiled

@@ -157,4 +157,4 @@ def _load(
 
 
 def _take_state(state: bytes) -> None:
-    json.loads(state)  # what leaves is whole
+    json.loads(state, parse_int=str)  # what leaves is whole, whatever its numbers

@@ -40,6 +40,7 @@ class Users(Stream):
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
         """Yield the records of the settings, or three."""
         self.get_starting_timestamp(context)
+        changes = self.config.get("records") or [{}]
         for number in range(3):
             yield {
                 "id": number,
@@ -47,7 +48,7 @@ class Users(Stream):
                 "changed_at": f"2024-01-0{number + 1}T00:00:00Z",
                 "address": {"city": "Graz"},
                 "tags": ["a", "b"],
-                **(self.config.get("records") or [{}] * 3)[number],
+                **changes[number % len(changes)],
             }
 
     def get_child_context(self, record: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -68,12 +68,40 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
         raise CatalogFileError(f"{place}: 'key_properties' is not a list of texts")
     try:
         CatalogEntry.from_dict(entry)
+        _check_schema(entry.get("schema"), place)
     except KeyError as error:
         raise CatalogFileError(f"{place}: {error} is missing") from None
     except (AttributeError, TypeError, ValueError) as error:
         raise CatalogFileError(f"{place}: a value is not of the right type: {error}") from None
     except RecursionError:
         raise CatalogFileError(f"{place}: the schema is nested too deeply") from None
+
+
+_NAMED_SCHEMAS: Final = ("properties", "patternProperties")
+_LISTED_SCHEMAS: Final = ("anyOf", "oneOf", "allOf")
+
+
+def _check_schema(schema: Any, place: str) -> None:
+    """Raise CatalogFileError if a type or format, here or in an inner schema, is not a text."""
+    if not isinstance(schema, Mapping):
+        return
+    types = schema.get("type") or []
+    names = types if isinstance(types, list) else [types]
+    if not all(isinstance(name, str) for name in names):
+        raise CatalogFileError(f"{place}: a 'type' in the schema is not a text or a list of texts")
+    if not isinstance(schema.get("format"), str | None):
+        raise CatalogFileError(f"{place}: a 'format' in the schema is not a text")
+    for one in _inner_schemas(schema):
+        _check_schema(one, place)
+
+
+def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
+    yield schema.get("items")
+    yield schema.get("additionalProperties")
+    for key in _NAMED_SCHEMAS:
+        yield from (schema.get(key) or {}).values()
+    for key in _LISTED_SCHEMAS:
+        yield from schema.get(key) or ()
 
 
 def strangers(catalog: Mapping[str, Any], streams: Mapping[str, Described]) -> Iterator[str]:
