@@ -32,6 +32,7 @@ from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Schemas, Scope, StateMigration, StreamFace
+from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.pages import Turn
 from tap_core.manifest.slices import Slices, product
 from tap_core.manifest.states import (
@@ -436,9 +437,19 @@ def _parameters(node: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
+def _is_path(path: Any) -> bool:
+    return isinstance(path, (str, list, tuple)) and all(isinstance(step, str) for step in path)
+
+
 def _keys(given: Any) -> list[str]:
-    """Return the names of the keys; those of nested values are no properties of a record."""
+    """Return the names of the keys; those of nested values are no properties of a record.
+
+    Raises:
+        ManifestError: it is not a name, a list of names, or a list of paths.
+    """
     paths = [given] if isinstance(given, str) else given or []
+    if not isinstance(paths, (list, tuple)) or not all(map(_is_path, paths)):
+        raise ManifestError(f"A primary_key is a name or a list of names, not {given!r}.")
     names = [path if isinstance(path, str) else ".".join(path) for path in paths]
     flat = all(isinstance(path, str) or len(path) == 1 for path in paths)
     return list(filter(None, names)) if flat else []

@@ -16,6 +16,7 @@ from decimal import Decimal
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from tap_core.exceptions import DataError
 from tap_core.records.conform import (
     Unmapped,
     compile_conformer,
@@ -180,7 +181,7 @@ def compile_shape(
     def careful(record: Record) -> Any:
         if prune is not None:
             prune(record)
-        return encode(jsonable(conform(record)))
+        return _encode_converted(conform(record), encode)
 
     return Shape(_layout_finder(effective_schema, mask, level), careful, encode)
 
@@ -214,14 +215,25 @@ def compile_conforming(
 
 
 def as_body(record: Record, encode: BodyEncoder) -> Any:
-    """Encode a record of whatever values."""
+    """Encode a record of whatever values.
+
+    Raises:
+        DataError: a value is nested too deeply, or an integer has too many digits.
+    """
     values = record.values()
     if _are_text(map(type, record)) and (_are_plain(map(type, values)) or _all_json(values)):
         try:
             return encode(record)
         except ENCODING_ERRORS:
             pass
-    return encode(jsonable(record))
+    return _encode_converted(record, encode)
+
+
+def _encode_converted(record: Record, encode: BodyEncoder) -> Any:
+    try:
+        return encode(jsonable(record))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"A record cannot be written as JSON: {error}") from error
 
 
 def check_of(schema: JsonSchema | None, level: TypeConformanceLevel) -> Callable[[Any], bool]:

@@ -85,8 +85,8 @@ def _check_schema(schema: Any, place: str) -> None:
     """Raise CatalogFileError if a type or format, here or in an inner schema, is not a text."""
     if not isinstance(schema, Mapping):
         return
-    types = schema.get("type") or []
-    names = types if isinstance(types, list) else [types]
+    types = schema.get("type", [])
+    names = types if isinstance(types, list) else [] if types is None else [types]
     if not all(isinstance(name, str) for name in names):
         raise CatalogFileError(f"{place}: a 'type' in the schema is not a text or a list of texts")
     if not isinstance(schema.get("format"), str | None):
