@@ -92,7 +92,7 @@ def make_calls(folder: Path) -> Read:
             server, rpc = served[call["service"]], str(call["rpc"])
             rpc.encode()  # a client cannot send other names
             request = _encode(server.name, rpc, call)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
             return  # no call, but a seed that was spoiled
         except (json_format.Error, SystemError):  # a name of an enum that is no text
             return

@@ -280,7 +280,7 @@ def _find_file(folder: Path, path: str) -> Path | None:
         folder.joinpath(*steps[1:]),
         folder / "schemas" / Path(path).name,
     ]
-    return next((one for one in tried if one.is_file()), None)
+    return next(filter(_is_file, tried), None)
 
 
 def _read(file: Path) -> JsonSchema:
@@ -324,7 +324,14 @@ def _resolved(node: Any, file: Path, root: Any, way: tuple[str, ...]) -> Any:
 def _shared(file: Path, name: str) -> Path:
     """Return the file that a schema refers to: in its folder's ``shared``, or beside it."""
     tried = [file.parent / "shared" / name, file.parent / name]
-    found = next((one for one in tried if one.is_file()), None)
+    found = next(filter(_is_file, tried), None)
     if found is None:
         raise ManifestError(f"The schema {file} refers to a file '{name}', which is not there.")
     return found
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # such as a name that is too long for the file system
+        return False

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tap_core.events import StreamId
+from tap_core.exceptions import DataError
 from tap_core.protocols.airbyte.messages import descriptor, encode_json
 
 __all__ = ["NOT_SHARED", "Positions"]
@@ -128,8 +129,14 @@ def _statistics(count: int) -> bytes:
 
 
 def _object(text: Any) -> dict[str, msgspec.Raw]:
-    """Return the members of a JSON object; of anything else, which an author wrote, none."""
+    """Return the members of a JSON object; of anything else, which an author wrote, none.
+
+    Raises:
+        DataError: a text in it cannot be written as UTF-8.
+    """
     try:
         return _members(text)
     except msgspec.ValidationError:
         return {}
+    except msgspec.DecodeError as error:
+        raise DataError(f"The state cannot be divided into those of its streams: {error}") from None
