@@ -9,7 +9,7 @@ is given so that a sync need not discover.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
 from typing import Any, Final, Protocol
 
@@ -69,12 +69,27 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), place)
+        _check_breadcrumbs(entry.get("metadata") or (), place)
     except KeyError as error:
         raise CatalogFileError(f"{place}: {error} is missing") from None
     except (AttributeError, TypeError, ValueError) as error:
         raise CatalogFileError(f"{place}: a value is not of the right type: {error}") from None
     except RecursionError:
         raise CatalogFileError(f"{place}: the schema is nested too deeply") from None
+
+
+_DEEPEST: Final = 500
+"""Names that a breadcrumb may have: twice the depth of a schema that Python can walk through."""
+
+
+def _check_breadcrumbs(metadata: Iterable[Any], place: str) -> None:
+    """Raise CatalogFileError if metadata names its property by something else than a list."""
+    for each in metadata:
+        breadcrumb = each.get("breadcrumb") or []
+        if not isinstance(breadcrumb, list) or len(breadcrumb) > _DEEPEST:
+            raise CatalogFileError(
+                f"{place}: a 'breadcrumb' in the metadata is not a list of at most {_DEEPEST} names"
+            )
 
 
 _NAMED_SCHEMAS: Final = ("properties", "patternProperties")
