@@ -26,6 +26,7 @@ agree="--constraint requirements-dev.lock"
 for image in \
   "requirements.lock --extra spark" \
   "samples/airbyte/source-flights/requirements.lock" \
+  "samples/airbyte/source-manifest/requirements.lock --extra manifest" \
   "samples/fivetran/connector-flights/requirements.lock --extra fivetran" \
   "samples/fivetran/destination-spark/requirements.lock --extra spark --extra fivetran --extra fivetran-destination"
 do

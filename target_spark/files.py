@@ -18,17 +18,29 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
-from tap_core.batch.addresses import SCHEMES, check_address
+from tap_core.batch.addresses import check_address
 from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.reading import check_file
 from tap_core.batch.storage import local_path
+from tap_core.bounds import TooLargeError
 from tap_core.events import Files, StreamId
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import redact_url
+from tap_core.schema.variants import object_schema, variants_of
 from tap_core.types import JsonSchema
 from target_spark.errors import FilesError, UnsupportedError
 from target_spark.places import local_folder
 
-__all__ = ["JSONL", "PARQUET", "BatchFile", "batch_files", "file_key", "unreadable"]
+__all__ = [
+    "JSONL",
+    "PARQUET",
+    "BatchFile",
+    "batch_files",
+    "check_size",
+    "file_key",
+    "unreadable",
+]
 
 JSONL: Final = "jsonl"
 PARQUET: Final = "parquet"
@@ -40,6 +52,7 @@ _SPARKS_SCHEMES: Final[Mapping[str, str]] = MappingProxyType(
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE)
+_NOTHING_COMMITTED: Final = "Nothing of its batch is committed, and no state behind it is let out."
 _GLOB: Final = re.compile(r"[*?\[\]{}\\]")
 
 
@@ -62,6 +75,12 @@ class BatchFile:
     in_json: frozenset[str] = frozenset()
 
     @property
+    def encoding(self) -> BaseBatchFileEncoding:
+        """How the file is encoded; Spark tells a compression by the name."""
+        is_packed = self.format == JSONL and _COMPRESSED.search(self.address)
+        return BaseBatchFileEncoding(self.format, "gzip" if is_packed else None)
+
+    @property
     def shown(self) -> str:
         """The address as it may be told."""
         return _told(self.address)
@@ -76,26 +95,48 @@ def batch_files(
     event: Files,
     ordinal: int,
     schema: JsonSchema,
-    schemes: Collection[str] = SCHEMES,
+    limits: FileLimits | None = None,
     roots: Iterable[str] = (),
 ) -> tuple[BatchFile, ...]:
     """Return the files of a BATCH message, in their order; ``schema`` is that of its stream.
 
-    Addresses are followed where their scheme is one of ``schemes``, or where they are at the
-    host of one of ``roots``.
+    Addresses are followed where the ``limits`` (the defaults unless given) allow their scheme,
+    or where they are at the host of one of ``roots``.
 
     Raises:
         UnsupportedError: they are encoded in a way that is not read here.
-        FilesError: one of them is not a regular file that is there, or not to be followed.
+        FilesError: one of them is not a regular file that is there, or not to be followed; or
+            they are too many.
     """
+    limits = limits or FileLimits()
+    try:
+        limits.check_manifest(len(event.paths))
+    except TooLargeError as error:
+        raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
     encoding = _encoding(event)
     kind = (encoding.format, ordinal, event.version)
-    properties = schema.get("properties") or {}
+    properties = object_schema(schema).get("properties") or {}
     more = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
-        _check_reach(event.stream, path, schemes, roots)
+        _check_reach(event.stream, path, limits.schemes, roots)
     addresses = [_address(event.stream, path, encoding) for path in event.paths]
     return tuple(BatchFile(event.stream, each, *kind, _size(each), more) for each in addresses)
+
+
+def check_size(file: BatchFile, limits: FileLimits) -> None:
+    """Raise an error where a file of this machine holds more than Spark may read at once.
+
+    Raises:
+        FilesError: it does, or it is broken.
+        OSError: it cannot be opened, or the storage fails.
+    """
+    path = local_folder(file.address)
+    if path is None:
+        return
+    try:
+        check_file(path, file.encoding, limits.line)
+    except ValueError as error:
+        raise unreadable(file.stream, file.address, str(error).rstrip(".")) from error
 
 
 def file_key(address: str, *, escaped: bool = False) -> str:
@@ -174,13 +215,7 @@ def _existing(stream: StreamId, path: str, local: Path) -> Path:
 
 def _is_text(schema: Any) -> bool:
     """Tell whether a property can be nothing but text, or null."""
-    if not isinstance(schema, Mapping):
-        return False
-    kinds = schema.get("type")
-    if kinds:
-        return {"string", "null"}.issuperset([kinds] if isinstance(kinds, str) else kinds)
-    options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
-    return bool(options) and all(map(_is_text, options))
+    return {kind for kind, _ in variants_of(schema)} == {"string"}
 
 
 def _size(address: str) -> int:
@@ -198,5 +233,5 @@ def unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
     """Return the error for a file that cannot be read."""
     return FilesError(
         f"Stream {stream}: batch file {_told(address)} cannot be read: {reason}."
-        " Nothing of its batch is committed, and no state behind it is let out."
+        f" {_NOTHING_COMMITTED}"
     )

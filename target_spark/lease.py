@@ -23,14 +23,14 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tap_core.private_files import UntrustedPathError
 from target_spark.errors import LeaseError, TableError
 from target_spark.lease_files import open_lease
-from target_spark.places import local_folder
+from target_spark.places import local_folder, resolve_address
 
 __all__ = ["Lease", "holder", "lease_file", "started_after_the_last", "wait_for_the_dead"]
 
@@ -41,15 +41,16 @@ _SHORT = 100
 
 
 def lease_file(warehouse: str, job: str) -> Path:
-    """Return where the lease of a job lies, for a warehouse at this address."""
+    """Return where the lease of a job lies, for a warehouse at this address, however spelled."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
     if name != job:
         name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
-    folder = local_folder(warehouse)
+    location = resolve_address(warehouse)
+    folder = local_folder(location)
     if folder is not None:
         return folder / "_target_spark" / f"{name}.lease"
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    place = hashlib.sha256(warehouse.encode()).hexdigest()[:16]
+    place = hashlib.sha256(location.encode()).hexdigest()[:16]
     return Path(cache, "target-spark", "leases", place, f"{name}.lease")
 
 
@@ -73,16 +74,23 @@ def holder(warehouse: str, job: str) -> str | None:
         os.close(file)
 
 
-def started_after_the_last(warehouse: str, job: str, now: int) -> int:
-    """Return now, or right after the last run's start if that is later (both in milliseconds)."""
+def started_after_the_last(warehouse: str, jobs: Collection[str], now: int) -> int:
+    """Return now, or right after the last run's start if that is later (both in milliseconds).
+
+    ``jobs`` are the names of one job, former ones among them.
+    """
+    return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
+
+
+def _last_start(warehouse: str, job: str) -> int:
     try:
         file = _open_file(warehouse, lease_file(warehouse, job), os.O_RDONLY)
     except OSError:
-        return now
+        return -1
     try:
-        return max(now, int(_read(file)[_STARTED]) + 1)
+        return int(_read(file)[_STARTED])
     except (ValueError, KeyError, TypeError):
-        return now
+        return -1
     finally:
         os.close(file)
 

@@ -107,10 +107,14 @@ def txn_app_id(job: str, stream: str, run: str) -> str:
 
 @dataclass(slots=True)
 class _Lane:
-    """The batches of one stream, by first ordinal: those cut, oldest first, and the open one."""
+    """The batches of one stream, by first ordinal: those cut, oldest first, and the open one.
+
+    ``withheld`` says that the oldest is committed, and that states wait for it all the same.
+    """
 
     cut: deque[int]
     open: int | None = None
+    withheld: bool = False
 
     def oldest(self) -> int | None:
         return self.cut[0] if self.cut else self.open
@@ -154,13 +158,29 @@ class Ledger:
         Raises:
             ValueError: no such batch was cut, so what was committed is not known here.
         """
-        lane = self._lanes.get(stream)
-        if lane is None or not lane.cut or lane.cut[0] > upto:
-            message = f"no batch of stream {stream} was cut up to ordinal {upto}"
-            raise ValueError(message)
+        lane = self._lane_cut_upto(stream, upto)
         while lane.cut and lane.cut[0] <= upto:
             lane.cut.popleft()
+        lane.withheld = False
         self._thin()
+
+    def withhold(self, stream: Hashable, upto: int) -> None:
+        """Let states wait for batches that are committed, until a later one of the stream is safe.
+
+        Raises:
+            ValueError: as `committed`.
+        """
+        lane = self._lane_cut_upto(stream, upto)
+        first = lane.cut[0]
+        while lane.cut and lane.cut[0] <= upto:
+            lane.cut.popleft()
+        lane.cut.appendleft(first)  # the oldest stands for all of them
+        lane.withheld = True
+        self._thin()
+
+    def withheld(self) -> list[Hashable]:
+        """Return the streams whose committed batches states wait for."""
+        return [stream for stream, lane in self._lanes.items() if lane.withheld]
 
     def waived(self, stream: Hashable) -> None:
         """Note that the stream's open batch need not be waited for; what was cut is committed."""
@@ -172,6 +192,10 @@ class Ledger:
     def releasable(self) -> list[Covered]:
         """Return the newest state of each scope whose rows are all committed, once, in order."""
         return self._states.leave(self._frontier())
+
+    def state_before_commit(self) -> list[Covered]:
+        """Return the states that count and are covered by the commits so far."""
+        return self._states.covered(self._frontier())
 
     def state_for_commit(self, stream: Hashable, upto: int) -> list[Covered]:
         """Return the states that count and are covered once this batch is committed too.
@@ -191,6 +215,13 @@ class Ledger:
     def pending(self) -> bool:
         """Tell whether any row has arrived that is not committed."""
         return self._frontier() is not None
+
+    def _lane_cut_upto(self, stream: Hashable, upto: int) -> _Lane:
+        lane = self._lanes.get(stream)
+        if lane is None or not lane.cut or lane.cut[0] > upto:
+            message = f"no batch of stream {stream} was cut up to ordinal {upto}"
+            raise ValueError(message)
+        return lane
 
     def _advance(self, ordinal: int) -> None:
         if ordinal < self._last:

@@ -6,11 +6,14 @@ Spark's default file system is; Spark therefore gets it with its scheme.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 from pathlib import Path
 
-__all__ = ["is_s3", "local_folder", "scheme_of", "spark_address"]
+__all__ = ["is_s3", "local_folder", "resolve_address", "scheme_of", "spark_address"]
 
+_PARTS = re.compile(r"([^:]+)(://[^/]*)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
@@ -22,6 +25,23 @@ def local_folder(address: str) -> Path | None:
     if scheme[1].lower() != "file":
         return None
     return Path("/" + address[scheme.end() :].lstrip("/"))
+
+
+def resolve_address(address: str) -> str:
+    """Return the one spelling of a location: two addresses of one folder are equal then.
+
+    A folder of this machine is absolute, without ``..`` and symbolic links. Of any other address
+    the scheme is in small letters, and its path has no ``.``, ``..``, double or last slash.
+    """
+    folder = local_folder(address)
+    if folder is not None:
+        return f"file://{os.path.realpath(folder)}"
+    parts = _PARTS.fullmatch(address)
+    if parts is None:
+        return address.rstrip("/")
+    scheme, authority, path = parts.groups()
+    below = posixpath.normpath(f"/{path}").strip("/")
+    return f"{scheme.lower()}{authority}/{below}".rstrip("/")
 
 
 def scheme_of(address: str) -> str:

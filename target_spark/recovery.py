@@ -10,7 +10,7 @@ where tables do not lie on this machine as files that can be read without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,9 +41,12 @@ class Witness:
     unknown: bool = False
 
 
-def last_marker_of(job: str, found: Iterable[Witness]) -> Marker | None:
-    """Return the marker to recover a job from; None where none of its tables holds a state."""
-    last = newest(each.marker for each in found if each.marker and each.marker.job == job)
+def last_marker_of(jobs: Collection[str], found: Iterable[Witness]) -> Marker | None:
+    """Return the marker to recover a job from; None where none of its tables holds a state.
+
+    ``jobs`` are its name and its former ones.
+    """
+    last = newest(each.marker for each in found if each.marker and each.marker.job in jobs)
     return None if last is None or last.state is None else last
 
 

@@ -56,12 +56,28 @@ class Releases:
         with self._lock:
             return self._kept(self._ledger.state_for_commit(stream, upto))
 
+    def covered_without(self) -> Covered | None:
+        """Return what is covered already, as one state: a commit of withheld rows may carry it."""
+        with self._lock:
+            return self._kept(self._ledger.state_before_commit())
+
     def committed(self, stream: Hashable, upto: int, carried: Covered | None) -> None:
         """Note a commit and the state it carried, and put out what it allows."""
         with self._lock:
             self._ledger.committed(stream, upto)
             self._carry(carried)
             self._put_out()
+
+    def withhold(self, stream: Hashable, upto: int, carried: Covered | None = None) -> None:
+        """Let states wait for what is committed of a stream, until more of it is safe."""
+        with self._lock:
+            self._ledger.withhold(stream, upto)
+            self._carry(carried)
+
+    def withheld(self) -> list[Hashable]:
+        """Return the names of those whose commits states wait for."""
+        with self._lock:
+            return self._ledger.withheld()
 
     def rejected(self, stream: Hashable, rows: int) -> None:
         """Note that rows of a stream were committed to its quarantine."""

@@ -24,6 +24,7 @@ from target_spark.columns.layout import Change as Change
 from target_spark.columns.layout import ColumnOptions as ColumnOptions
 from target_spark.columns.layout import Layout as Layout
 from target_spark.columns.mapping import layout_of as layout_of
+from target_spark.columns.mapping import undeclared_keys as undeclared_keys
 from target_spark.columns.schemas import json_schema_of as json_schema_of
 from target_spark.columns.schemas import layout_of_table as layout_of_table
 from target_spark.columns.types import Array as Array

@@ -36,7 +36,7 @@ from target_spark.columns.types import (
     Text,
     Timestamp,
 )
-from target_spark.names import fold
+from target_spark.names import fold, is_internal
 
 __all__ = ["CanWiden", "against_table", "any_widening", "can_share_batch", "evolve"]
 
@@ -209,6 +209,7 @@ class _Merge:
         """Find the first column of the wanted name, or its successors, that takes it."""
         first = self._first_of_source(wanted)
         name = wanted.name if first is None else self.columns[first].name
+        name = wanted.name if is_internal(name) else name
         number, instead_of = 1, None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
@@ -239,7 +240,7 @@ class _Merge:
     def _is_free(self, at: int, wanted: Column) -> bool:
         """Tell whether nothing else feeds a column, or is known to have fed it."""
         column = self.columns[at]
-        if at in self._claimed:
+        if at in self._claimed or (not self._path and is_internal(column.name)):
             return False
         if column.is_fed:
             return _feed(column) == _feed(wanted)

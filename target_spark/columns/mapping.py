@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tap_core.schema.numbers import DECIMAL_FORMATS
-from tap_core.schema.variants import says_more, union_of_objects, variants_of
+from tap_core.schema.variants import object_schema, says_more, union_of_objects, variants_of
 from target_spark.columns.layout import (
     AIRBYTE_COLUMNS,
     DELETED_AT,
@@ -58,7 +58,7 @@ from target_spark.columns.types import (
 )
 from target_spark.names import clean
 
-__all__ = ["RECORD", "layout_of"]
+__all__ = ["RECORD", "layout_of", "undeclared_keys"]
 
 RECORD = "record"
 """The column of a stream that declares no properties: the whole record as JSON."""
@@ -92,7 +92,7 @@ def layout_of(
     Raises:
         UnsupportedError: the schema declares no single value where such a path leads.
     """
-    root = _object_schema(schema)
+    root = object_schema(schema)
     declared = dict(root.get("properties") or {})
     metadata = options.metadata_columns()
     names = {column.name for column in metadata}
@@ -127,10 +127,17 @@ def layout_of(
     )
 
 
-def _object_schema(schema: _Schema) -> _Schema:
-    """Return the schema of a record, its alternatives made one."""
-    variants = [variant for kind, variant in variants_of(schema) if kind == "object"]
-    return union_of_objects(variants) if variants else {}
+def undeclared_keys(
+    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _ANYTHING
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys that a schema does not declare, and the properties that it does.
+
+    A schema that declares none allows any key; those of ``nested`` lead into a property.
+    """
+    declared = tuple(object_schema(schema).get("properties") or ())
+    inside = {name for name, path in nested.items() if tuple(path) != (name,)}
+    lost = tuple(key for key in keys if key not in declared and key not in inside)
+    return (lost if declared else ()), declared
 
 
 def _columns(

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users c
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import TABLE_VERSION, Change, Layout
-from target_spark.errors import CommitLostError, TableError
+from target_spark.errors import CommitLostError, CountError, TableError
 from target_spark.ledger import Marker
 from target_spark.names import quote
 from target_spark.tables import Care, Design, Effect, Table
@@ -30,11 +30,14 @@ __all__ = [
     "Retirement",
     "Writer",
     "after",
+    "check_count",
     "column_ddl",
     "ddl_of",
     "in_order",
     "newest_by_key",
     "removed_meanwhile",
+    "replaced_meanwhile",
+    "same_table",
 ]
 
 ONLY_DELETE = "__target_spark_only_delete"
@@ -151,11 +154,19 @@ class Writer(Protocol):
         """Let all columns of the table take nulls but those to ``keep``."""
         ...
 
-    def append(self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker) -> Effect:
-        """Add the rows of a batch.
+    def append(
+        self,
+        spark: SparkSession,
+        /,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
+    ) -> Effect:
+        """Add the rows of a batch; ``rows`` is how many there are, where that is known.
 
         This and the other commits raise `CommitLostError` when the table does not have
-        the batch afterwards.
+        the batch afterwards, and `CountError` when it has more or fewer rows of it.
         """
         ...
 
@@ -180,7 +191,13 @@ class Writer(Protocol):
         ...
 
     def replace(
-        self, spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+        self,
+        spark: SparkSession,
+        /,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
     ) -> Effect:
         """Put these rows in the place of all others, in one commit."""
         ...
@@ -240,12 +257,47 @@ def after(before: Marker | None, commit: Marker, table: Table, *, acknowledged: 
     return commit.carrying(before)
 
 
+def check_count(table: Table, rows: int, written: int) -> None:
+    """Compare the rows of files, before a commit names them, with those that were to be written.
+
+    Raises:
+        CountError: they differ.
+    """
+    if written != rows:
+        raise CountError(
+            f"Table {table.name}: {rows} rows were to be written, but the files that Spark wrote"
+            f" have {written}. They are not committed, and no state that covers these rows leaves."
+        )
+
+
+def same_table(table: Table, known: str | None, found: str | None) -> str | None:
+    """Return the id of a table if it is still the one that was first looked at.
+
+    Raises:
+        TableError: it was removed, or another stands in its place.
+    """
+    if known is not None and found is None:
+        raise removed_meanwhile(table)
+    if known is not None and found != known:
+        raise replaced_meanwhile(table)
+    return found
+
+
 def removed_meanwhile(table: Table) -> TableError:
     """Return the error for a table that had commits of this run and is gone."""
     return TableError(
         f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
         " that this run had committed, for which states may have left. Start again from a"
         " state before them."
+    )
+
+
+def replaced_meanwhile(table: Table) -> TableError:
+    """Return the error for a table in whose place another was put."""
+    return TableError(
+        f"Table {table.name} ({table.key}) was replaced by another table while it was loaded."
+        " Nothing was written to the other one. Rows that this run had committed are gone with the"
+        " old one, and states that cover them may have left. Start again from a state before them."
     )
 
 

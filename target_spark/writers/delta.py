@@ -1,28 +1,34 @@
 """Delta Lake tables, by their path or by their name in a catalog.
 
-Rules of the room: a write and its marker are one commit, in its ``userMetadata``. The
-transaction id is new for each run and table, its version is the batch number: a batch
-repeated within the run is skipped by Delta. A skip is silent, so after each write the
-commit is read back. Settings of the session carry id and marker into MERGE and ALTER,
-which is why each writing thread has a session of its own.
+A write and its marker are one commit, in its ``userMetadata``. The transaction id is new for each
+run and table, its version is the batch number. After each write the commit is read back: it must be
+ours, follow the table that was looked at, and name files that exist and have the rows that were
+written. In a local folder, rows that meet no others are committed through deltalake
+(`delta_transaction`), everything else through Spark's Delta, whose session carries id and marker
+into MERGE and ALTER: each writing thread has a session of its own.
 
-Tables are made for the oldest readers that can have them; type widening is switched on
-with the first column that widens. Names that would need column mapping never get here
-(see `target_spark.names`), so readers without it can read every table.
+Tables are made for the oldest readers that can have them; type widening is switched on with the
+first column that widens. Names that would need column mapping never get here (see
+`target_spark.names`), so readers without it can read every table.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, Change, Layout
-from target_spark.errors import CommitLostError
+from target_spark.errors import CommitLostError, ConflictError, CountError, TargetSparkError
 from target_spark.ledger import Marker, txn_app_id
 from target_spark.names import quote
+from target_spark.observed import Count, counted
 from target_spark.places import local_folder
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import (
@@ -30,18 +36,34 @@ from target_spark.writers.base import (
     Keys,
     Retirement,
     after,
+    column_ddl,
     newest_by_key,
     removed_meanwhile,
+    same_table,
 )
-from target_spark.writers.delta_birth import LAST, Birth, added, birth_of, settles_writes
 from target_spark.writers.delta_care import tidy
+from target_spark.writers.delta_files import (
+    DataFile,
+    check_commit,
+    remove_files,
+    remove_stale_staging,
+    write_files,
+)
 from target_spark.writers.delta_log import Commit, commits, delta_ref, newest_marker
 from target_spark.writers.delta_place import (
-    PROPERTIES,
     arranged_otherwise,
     drop,
+    has_files,
+    id_of,
     make,
+    properties_of_table,
+    schema_of,
     types_of,
+)
+from target_spark.writers.delta_transaction import (
+    Snapshot,
+    commit_files,
+    read_snapshot,
 )
 from target_spark.writers.history import adoption, changes, first_versions, history_merge
 from target_spark.writers.notes import nullable_columns, sources_in, to_annotate
@@ -62,9 +84,35 @@ _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
 """A MERGE reads its batch twice, and keeps it on disk in between."""
 
-_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_APP_ID = "spark.databricks.delta.write.txnAppId"
-_VERSION = "spark.databricks.delta.write.txnVersion"
+_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+_APP_ID: Final = "spark.databricks.delta.write.txnAppId"
+_VERSION: Final = "spark.databricks.delta.write.txnVersion"
+_DELTA_SETTINGS: Final = "spark.databricks.delta."
+_OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
+
+
+_HAS_ROWS: Final = "target-spark: the table has rows by now"
+
+
+@dataclass
+class _Known:
+    """What a run knows of one table.
+
+    ``id`` is Delta's, of the table that was first looked at. ``newest`` is the newest marker in it,
+    once it was ``looked_for``. ``version`` and ``batch`` are those of the run's last commit, and
+    ``effect`` what that commit did. ``is_empty`` is None where it is not known.
+    """
+
+    id: str | None = None
+    newest: Marker | None = None
+    looked_for: bool = False
+    acknowledged: Marker | None = None
+    version: int | None = None
+    batch: int = 0
+    effect: Effect = field(default_factory=Effect)
+    is_empty: bool | None = None
+    adopted: bool = False
+    is_staging_clean: bool = False
 
 
 class DeltaWriter:
@@ -73,16 +121,8 @@ class DeltaWriter:
     keeps_batch = True
 
     def __init__(self) -> None:
-        self._newest: dict[str, Marker | None] = {}
-        self._acknowledged: dict[str, Marker] = {}
-        self._versions: dict[str, int] = {}
-        self._verified: dict[str, int] = {}
-        self._effects: dict[str, Effect] = {}
-        self._fresh: set[str] = set()
-        self._births: dict[str, Birth] = {}
-        self._settled: bool | None = None
-        self._filled: set[str] = set()
-        self._adopted: set[str] = set()
+        self._tables: defaultdict[str, _Known] = defaultdict(_Known)
+        self._has_own_settings: bool | None = None
 
     def can_widen(self, old: str, new: str) -> bool:
         """Tell whether a column's type, as DDL, can be changed in place."""
@@ -92,12 +132,10 @@ class DeltaWriter:
         """Return each column's type as DDL, in order; None where there is no table.
 
         Raises:
-            TableError: there are files, but no Delta table.
+            TableError: there are files, but no Delta table; or another table than before.
         """
-        types = types_of(spark, table)
-        if types is not None:
-            self._births.pop(table.key, None)
-        return types
+        self._check_same(spark, table)
+        return types_of(spark, table)
 
     def create(
         self,
@@ -106,19 +144,13 @@ class DeltaWriter:
         layout: Layout,
         design: Design,
         *,
-        has_rows: bool = False,
+        has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
     ) -> None:
-        """Make an empty table, or leave it to the rows that come: two commits cost twice one."""
-        birth = None
-        if self._settled is None:  # asked once: it is hundreds of answers
-            self._settled = settles_writes(spark)
-        if has_rows and not self._settled:
-            birth = birth_of(table, layout, design, PROPERTIES)
-        if birth is not None:
-            self._births[table.key] = birth
-        else:
-            make(spark, table, layout, design)
-        self._fresh.add(table.key)
+        """Make an empty table."""
+        make(spark, table, layout, design, through_spark=self._uses_spark_alone(spark))
+        known = self._tables[table.key]
+        known.is_empty, known.newest, known.looked_for = True, None, True
+        self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[Change]) -> None:
         """Add columns and fields, and widen types; the newest marker is repeated."""
@@ -126,37 +158,51 @@ class DeltaWriter:
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
-        return sources_in(spark, delta_ref(table))
+        return sources_in(properties_of_table(spark, table))
 
     def annotate(self, spark: SparkSession, table: Table, layout: Layout) -> None:
         """Let the table remember the layout's sources, and have its comments."""
-        self._alter(spark, table, to_annotate(spark, delta_ref(table), layout))
+        properties, schema = properties_of_table(spark, table), schema_of(spark, table)
+        self._alter(spark, table, to_annotate(properties, schema, layout))
 
     def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Let all columns of the table take nulls but those to ``keep``."""
-        schema = spark.table(delta_ref(table)).schema
-        self._alter(spark, table, nullable_columns(schema, keep))
+        self._alter(spark, table, nullable_columns(schema_of(spark, table), keep))
 
     def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
         """Make alterations, each a commit; the newest marker is repeated in it."""
-        self._births.pop(table.key, None)
         for words in alterations:
+            self._check_same(spark, table)
             before = self._before(spark, table)
             with with_settings(spark, {} if before is None else {_METADATA: before.to_json()}):
                 spark.sql(f"ALTER TABLE {delta_ref(table)} {words}")
 
-    def append(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+    def append(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
+    ) -> Effect:
         """Add the rows of a batch."""
-        return self._save(spark, table, df, commit, "append")
+        return self._save(spark, table, df, commit, "append", rows)
 
-    def replace(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+    def replace(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
+    ) -> Effect:
         """Put these rows in the place of all others; readers see the old until then."""
-        return self._save(spark, table, df, commit, "overwrite")
+        return self._save(spark, table, df, commit, "overwrite", rows)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
-        with self._committing(spark, table, commit) as marker:
-            if marker is not None and not self._added(table, None, marker):
+        with self._committing(spark, table, commit, _no_rows) as marker:
+            if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
                 nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
                 _write(table, nothing, marker, commit, "append")
 
@@ -165,8 +211,8 @@ class DeltaWriter:
     ) -> Effect:
         """Replace the rows that have the batch's keys, and add those that are new."""
         newest = newest_by_key(df, keys)
-        if self.is_empty(spark, table):  # nothing to meet: an append costs a quarter
-            return self.append(spark, table, as_first_rows(newest, keys), commit)
+        if self.is_empty(spark, table):  # no rows to meet: an append costs a quarter
+            return self._fill(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
         words = merge(delta_ref(table), columns, keys)
         with with_settings(spark, KEPT):
@@ -177,7 +223,7 @@ class DeltaWriter:
     ) -> Effect:
         """Keep the versions of each row: what differs ends the current one and begins another."""
         if self.is_empty(spark, table):
-            return self.append(spark, table, first_versions(df, keys), commit)
+            return self._fill(spark, table, first_versions(df, keys), commit)
         self._adopt(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
         words = history_merge(delta_ref(table), columns, keys)
@@ -197,7 +243,9 @@ class DeltaWriter:
 
     def last_marker(self, spark: SparkSession, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
-        return newest_marker(spark, table)
+        known = self._tables[table.key]
+        known.newest, known.looked_for = newest_marker(spark, table), True
+        return known.newest
 
     def rows(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return the rows that the table has now."""
@@ -215,41 +263,143 @@ class DeltaWriter:
 
     def care(self, spark: SparkSession, table: Table, care: Care) -> None:
         """Tidy the table; the newest marker is repeated in every commit that this makes."""
-        self._births.pop(table.key, None)
+        self._check_same(spark, table)
         before = self._before(spark, table)
         metadata = {} if before is None else {_METADATA: before.to_json()}
         tidy(spark, delta_ref(table), care, metadata)
 
     def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Tell whether a table has no file of rows; asked of Delta once in a run."""
-        if table.key in self._fresh:
-            return True
-        if table.key in self._filled or self._just_filled(spark, table):
-            self._filled.add(table.key)
-            return False
-        (found,) = spark.sql(f"DESCRIBE DETAIL {delta_ref(table)}").select("numFiles").collect()
-        (self._filled if found.numFiles else self._fresh).add(table.key)
-        return not found.numFiles
-
-    def _just_filled(self, spark: SparkSession, table: Table) -> bool:
-        """Tell whether the newest commit added files, where to know that costs no job."""
-        if table.identifier or local_folder(table.path) is None:
-            return False
-        newest = next(commits(spark, table), None)
-        return newest is not None and newest.effect.files > 0
+        """Tell whether a table had no file of rows when it was last looked at."""
+        known = self._tables[table.key]
+        if known.is_empty is None:
+            known.is_empty = not has_files(spark, table)
+        return known.is_empty
 
     def _adopt(
         self, spark: SparkSession, table: Table, deleted: str | None, commit: Marker
     ) -> None:
         """Make versions of rows that were written before the table had any, from this run on."""
-        if table.key in self._adopted:
+        known = self._tables[table.key]
+        if known.adopted:
             return
+        self._check_same(spark, table)
         strange = F.col(quote(IS_CURRENT)).isNull()
         if not self.rows(spark, table).where(strange).isEmpty():
             before = self._before(spark, table)
             with with_settings(spark, {} if before is None else {_METADATA: before.to_json()}):
                 spark.sql(adoption(delta_ref(table), commit.run_started * 1000, deleted))
-        self._adopted.add(table.key)
+        known.adopted = True
+
+    # Commits
+
+    def _save(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        mode: str,
+        rows: int | None,
+    ) -> Effect:
+        df, count = counted(df, rows)
+        with self._committing(spark, table, commit, count) as marker:
+            if marker is not None and not (
+                mode == "append" and self._append_files(spark, table, df, marker, count)
+            ):
+                _write(table, df, marker, commit, mode)
+        return self._tables[table.key].effect
+
+    def _fill(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+        """Append the first rows of a table.
+
+        Raises:
+            ConflictError: another writer has put some into it; nothing was written. The next try
+                looks at the table, and whose it is, anew.
+        """
+        df, count = counted(df, None)
+        known = self._tables[table.key]
+        with self._committing(spark, table, commit, count) as marker:
+            if marker is not None and not self._append_files(
+                spark, table, df, marker, count, first=True
+            ):
+                self._insert_first(spark, table, df, marker)
+        return known.effect
+
+    def _append_files(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame | None,
+        marker: Marker,
+        count: Count,
+        *,
+        first: bool = False,
+    ) -> bool:
+        """Commit rows, or none, through deltalake; False where Spark's Delta must do it.
+
+        With ``first`` they are the first rows of the table: the commit follows a version without
+        any, or is not made.
+        """
+        folder = _folder(table)
+        snapshot = None if folder is None else read_snapshot(folder)
+        if folder is None or snapshot is None or not self._takes(spark, snapshot, df):
+            return False
+        if first and snapshot.has_files():
+            raise _filled_meanwhile(table)
+        files = [] if df is None else write_files(df, table, folder, marker.job, count)
+        try:
+            while not self._commit_files(spark, table, df, files, marker, first=first):
+                pass
+        except TargetSparkError:  # no commit names the files, and none can any more
+            remove_files(files)
+            raise
+        return True
+
+    def _commit_files(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame | None,
+        files: Sequence[DataFile],
+        marker: Marker,
+        *,
+        first: bool,
+    ) -> bool:
+        """Commit files to the newest version of a table; False where another commit was faster."""
+        folder, known = _folder(table), self._tables[table.key]
+        snapshot = None if folder is None else read_snapshot(folder)
+        same_table(table, known.id, None if snapshot is None else snapshot.id)
+        if snapshot is None:
+            raise removed_meanwhile(table)
+        app_id = txn_app_id(marker.job, table.name, marker.run)
+        if snapshot.has_batch(app_id, marker.batch):
+            remove_files(files)  # an earlier try has made the commit, with files of its own
+            return True
+        if first and snapshot.has_files():
+            raise _filled_meanwhile(table)
+        is_known = newest_marker(spark, table) == known.newest
+        if not is_known or not self._takes(spark, snapshot, df):
+            raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
+        return commit_files(snapshot, files, marker, app_id)
+
+    def _insert_first(
+        self, spark: SparkSession, table: Table, df: DataFrame, marker: Marker
+    ) -> None:
+        """Let Spark append the first rows in a transaction that fails where the table has some.
+
+        Delta takes another writer's rows that come in between for a conflict.
+        """
+        ref, names = delta_ref(table), ", ".join(map(quote, df.columns))
+        words = (
+            f"INSERT INTO {ref} ({names}) SELECT {names} FROM {BATCH} WHERE CASE WHEN EXISTS"  # noqa: S608
+            f" (SELECT 1 FROM {ref}) THEN raise_error('{_HAS_ROWS}') ELSE true END"
+        )
+        try:
+            self._run(spark, table, words, marker, df)
+        except Exception as error:
+            if _HAS_ROWS not in str(error):
+                raise
+            raise _filled_meanwhile(table) from error
 
     def _execute(
         self,
@@ -260,70 +410,75 @@ class DeltaWriter:
         batch: DataFrame | None = None,
     ) -> Effect:
         """Let a statement make the commit; it finds the batch under the name `BATCH`."""
-        self._births.pop(table.key, None)
-        with self._committing(spark, table, commit) as marker:
-            if batch is not None:
-                batch.createOrReplaceTempView(BATCH)
-            try:
-                if marker is not None:
-                    with with_settings(spark, _settings_of(marker, table)):
-                        spark.sql(words)
-            finally:
-                spark.catalog.dropTempView(BATCH)
-        return self._effects[table.key]
+        count: Count | None = None
+        if batch is not None:
+            batch, count = counted(batch, None)
+        with self._committing(spark, table, commit, None, source=count) as marker:
+            if marker is not None:
+                self._run(spark, table, words, marker, batch)
+        return self._tables[table.key].effect
 
-    def _save(
-        self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker, mode: str
-    ) -> Effect:
-        with self._committing(spark, table, commit) as marker:
-            if marker is not None and not self._added(table, df, marker, mode):
-                _write(table, df, marker, commit, mode)
-        return self._effects[table.key]
-
-    def _added(
-        self, table: Table, df: DataFrame | None, marker: Marker, mode: str = "append"
-    ) -> bool:
-        """Make the commit without Delta, rows or none; False where that is Delta's to do."""
-        known = self._versions.get(table.key)
-        version = 0 if known is None else known + 1
-        birth = self._births.get(table.key)
-        can = df is not None if known is None else mode == "append" and version <= LAST
-        name = txn_app_id(marker.job, table.name, marker.run), marker.batch
-        if birth and can and added(df, birth, version, marker.to_json(), *name):
-            return True
-        self._births.pop(table.key, None)
-        return False
+    def _run(
+        self,
+        spark: SparkSession,
+        table: Table,
+        words: str,
+        marker: Marker,
+        batch: DataFrame | None,
+    ) -> None:
+        if batch is not None:
+            batch.createOrReplaceTempView(BATCH)
+        try:
+            with with_settings(spark, _settings_of(marker, table)):
+                spark.sql(words)
+        finally:
+            spark.catalog.dropTempView(BATCH)
 
     @contextmanager
     def _committing(
-        self, spark: SparkSession, table: Table, commit: Marker
+        self,
+        spark: SparkSession,
+        table: Table,
+        commit: Marker,
+        rows: Count | None,
+        *,
+        source: Count | None = None,
     ) -> Iterator[Marker | None]:
         """Give the marker to write, and hold the commit that follows against it.
 
-        None says that the table has the batch already: its answer was lost.
+        None says that the table has the batch already: its answer was lost. ``rows`` are those
+        that the commit adds, ``source`` those that its MERGE reads, where they are known.
         """
-        self._check_there(table)
-        acknowledged = commit.same_batch(self._acknowledged.get(table.key))
+        self._check_same(spark, table)
+        known = self._tables[table.key]
+        acknowledged = commit.same_batch(known.acknowledged)
         try:
             before = self._before(spark, table)
             marker = after(before, commit, table, acknowledged=acknowledged)
-            yield None if commit.same_batch(before) else marker
-            self._verify(spark, table, commit)
-        except BaseException:  # it may be in the table all the same
-            self._newest.pop(table.key, None)
+            self._clean_staging(table, commit.job)
+            is_made = commit.same_batch(before)
+            yield None if is_made else marker
+            found = self._verify(spark, table, commit)
+            if not is_made:
+                _check_counts(table, found, rows, source)
+        except BaseException as error:  # the commit may be in the table all the same
+            known.looked_for, known.is_empty = False, None
+            if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
+                self._check_same(spark, table)  # which may be why
             raise
-        self._newest[table.key] = self._acknowledged[table.key] = marker
-        self._fresh.discard(table.key)
-        self._filled.add(table.key)
+        known.newest = known.acknowledged = marker
+        known.effect, known.is_empty = found.effect, False
 
-    def _check_there(self, table: Table) -> None:
-        """Refuse to make a table anew that had rows of this run."""
-        folder = None if table.identifier else local_folder(table.path)
-        had_rows = table.key in self._versions
-        if had_rows and folder is not None and not (folder / "_delta_log").is_dir():
-            raise removed_meanwhile(table)
+    def _check_same(self, spark: SparkSession, table: Table) -> None:
+        """Check that the table is the one that was first looked at.
 
-    def _verify(self, spark: SparkSession, table: Table, commit: Marker) -> None:
+        Raises:
+            TableError: it was removed, or another stands in its place.
+        """
+        known = self._tables[table.key]
+        known.id = same_table(table, known.id, id_of(spark, table))
+
+    def _verify(self, spark: SparkSession, table: Table, commit: Marker) -> Commit:
         """Read the log: the newest commit of this run must be the batch just written."""
         of_run = (
             found
@@ -339,18 +494,74 @@ class DeltaWriter:
                 " one that it has seen, or another writer's word stands in its place. No"
                 " state that covers its rows leaves."
             )
-        known, last = self._versions.get(table.key), self._verified.get(table.key)
-        if known is not None and commit.batch != last:  # the one before must be there as well
-            before = next((found for found in of_run if found.version <= known), None)
-            if before is None or before.version != known:
+        known = self._tables[table.key]
+        if known.version is not None and commit.batch != known.batch:
+            before = next((found for found in of_run if found.version <= known.version), None)
+            if before is None or before.version != known.version:
                 raise removed_meanwhile(table)
-        self._versions[table.key], self._effects[table.key] = newest.version, newest.effect
-        self._verified[table.key] = commit.batch
+        folder = _folder(table)
+        if folder is not None:
+            check_commit(table, folder, newest.version)
+        known.version, known.batch = newest.version, commit.batch
+        return newest
 
     def _before(self, spark: SparkSession, table: Table) -> Marker | None:
-        if table.key not in self._newest:
-            self._newest[table.key] = newest_marker(spark, table)
-        return self._newest[table.key]
+        known = self._tables[table.key]
+        if not known.looked_for:
+            known.newest, known.looked_for = newest_marker(spark, table), True
+        return known.newest
+
+    def _clean_staging(self, table: Table, job: str) -> None:
+        known, folder = self._tables[table.key], _folder(table)
+        if folder is not None and not known.is_staging_clean:
+            remove_stale_staging(folder, job)
+            known.is_staging_clean = True
+
+    def _takes(self, spark: SparkSession, snapshot: Snapshot, df: DataFrame | None) -> bool:
+        """Tell whether rows can be committed as files: the table and Spark's settings allow it."""
+        if not snapshot.takes_files or self._uses_spark_alone(spark):
+            return False
+        types = {field.name: column_ddl(field) for field in snapshot.fields}
+        fields = [] if df is None else df.schema.fields
+        return all(types.get(field.name) == column_ddl(field) for field in fields)
+
+    def _uses_spark_alone(self, spark: SparkSession) -> bool:
+        """Tell whether the user's settings of Spark say how Delta makes and writes tables."""
+        if self._has_own_settings is None:  # asked once: it is hundreds of answers
+            self._has_own_settings = any(
+                key.startswith(_DELTA_SETTINGS) and key not in _OUR_SETTINGS
+                for key in spark.conf.getAll
+            )
+        return self._has_own_settings
+
+
+def _filled_meanwhile(table: Table) -> ConflictError:
+    return ConflictError(f"Another writer has put the first rows into table {table.name}.")
+
+
+def _no_rows(_found: int) -> int:
+    return 0
+
+
+def _folder(table: Table) -> Path | None:
+    """Return the folder of a table on this machine; None for any other."""
+    return None if table.identifier else local_folder(table.path)
+
+
+def _check_counts(table: Table, found: Commit, rows: Count | None, source: Count | None) -> None:
+    """Compare a commit's own numbers with the rows that were given to it.
+
+    Raises:
+        CountError: they differ.
+    """
+    inserted, read = found.effect.inserted, int(found.metrics.get("numSourceRows", 0))
+    for count, there, words in ((rows, inserted, "has"), (source, read, "was made from")):
+        if count is not None and found.metrics and count(there) != there:
+            raise CountError(
+                f"Table {table.name}: {count(there)} rows were to be written, but commit"
+                f" {found.version} {words} {there}. No state that covers these rows leaves; restore"
+                f" the table to version {found.version - 1} and start again."
+            )
 
 
 def _settings_of(marker: Marker, table: Table) -> dict[str, str]:

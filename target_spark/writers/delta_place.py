@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import Layout
 from target_spark.errors import TableError, UnsupportedError
@@ -28,12 +29,23 @@ from target_spark.writers.delta_design import (
     parts_of,
 )
 from target_spark.writers.delta_log import NO_TABLE, delta_ref
-from target_spark.writers.notes import properties_of
+from target_spark.writers.delta_transaction import Snapshot, create_table, read_snapshot
+from target_spark.writers.notes import properties_in, properties_of
 from target_spark.writers.statements import columns_of, listed_properties, refuse_other_files
 
-__all__ = ["PROPERTIES", "arranged_by", "arranged_otherwise", "drop", "make", "types_of"]
+__all__ = [
+    "arranged_by",
+    "arranged_otherwise",
+    "drop",
+    "has_files",
+    "id_of",
+    "make",
+    "properties_of_table",
+    "schema_of",
+    "types_of",
+]
 
-PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
+_PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
 """Of every new table: else an entry for each run would stay in it for ever."""
 
 _NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
@@ -59,10 +71,22 @@ def types_of(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     return _types(spark, table)
 
 
-def make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> None:
-    """Make an empty table, and its database in a catalog that does not have it."""
+def make(
+    spark: SparkSession, table: Table, layout: Layout, design: Design, *, through_spark: bool
+) -> None:
+    """Make an empty table, and its database in a catalog that does not have it.
+
+    A plain table in a local folder is made without Spark, unless ``through_spark`` is set.
+    """
     words, properties = arrangement(layout, design)
-    properties |= PROPERTIES | properties_of(layout) | dict(design.properties)
+    properties |= _PROPERTIES | properties_of(layout)
+    folder = None if table.identifier else local_folder(table.path)
+    is_plain = not words and not design.properties
+    if is_plain and folder is not None and not through_spark:
+        schema = T.StructType.fromDDL(columns_of(layout))
+        create_table(folder, schema.json(), properties)
+        return
+    properties |= dict(design.properties)
     listed = listed_properties(properties)
     columns = f"{columns_of(layout)}{columns_for(parts_of(layout, design))}"
     location = _location(table) if table.identifier else ""
@@ -71,6 +95,52 @@ def make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> N
         table,
         f"{delta_ref(table)} ({columns}) USING delta{words}{location} TBLPROPERTIES ({listed})",
     )
+
+
+def schema_of(spark: SparkSession, table: Table) -> T.StructType:
+    """Return the columns that a table has now.
+
+    Raises:
+        AnalysisException: there is none.
+    """
+    snapshot = _snapshot_of(table)
+    if snapshot is None:
+        return spark.table(delta_ref(table)).schema
+    return T.StructType(list(snapshot.fields))
+
+
+def properties_of_table(spark: SparkSession, table: Table) -> Mapping[str, str]:
+    """Return the properties that a table has now."""
+    snapshot = _snapshot_of(table)
+    return properties_in(spark, delta_ref(table)) if snapshot is None else snapshot.properties
+
+
+def id_of(spark: SparkSession, table: Table) -> str | None:
+    """Return the id that Delta gave to a table when it was made; None where there is no table."""
+    snapshot = _snapshot_of(table)
+    if snapshot is not None:
+        return snapshot.id
+    folder = None if table.identifier else local_folder(table.path)
+    if folder is not None and not (folder / "_delta_log").is_dir():
+        return None
+    try:
+        return str(_detail(spark, table)["id"])
+    except AnalysisException as error:
+        if error.getCondition() not in NO_TABLE:
+            raise
+        return None
+
+
+def has_files(spark: SparkSession, table: Table) -> bool:
+    """Tell whether a table has any file of rows."""
+    snapshot = _snapshot_of(table)
+    return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
+
+
+def _snapshot_of(table: Table) -> Snapshot | None:
+    """Return the newest version of a table in a local folder, where deltalake can read it."""
+    folder = None if table.identifier else local_folder(table.path)
+    return None if folder is None else read_snapshot(folder)
 
 
 def drop(spark: SparkSession, table: Table) -> None:
@@ -124,7 +194,7 @@ def _may_be_there(table: Table) -> bool:
 
 def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
     try:
-        schema = spark.table(delta_ref(table)).schema
+        schema = schema_of(spark, table)
     except AnalysisException as error:
         if table.identifier and error.getCondition() in _NO_CATALOG:
             catalog = table.identifier[0]

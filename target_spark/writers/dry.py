@@ -81,12 +81,24 @@ class DryWriter:
     def allow_nulls(self, _spark: SparkSession, table: Table, _keep: Collection[str]) -> None:
         """Do nothing."""
 
-    def append(self, _spark: SparkSession, _table: Table, df: DataFrame, _commit: Marker) -> Effect:
+    def append(
+        self,
+        _spark: SparkSession,
+        _table: Table,
+        df: DataFrame,
+        _commit: Marker,
+        _rows: int | None = None,
+    ) -> Effect:
         """Look at every row."""
         return Effect(inserted=_looked_at(df))
 
     def replace(
-        self, _spark: SparkSession, _table: Table, df: DataFrame, _commit: Marker
+        self,
+        _spark: SparkSession,
+        _table: Table,
+        df: DataFrame,
+        _commit: Marker,
+        _rows: int | None = None,
     ) -> Effect:
         """Look at every row."""
         return Effect(inserted=_looked_at(df))

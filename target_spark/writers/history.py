@@ -36,7 +36,16 @@ from target_spark.names import quote
 from target_spark.writers.base import Keys, in_order
 from target_spark.writers.statements import BATCH
 
-__all__ = ["ACTION", "AT", "MARK", "adoption", "changes", "first_versions", "history_merge"]
+__all__ = [
+    "ACTION",
+    "AT",
+    "MARK",
+    "adoption",
+    "changes",
+    "first_versions",
+    "history_merge",
+    "merge_history",
+]
 
 ACTION = "__target_spark_action"
 AT = "__target_spark_at"
@@ -275,21 +284,51 @@ def _timed(changed: DataFrame, keys: Keys) -> DataFrame:
 
 def history_merge(target: str, columns: Sequence[str], keys: Keys) -> str:
     """Return the MERGE of `BATCH`, a frame of changes, into a table of these columns."""
-    same_key = " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in keys.columns)
     names = ", ".join(quote(name) for name in columns)
     values = ", ".join(f"s.{quote(name)}" for name in columns)
-    ended = f"t.{quote(VALID_TO)} = s.{AT}, t.{quote(IS_CURRENT)} = false"
-    if keys.deleted is not None and not keys.hard_delete:
-        ended += f", t.{quote(keys.deleted)} = s.{MARK}"
+    ended = ", ".join(f"t.{quote(name)} = {value}" for name, value in _ended(keys).items())
     version = quote(TABLE_VERSION)
     touched = f" WHEN MATCHED AND s.{ACTION} = 'touch' THEN UPDATE SET t.{version} = s.{version}"
     return (  # every name in it is quoted
         f"MERGE INTO {target} AS t USING {BATCH} AS s"  # noqa: S608
-        f" ON s.{ACTION} <> 'begin' AND t.{quote(IS_CURRENT)} AND {same_key}"
+        f" ON {_met('t', keys)}"
         f"{touched if TABLE_VERSION in columns else ''}"
         f" WHEN MATCHED THEN UPDATE SET {ended}"
         f" WHEN NOT MATCHED AND s.{ACTION} = 'begin' THEN INSERT ({names}) VALUES ({values})"
     )
+
+
+def merge_history(
+    found: DataFrame, target: str, name: str, columns: Sequence[str], keys: Keys
+) -> None:
+    """Do the same without SQL; ``name`` is the last one of the table's names.
+
+    Spark 4.1 cannot plan a MERGE in SQL whose source is a view that reads an Iceberg table twice.
+    """
+    into = found.alias("s").mergeInto(target, F.expr(_met(quote(name), keys)))
+    if TABLE_VERSION in columns:
+        version = quote(TABLE_VERSION)
+        into = into.whenMatched(F.expr(f"s.{ACTION} = 'touch'")).update(
+            {version: F.expr(f"s.{version}")}
+        )
+    ended = {quote(column): F.expr(value) for column, value in _ended(keys).items()}
+    row = {quote(column): F.expr(f"s.{quote(column)}") for column in columns}
+    into = into.whenMatched().update(ended)
+    into.whenNotMatched(F.expr(f"s.{ACTION} = 'begin'")).insert(row).merge()
+
+
+def _met(target: str, keys: Keys) -> str:
+    """Return the condition that a step `s` ends or touches a row of the target."""
+    same_key = " AND ".join(f"{target}.{quote(key)} = s.{quote(key)}" for key in keys.columns)
+    return f"s.{ACTION} <> 'begin' AND {target}.{quote(IS_CURRENT)} AND {same_key}"
+
+
+def _ended(keys: Keys) -> dict[str, str]:
+    """Return what is put into the columns of a version that ends."""
+    ended = {VALID_TO: f"s.{AT}", IS_CURRENT: "false"}
+    if keys.deleted is not None and not keys.hard_delete:
+        ended[keys.deleted] = f"s.{MARK}"
+    return ended
 
 
 def adoption(target: str, micros: int, deleted: str | None) -> str:

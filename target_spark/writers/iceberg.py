@@ -1,14 +1,14 @@
 """Apache Iceberg tables, by their folder or by their name in a catalog.
 
-Rules of the room: a write and its marker are one snapshot, in its summary. Iceberg has no
-transaction ids: a batch that is repeated because its answer was lost is found by reading
-the newest snapshots before the write. A catalog may make the first commit even later, and
-Iceberg would put the second one on top. So an empty commit goes before that look: each
-commit names the snapshot that it follows, and the first one comes too late from then on.
-After each write the snapshot is read back. What changes rows goes through MERGE, never
-DELETE or UPDATE, because a DELETE that only takes whole files away forgets the marker.
-Settings of the session carry it into MERGE, which is why each writing thread has a session
-of its own.
+A write and its marker are one snapshot, in its summary. Iceberg has no transaction ids: a batch
+that is repeated because its answer was lost is found by reading the newest snapshots before the
+write. A catalog or a file system may make the first commit even later, and Iceberg would put the
+second one on top. So an empty commit goes before that look: each commit names the snapshot that it
+follows, and the first one comes too late from then on. Before each commit the table must be the one
+that was first looked at; after it the snapshot is read back, and must have the rows and files that
+were written. What changes rows goes through MERGE, never DELETE or UPDATE, because a DELETE that
+only takes whole files away forgets the marker. Settings of the session carry it into MERGE, which
+is why each writing thread has a session of its own.
 
 A change of columns makes no snapshot, so it hides no marker. The property
 ``write.spark.accept-any-schema`` is never set: it breaks every later MERGE.
@@ -16,17 +16,23 @@ A change of columns makes no snapshot, so it hides no marker. The property
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import Change, Layout
-from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.columns import IS_CURRENT, Change, Layout
+from target_spark.errors import CommitLostError, CountError, TableError, TargetSparkError
 from target_spark.folders import remove_folder
 from target_spark.ledger import Marker
-from target_spark.names import instant, quote
+from target_spark.names import quote
+from target_spark.observed import Count, counted
 from target_spark.retries import Fault, fault_of, first_line
 from target_spark.tables import Care, Design, Effect, Table
 from target_spark.writers.base import (
@@ -37,27 +43,32 @@ from target_spark.writers.base import (
     column_ddl,
     newest_by_key,
     removed_meanwhile,
+    same_table,
 )
+from target_spark.writers.history import adoption, changes, first_versions, merge_history
 from target_spark.writers.iceberg_care import compact, expire, remove_strays
 from target_spark.writers.iceberg_design import design_words, order_words, parted_otherwise
 from target_spark.writers.iceberg_log import (
     PROPERTY,
     Snapshot,
+    check_files,
     effect_of,
     has_table,
     newest_marker,
     refuse_other_tables,
     snapshots,
     table_folder,
+    uuid_of,
     written,
 )
 from target_spark.writers.iceberg_place import exists, place_of
-from target_spark.writers.notes import nullable_columns, sources_in, to_annotate
+from target_spark.writers.notes import nullable_columns, properties_in, sources_in, to_annotate
 from target_spark.writers.statements import (
     BATCH,
     alterations,
     as_first_rows,
     columns_of,
+    ended,
     merge,
     to_retire,
     with_settings,
@@ -74,7 +85,31 @@ ONCE = {"distribution-mode": "hash"}
 _UNSURE = {Fault.PASSING, Fault.AWAY}
 """Failures after which a catalog may still make the commit."""
 
+_TABLE_MAY_BE_WHY: Final = {Fault.LASTING, Fault.STALE, Fault.CONFLICT}
+"""Failures that a table which was removed or replaced can cause."""
+
 _REFUSALS = ("iceberg.exceptions.ValidationException", "IllegalArgumentException")
+
+
+@dataclass
+class _Known:
+    """What a run knows of one table.
+
+    ``uuid`` is Iceberg's, of the table that was first looked at. ``newest`` is the newest marker in
+    it, once it was ``looked_for``. ``snapshot`` is the id of the run's last commit. ``is_empty`` is
+    None where it is not known; ``empty_at`` is the snapshot without rows, None where none was.
+    ``is_unsure`` says that a commit which failed may still be made.
+    """
+
+    uuid: str | None = None
+    newest: Marker | None = None
+    looked_for: bool = False
+    acknowledged: Marker | None = None
+    snapshot: int | None = None
+    is_empty: bool | None = None
+    empty_at: int | None = None
+    is_unsure: bool = False
+    adopted: bool = False
 
 
 class IcebergWriter:
@@ -83,12 +118,7 @@ class IcebergWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._newest: dict[str, Marker | None] = {}
-        self._acknowledged: dict[str, Marker] = {}
-        self._ids: dict[str, int] = {}
-        self._unsure: set[str] = set()
-        self._fresh: set[str] = set()
-        self._filled: set[str] = set()
+        self._tables: defaultdict[str, _Known] = defaultdict(_Known)
 
     def can_widen(self, old: str, new: str) -> bool:
         """Tell whether a column's type, as DDL, can be changed in place."""
@@ -98,8 +128,9 @@ class IcebergWriter:
         """Return each column's type as DDL, in order; None where there is no table.
 
         Raises:
-            TableError: there are files, but no Iceberg table.
+            TableError: there are files, but no Iceberg table; or another table than before.
         """
+        self._check_same(spark, table)
         folder = table_folder(table)
         if folder is not None and not has_table(folder):
             refuse_other_tables(folder)
@@ -124,20 +155,11 @@ class IcebergWriter:
         Raises:
             TableError: Iceberg refuses the columns or the design.
         """
-        place = place_of(spark, table)
         with _refusals(table):
-            if table.identifier and not spark.catalog.databaseExists(
-                quote(place.catalog, *place.database)
-            ):
-                spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(place.catalog, *place.database)}")
-            spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {place.ref} ({columns_of(layout)}) USING iceberg"
-                f"{design_words(layout, design)}"
-            )
-            order = order_words(layout, design)
-            if order:
-                spark.sql(f"ALTER TABLE {place.ref} {order}")
-        self._fresh.add(table.key)
+            _make(spark, table, layout, design)
+        known = self._tables[table.key]
+        known.is_empty, known.empty_at = True, None
+        self._check_same(spark, table)
 
     def alter(self, spark: SparkSession, table: Table, changes: Sequence[Change]) -> None:
         """Add columns and fields, and widen types.
@@ -145,43 +167,61 @@ class IcebergWriter:
         Raises:
             TableError: Iceberg refuses a change.
         """
-        ref = place_of(spark, table).ref
         with _refusals(table):
-            for words in alterations(changes):
-                spark.sql(f"ALTER TABLE {ref} {words}")
+            self._alter(spark, table, alterations(changes))
 
     def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
         """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
-        return sources_in(spark, place_of(spark, table).ref)
+        return sources_in(properties_in(spark, place_of(spark, table).ref))
 
     def annotate(self, spark: SparkSession, table: Table, layout: Layout) -> None:
         """Let the table remember the layout's sources, and have its comments."""
         ref = place_of(spark, table).ref
-        for words in to_annotate(spark, ref, layout):
-            spark.sql(f"ALTER TABLE {ref} {words}")
+        found = to_annotate(properties_in(spark, ref), spark.table(ref).schema, layout)
+        self._alter(spark, table, found)
 
     def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
         """Let all columns of the table take nulls but those to ``keep``."""
-        ref = place_of(spark, table).ref
-        for words in nullable_columns(spark.table(ref).schema, keep):
-            spark.sql(f"ALTER TABLE {ref} {words}")
+        schema = spark.table(place_of(spark, table).ref).schema
+        self._alter(spark, table, nullable_columns(schema, keep))
 
-    def append(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+    def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
+        for words in alterations:
+            self._check_same(spark, table)
+            spark.sql(f"ALTER TABLE {place_of(spark, table).ref} {words}")
+
+    def append(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
+    ) -> Effect:
         """Add the rows of a batch."""
+        df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
             df.writeTo(ref).options(**{_OPTION: marker, **ONCE}).append()
 
-        return self._commit(spark, table, commit, write)
+        return self._commit(spark, table, commit, write, rows=count)
 
-    def replace(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+    def replace(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
+    ) -> Effect:
         """Put these rows in the place of all others; readers see the old until then."""
+        df, count = counted(df, rows)
 
         def write(ref: str, marker: str) -> None:
-            rows = df.writeTo(ref).options(**{_OPTION: marker, **ONCE})
-            rows.overwrite(F.lit(True))  # noqa: FBT003
+            options = {_OPTION: marker, **ONCE}
+            df.writeTo(ref).options(**options).overwrite(F.lit(True))  # noqa: FBT003
 
-        return self._commit(spark, table, commit, write)
+        return self._commit(spark, table, commit, write, rows=count)
 
     def commit_empty(self, spark: SparkSession, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
@@ -189,7 +229,7 @@ class IcebergWriter:
         def write(ref: str, marker: str) -> None:
             _append_nothing(spark, ref, marker)
 
-        self._commit(spark, table, commit, write)
+        self._commit(spark, table, commit, write, rows=lambda _: 0)
 
     def upsert(
         self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker
@@ -197,42 +237,37 @@ class IcebergWriter:
         """Replace the rows that have the batch's keys, and add those that are new."""
         newest = newest_by_key(df, keys)
         if self.is_empty(spark, table):  # nothing to meet: an append costs less
-            return self.append(spark, table, as_first_rows(newest, keys), commit)
+            return self._fill(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
-
-        def write(ref: str, marker: str) -> None:
-            newest.createOrReplaceTempView(BATCH)
-            try:
-                with with_settings(spark, {_SETTING: marker}):
-                    spark.sql(merge(ref, columns, keys))
-            finally:
-                spark.catalog.dropTempView(BATCH)
-
-        return self._commit(spark, table, commit, write, merged=True)
+        skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
+        words = merge(place_of(spark, table).ref, columns, keys)
+        put = partial(_merge_batch, spark, words)
+        return self._merge(spark, table, newest, put, commit, counts=not skips_rows)
 
     def history(
-        self,
-        _spark: SparkSession,
-        table: Table,
-        _df: DataFrame,
-        _keys: Keys,
-        _commit: Marker,
-        /,
+        self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker
     ) -> Effect:
-        """Refuse.
+        """Keep the versions of each row: what differs ends the current one and begins another."""
+        if self.is_empty(spark, table):
+            return self._fill(spark, table, first_versions(df, keys), commit)
+        self._adopt(spark, table, keys.deleted, commit)
+        columns = [name for name in df.columns if name != keys.order]
+        place, seen = place_of(spark, table), next(snapshots(spark, table), None)
+        found = changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
 
-        Raises:
-            UnsupportedError: always.
-        """
-        raise UnsupportedError(
-            f"Iceberg tables keep no versions of rows (table {table.name}): write_mode scd2 is"
-            " for Delta Lake. Set format to delta, or write_mode to upsert."
-        )
+        def put(batch: DataFrame) -> None:
+            merge_history(batch, place.ref, place.name, columns, keys)
+            if seen is not None and spark.version.startswith("4.0."):
+                _check_unchanged(spark, table, seen, commit)
+
+        return self._merge(spark, table, found, put, commit)
 
     def retire(
         self, spark: SparkSession, table: Table, retirement: Retirement, commit: Marker
     ) -> Effect:
         """End the rows of other versions, in one commit."""
+        if retirement.history:
+            self._adopt(spark, table, retirement.deleted, commit)
 
         def write(ref: str, marker: str) -> None:
             with with_settings(spark, {_SETTING: marker}):
@@ -251,6 +286,7 @@ class IcebergWriter:
 
     def care(self, spark: SparkSession, table: Table, care: Care) -> None:
         """Tidy the table; the newest snapshot has the newest marker before any is expired."""
+        self._check_same(spark, table)
         place = place_of(spark, table)
         if care.compact:
             compact(spark, place)
@@ -276,10 +312,70 @@ class IcebergWriter:
             spark.sql(f"DROP TABLE IF EXISTS {place_of(spark, table).ref} PURGE")
         else:
             remove_folder(spark, table.path)
-        for known in (self._newest, self._acknowledged, self._ids):
-            known.pop(table.key, None)
-        for kind in (self._fresh, self._filled, self._unsure):
-            kind.discard(table.key)
+        self._tables.pop(table.key, None)
+
+    def is_empty(self, spark: SparkSession, table: Table) -> bool:
+        """Tell whether a table had no rows when it was last looked at."""
+        known = self._tables[table.key]
+        if known.is_empty is None:
+            newest = next(snapshots(spark, table), None)
+            known.is_empty = newest is None or newest.summary.get("total-records") == "0"
+            known.empty_at = None if newest is None else newest.id
+        return known.is_empty
+
+    def _adopt(
+        self, spark: SparkSession, table: Table, deleted: str | None, commit: Marker
+    ) -> None:
+        """Make versions of rows that were written before the table had any, from this run on."""
+        known = self._tables[table.key]
+        if known.adopted:
+            return
+        strange = F.col(quote(IS_CURRENT)).isNull()
+        if not self.rows(spark, table).where(strange).isEmpty():
+            self._check_same(spark, table)
+            ref = place_of(spark, table).ref
+            spark.sql(adoption(ref, commit.run_started * 1000, deleted))
+        known.adopted = True
+
+    # Commits
+
+    def _fill(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
+        """Append the first rows of a table, unless others have added some since it was looked at.
+
+        An overwrite of no rows is an append that Iceberg validates: files that were added after
+        the snapshot which had no rows are a conflict. Without such a snapshot all files are.
+        """
+        df, count = counted(df, None)
+        empty_at = self._tables[table.key].empty_at
+        options = {"isolation-level": "serializable", **ONCE}
+        if empty_at is not None:
+            options["validate-from-snapshot-id"] = str(empty_at)
+
+        def write(ref: str, marker: str) -> None:
+            rows = df.writeTo(ref).options(**options).option(_OPTION, marker)
+            rows.overwrite(F.lit(False))  # noqa: FBT003
+
+        return self._commit(spark, table, commit, write, rows=count)
+
+    def _merge(
+        self,
+        spark: SparkSession,
+        table: Table,
+        batch: DataFrame,
+        put: Callable[[DataFrame], None],
+        commit: Marker,
+        *,
+        counts: bool = True,
+    ) -> Effect:
+        """Let a MERGE make the commit; with ``counts`` each row inserts or updates one."""
+        batch, count = counted(batch, None)
+
+        def write(_ref: str, marker: str) -> None:
+            with with_settings(spark, {_SETTING: marker}):
+                put(batch)
+
+        source = count if counts else None
+        return self._commit(spark, table, commit, write, source=source, merged=True)
 
     def _commit(
         self,
@@ -288,65 +384,166 @@ class IcebergWriter:
         commit: Marker,
         write: Callable[[str, str], None],
         *,
+        rows: Count | None = None,
+        source: Count | None = None,
         merged: bool = False,
     ) -> Effect:
-        """Write a batch unless the table has it, and hold the snapshot against it."""
-        acknowledged = commit.same_batch(self._acknowledged.get(table.key))
+        """Write a batch unless the table has it, and hold the snapshot against it.
+
+        ``rows`` are those that the commit adds, ``source`` those of which its MERGE inserts or
+        updates one each, where they are known.
+        """
+        self._check_same(spark, table)
+        known = self._tables[table.key]
+        acknowledged = commit.same_batch(known.acknowledged)
         try:
+            _check_line(spark, table, self._tables[table.key].snapshot)
             self._overtake(spark, table)
             before = self._before(spark, table)
             marker = after(before, commit, table, acknowledged=acknowledged)
-            if not commit.same_batch(before):
+            is_made = commit.same_batch(before)
+            if not is_made:
                 write(place_of(spark, table).ref, written(marker))
             snapshot = self._verify(spark, table, commit)
-        except BaseException as error:  # it may be in the table all the same, or on its way
-            self._newest.pop(table.key, None)
-            if fault_of(error) in _UNSURE and table_folder(table) is None:
-                self._unsure.add(table.key)
+            effect = effect_of(snapshot, merged=merged)
+            if not is_made:
+                _check_counts(table, snapshot, effect, rows, source)
+            check_files(spark, table, snapshot)
+        except BaseException as error:  # the commit may be in the table all the same, or be made
+            known.looked_for, known.is_empty = False, None
+            fault = fault_of(error)
+            known.is_unsure |= fault in _UNSURE
+            is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
+            if fault in _TABLE_MAY_BE_WHY and not is_ours:
+                self._check_same(spark, table)
             raise
-        self._newest[table.key] = self._acknowledged[table.key] = marker
-        self._ids[table.key] = snapshot.id
-        self._fresh.discard(table.key)
-        self._filled.add(table.key)
-        return effect_of(snapshot, merged=merged)
+        known.newest = known.acknowledged = marker
+        known.snapshot, known.is_empty = snapshot.id, False
+        return effect
 
     def _overtake(self, spark: SparkSession, table: Table) -> None:
         """Let a commit that may still be on its way come too late."""
-        if table.key in self._unsure:
+        known = self._tables[table.key]
+        if known.is_unsure:
             _nothing(spark, place_of(spark, table).ref).append()
-            self._unsure.discard(table.key)
+            known.is_unsure = False
 
     def _before(self, spark: SparkSession, table: Table) -> Marker | None:
-        if table.key not in self._newest:
-            self._newest[table.key] = newest_marker(spark, table)
-        return self._newest[table.key]
+        known = self._tables[table.key]
+        if not known.looked_for:
+            known.newest, known.looked_for = newest_marker(spark, table), True
+        return known.newest
 
-    def is_empty(self, spark: SparkSession, table: Table) -> bool:
-        """Tell whether a table has no rows; asked of Iceberg once in a run."""
-        if table.key not in self._fresh | self._filled:
-            newest = next(snapshots(spark, table), None)
-            empty = newest is None or newest.summary.get("total-records") == "0"
-            (self._fresh if empty else self._filled).add(table.key)
-        return table.key in self._fresh
+    def _check_same(self, spark: SparkSession, table: Table) -> None:
+        """Check that the table is the one that was first looked at.
+
+        Raises:
+            TableError: it was removed, or another stands in its place.
+        """
+        known = self._tables[table.key]
+        known.uuid = same_table(table, known.uuid, uuid_of(spark, table))
 
     def _verify(self, spark: SparkSession, table: Table, commit: Marker) -> Snapshot:
         """Read the snapshots: the newest of this run must be the batch just written."""
-        line = list(snapshots(spark, table))
-        last = self._ids.get(table.key)
-        whole = bool(line) and line[-1].parent is None  # nothing is expired
-        if last is not None and whole and all(snapshot.id != last for snapshot in line):
-            raise removed_meanwhile(table)
-        for snapshot in line:
+        _check_line(spark, table, self._tables[table.key].snapshot)
+        for snapshot in snapshots(spark, table):
             marker = snapshot.marker
             if marker is not None and (marker.job, marker.run) == (commit.job, commit.run):
                 if commit.same_batch(marker):
                     return snapshot
                 break
-        raise CommitLostError(
-            f"Batch {commit.batch} of table {table.name} was written without an error, but no"
-            " snapshot of the table says that it is this batch: another writer's word stands"
-            " in its place, or the table was rolled back. No state that covers its rows leaves."
+        raise _lost(table, commit)
+
+
+def _make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> None:
+    place = place_of(spark, table)
+    if table.identifier and not spark.catalog.databaseExists(quote(place.catalog, *place.database)):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(place.catalog, *place.database)}")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {place.ref} ({columns_of(layout)}) USING iceberg"
+        f"{design_words(layout, design)}"
+    )
+    order = order_words(layout, design)
+    if order:
+        spark.sql(f"ALTER TABLE {place.ref} {order}")
+
+
+def _check_line(spark: SparkSession, table: Table, last: int | None) -> None:
+    """Check that a table's history has the run's last commit, as far as it goes back.
+
+    Raises:
+        TableError: it has not: the table was made anew under the same uuid, or rolled back.
+    """
+    oldest = None
+    if last is None:
+        return
+    for snapshot in snapshots(spark, table):
+        if snapshot.id == last:
+            return
+        oldest = snapshot
+    if oldest is None or oldest.parent is None:  # nothing is expired
+        raise removed_meanwhile(table)
+
+
+def _check_unchanged(spark: SparkSession, table: Table, read_at: Snapshot, commit: Marker) -> None:
+    """Check that no rows changed between a look at the table and the commit that followed.
+
+    From Spark 4.1 on a query reads the table as its MERGE finds it.
+
+    Raises:
+        TableError: another writer changed some, of which the commit knows nothing.
+    """
+    between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
+    others = [found for found in between if not commit.same_batch(found.marker)]
+    if any(found.changes_rows for found in others):
+        raise TableError(
+            f"Another writer changed table {table.name} ({table.key}) when the versions of"
+            f" batch {commit.batch} were made: keys may have two current ones. No state that"
+            f" covers its rows leaves. Roll the table back to snapshot {read_at.id} and start"
+            " again."
         )
+
+
+def _lost(table: Table, commit: Marker) -> CommitLostError:
+    return CommitLostError(
+        f"Batch {commit.batch} of table {table.name} was written without an error, but no"
+        " snapshot of the table says that it is this batch: another writer's word stands"
+        " in its place, or the table was rolled back. No state that covers its rows leaves."
+    )
+
+
+def _merge_batch(spark: SparkSession, words: str, batch: DataFrame) -> None:
+    """Run a MERGE that finds the batch under the name `BATCH`."""
+    batch.createOrReplaceTempView(BATCH)
+    try:
+        spark.sql(words)
+    finally:
+        spark.catalog.dropTempView(BATCH)
+
+
+def _check_counts(
+    table: Table, snapshot: Snapshot, effect: Effect, rows: Count | None, source: Count | None
+) -> None:
+    """Compare a snapshot's own numbers with the rows that were given to it.
+
+    A row of a MERGE can update several where the table has its key more than once.
+
+    Raises:
+        CountError: they differ.
+    """
+    added, met = effect.inserted, effect.inserted + effect.updated
+    if rows is not None and (given := rows(added)) != added:
+        raise _miscounted(table, snapshot, given, f"has {added}")
+    if source is not None and snapshot.counts_merged and (given := source(met)) > met:
+        raise _miscounted(table, snapshot, given, f"inserted or updated {met}")
+
+
+def _miscounted(table: Table, snapshot: Snapshot, given: int, found: str) -> CountError:
+    back = "" if snapshot.parent is None else f"; roll the table back to snapshot {snapshot.parent}"
+    return CountError(
+        f"Table {table.name}: {given} rows were to be written, but snapshot {snapshot.id} {found}."
+        f" No state that covers these rows leaves{back} and start again."
+    )
 
 
 def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
@@ -359,9 +556,8 @@ def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
 
 def _retire(ref: str, retirement: Retirement) -> str:
     """Return a MERGE of one row with all those of other versions."""
-    action = "DELETE"
-    if retirement.deleted is not None:
-        action = f"UPDATE SET {quote(retirement.deleted)} = {instant(retirement.at)}"
+    put = ", ".join(ended(retirement))
+    action = f"UPDATE SET {put}" if put else "DELETE"
     return (
         f"MERGE INTO {ref} USING (SELECT 1) AS one ON {to_retire(retirement)}"
         f" WHEN MATCHED THEN {action}"

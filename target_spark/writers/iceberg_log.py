@@ -20,16 +20,19 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from target_spark.errors import TableError
+from target_spark.errors import CommitLostError, TableError
+from target_spark.folders import is_remote
 from target_spark.ledger import Marker
 from target_spark.places import local_folder
 from target_spark.tables import Effect, Table
-from target_spark.writers.iceberg_place import exists, place_of
+from target_spark.writers.iceberg_place import exists, load, place_of
+from target_spark.writers.parquet_footers import describe_file_fault
 from target_spark.writers.statements import refuse_other_files
 
 __all__ = [
     "PROPERTY",
     "Snapshot",
+    "check_files",
     "effect_of",
     "has_table",
     "in_folder",
@@ -37,6 +40,7 @@ __all__ = [
     "refuse_other_tables",
     "snapshots",
     "table_folder",
+    "uuid_of",
     "written",
 ]
 
@@ -73,6 +77,18 @@ class Snapshot:
         except (ValueError, zlib.error):
             return None
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it added or removed rows; one that only packs files anew does not."""
+        changed = ("added-data-files", "deleted-data-files", "added-delete-files")
+        of_rows = any(int(self.summary.get(name, "0")) for name in changed)
+        return of_rows and self.summary.get("operation") != "replace"
+
+    @property
+    def counts_merged(self) -> bool:
+        """Whether it says how many rows a MERGE inserted and updated, which Spark 4.1 knows."""
+        return f"{_MERGED}inserted" in self.summary
+
 
 def written(marker: Marker) -> str:
     """Return a marker as a snapshot holds it: a long one packed.
@@ -97,6 +113,7 @@ class _Written(msgspec.Struct, rename="kebab"):
 class _Metadata(msgspec.Struct, rename="kebab"):
     """What is read of a metadata file; -1 stands for no snapshot in old ones."""
 
+    table_uuid: str | None = None
     current_snapshot_id: int | None = None
     snapshots: list[_Written] = []
 
@@ -145,6 +162,41 @@ def _line(current: int | None, known: Mapping[int, Snapshot]) -> Iterator[Snapsh
         current = found.parent
 
 
+def uuid_of(spark: SparkSession, table: Table) -> str | None:
+    """Return the id that a table was given when it was made; None where there is no table.
+
+    A Spark Connect server does not tell that of a table in a catalog: it is empty then.
+    """
+    folder = table_folder(table)
+    if folder is not None:
+        metadata = _read_metadata(folder)
+        return None if metadata is None else metadata.table_uuid or ""
+    place = place_of(spark, table)
+    if not exists(spark, place):
+        return None
+    return "" if is_remote(spark) else str(load(spark, place).uuid())
+
+
+def check_files(spark: SparkSession, table: Table, snapshot: Snapshot) -> None:
+    """Check the files that a snapshot adds to a table in a folder of this machine.
+
+    Raises:
+        CommitLostError: one is not there, or is not the one that the snapshot names.
+    """
+    if table_folder(table) is None or is_remote(spark):
+        return
+    made = load(spark, place_of(spark, table))
+    for file in made.snapshot(snapshot.id).addedDataFiles(made.io()):
+        path, size, rows = local_folder(file.location()), file.fileSizeInBytes(), file.recordCount()
+        fault = None if path is None else describe_file_fault(path, size, rows)
+        if fault:
+            raise CommitLostError(
+                f"Snapshot {snapshot.id} of table {table.name} names the file {path}, which"
+                f" {fault}. No state that covers its rows leaves; restore the file, or start"
+                " again from a state before this commit."
+            )
+
+
 def newest_marker(spark: SparkSession, table: Table) -> Marker | None:
     """Return the marker of the newest snapshot that has one."""
     markers = (snapshot.marker for snapshot in snapshots(spark, table))
@@ -159,7 +211,7 @@ def effect_of(snapshot: Snapshot, *, merged: bool) -> Effect:
     """
     added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
     updated = 0
-    if merged and f"{_MERGED}inserted" in snapshot.summary:
+    if merged and snapshot.counts_merged:
         added = _number(snapshot, f"{_MERGED}inserted")
         updated = _number(snapshot, f"{_MERGED}updated")
         removed = _number(snapshot, f"{_MERGED}deleted")
@@ -191,19 +243,25 @@ def _newest_metadata(folder: Path) -> Path | None:
 
 
 def _in_files(folder: Path) -> tuple[int | None, dict[int, Snapshot]]:
-    file = _newest_metadata(folder)
-    if file is None:
+    metadata = _read_metadata(folder)
+    if metadata is None:
         return None, {}
-    content = file.read_bytes()
-    if ".gz" in file.suffixes:
-        content = gzip.decompress(content)
-    metadata = msgspec.json.decode(content, type=_Metadata)
     return metadata.current_snapshot_id, {
         written.snapshot_id: Snapshot(
             written.snapshot_id, written.parent_snapshot_id, written.summary
         )
         for written in metadata.snapshots
     }
+
+
+def _read_metadata(folder: Path) -> _Metadata | None:
+    file = _newest_metadata(folder)
+    if file is None:
+        return None
+    content = file.read_bytes()
+    if ".gz" in file.suffixes:
+        content = gzip.decompress(content)
+    return msgspec.json.decode(content, type=_Metadata)
 
 
 def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, Snapshot]]:

@@ -11,7 +11,7 @@ its own, and several of them write; one of the user's neither, unless the user s
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ from target_spark.names import quote
 from target_spark.places import spark_address
 from target_spark.tables import Table
 
-__all__ = ["OUR_CATALOG", "Place", "exists", "place_of"]
+__all__ = ["OUR_CATALOG", "Place", "exists", "load", "place_of"]
 
 OUR_CATALOG = "target_spark"
 """What the names of our catalogs begin with. Settings of Spark that begin with
@@ -78,6 +78,18 @@ def exists(spark: SparkSession, place: Place) -> bool:
     except UnsupportedOperationException:
         # What a JDBC catalog that has no views answers, where it finds no table either.
         return False
+
+
+def load(spark: SparkSession, place: Place) -> Any:
+    """Return Iceberg's own object of a table, in the JVM, as its catalog has it now."""
+    known: Any = spark
+    jvm = known._jvm  # noqa: SLF001
+    catalogs = known._jsparkSession.sessionState().catalogManager()  # noqa: SLF001
+    database = known.sparkContext._gateway.new_array(jvm.String, len(place.database))  # noqa: SLF001
+    for number, name in enumerate(place.database):
+        database[number] = name
+    named = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(database, place.name)
+    return catalogs.catalog(place.catalog).loadTable(named).table()
 
 
 def _of_folder(spark: SparkSession, path: str) -> Place:

@@ -19,7 +19,7 @@ from target_spark.columns import Layout
 from target_spark.names import literal, quote
 from target_spark.writers.statements import listed_properties
 
-__all__ = ["nullable_columns", "properties_of", "sources_in", "to_annotate"]
+__all__ = ["nullable_columns", "properties_in", "properties_of", "sources_in", "to_annotate"]
 
 _SOURCE = "target_spark.source."
 _KEEPS = f"{_SOURCE}kept"
@@ -30,30 +30,38 @@ def properties_of(layout: Layout) -> dict[str, str]:
     return {_KEEPS: "true", **_properties(layout.sources)}
 
 
-def sources_in(spark: SparkSession, ref: str) -> dict[str, str] | None:
-    """Return what the table remembers of `Layout.sources`; None where it is none of ours."""
+def properties_in(spark: SparkSession, ref: str) -> dict[str, str]:
+    """Return the properties of a table as Spark lists them."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
-    found = {row.key: row.value for row in rows if row.key.startswith(_SOURCE)}
+    return {row.key: row.value for row in rows}
+
+
+def sources_in(properties: Mapping[str, str]) -> dict[str, str] | None:
+    """Return what a table remembers of `Layout.sources`; None where it is none of ours."""
+    found = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
     if not found.pop(_KEEPS, None):
         return None
     return dict(json.loads(bytes.fromhex(value)) for value in found.values())
 
 
-def to_annotate(spark: SparkSession, ref: str, layout: Layout) -> Iterator[str]:
-    """Yield how a table is altered to remember the layout's sources and comments.
+def to_annotate(
+    properties: Mapping[str, str], schema: T.StructType, layout: Layout
+) -> Iterator[str]:
+    """Yield how a table with these properties and columns is altered to remember a layout.
+
+    Its sources become properties, its comments those of columns.
 
     Of comments those that differ; one that the layout does not have is left as it is.
     """
     if layout.sources:
-        known = sources_in(spark, ref) or {}
+        known = sources_in(properties) or {}
         fresh = {path: src for path, src in layout.sources.items() if known.get(path) != src}
         if fresh:
-            properties = {_KEEPS: "true", **_properties(fresh)}
-            words = listed_properties(properties)
+            words = listed_properties({_KEEPS: "true", **_properties(fresh)})
             yield f"SET TBLPROPERTIES ({words})"
     comments = {column.name: column.comment for column in layout.columns if column.comment}
     if comments:
-        for field in spark.table(ref).schema.fields:
+        for field in schema.fields:
             wanted = comments.get(field.name)
             if wanted and wanted != field.metadata.get("comment"):
                 yield f"ALTER COLUMN {quote(field.name)} COMMENT {literal(wanted)}"

@@ -13,28 +13,39 @@ merge the schemas (``mergeSchema``). Folders must be on this machine.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
-from target_spark.errors import TableError, UnsupportedError
+from target_spark.errors import ConflictError, TableError, UnsupportedError
 from target_spark.folders import remove_folder
+from target_spark.lease_files import open_lease
 from target_spark.ledger import Marker
 from target_spark.names import quote
-from target_spark.observed import read_back, rows_seen
+from target_spark.observed import counted
 from target_spark.places import local_folder, spark_address
 from target_spark.tables import Care, Design, Effect, Table
-from target_spark.writers.base import Keys, Retirement, after, ddl_of, removed_meanwhile
+from target_spark.writers.base import (
+    Keys,
+    Retirement,
+    after,
+    check_count,
+    ddl_of,
+    removed_meanwhile,
+)
+from target_spark.writers.parquet_footers import row_count
 
 __all__ = ["Manifest", "ParquetWriter"]
 
@@ -141,7 +152,9 @@ class ParquetWriter:
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )
-        self._write(spark.range(0).select(*columns), table, Manifest())
+        with _locked(_folder(table)):
+            if Manifest.read(_folder(table)) is None:  # another run may have been faster
+                self._write(spark.range(0).select(*columns), table, Manifest(), 0)
 
     def arranged_otherwise(
         self, _spark: SparkSession, _table: Table, _layout: Layout, _design: Design, /
@@ -175,14 +188,21 @@ class ParquetWriter:
         """Do nothing: every column takes nulls."""
 
     def append(
-        self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+        self,
+        _spark: SparkSession,
+        /,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
     ) -> Effect:
         """Add the rows of a batch."""
-        manifest, effect = self._open(table), Effect()
-        marker = self._next(manifest, commit, table)
-        if not commit.same_batch(manifest.marker):
-            effect = self._write(df, table, replace(manifest, marker=marker))
-        self._acknowledged[table.key] = marker
+        with _locked(_folder(table)):
+            manifest, effect = self._open(table), Effect()
+            marker = self._next(manifest, commit, table)
+            if not commit.same_batch(manifest.marker):
+                effect = self._write(df, table, replace(manifest, marker=marker), rows)
+            self._acknowledged[table.key] = marker
         return effect
 
     def upsert(
@@ -212,15 +232,22 @@ class ParquetWriter:
         )
 
     def replace(
-        self, _spark: SparkSession, /, table: Table, df: DataFrame, commit: Marker
+        self,
+        _spark: SparkSession,
+        /,
+        table: Table,
+        df: DataFrame,
+        commit: Marker,
+        rows: int | None = None,
     ) -> Effect:
         """Put these rows in the place of all others; readers may see both for a moment."""
-        manifest, effect = self._open(table), Effect()
-        marker = self._next(manifest, commit, table)
-        if not commit.same_batch(manifest.marker):
-            effect = self._write(df, table, Manifest(manifest.commit, marker))
-            _remove_strays(_folder(table), self._opened[table.key])
-        self._acknowledged[table.key] = marker
+        with _locked(_folder(table)):
+            manifest, effect = self._open(table), Effect()
+            marker = self._next(manifest, commit, table)
+            if not commit.same_batch(manifest.marker):
+                effect = self._write(df, table, Manifest(manifest.commit, marker), rows)
+                _remove_strays(_folder(table), self._opened[table.key])
+            self._acknowledged[table.key] = marker
         return effect
 
     def retire(
@@ -249,10 +276,11 @@ class ParquetWriter:
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
-        manifest = self._open(table)
-        marker = self._next(manifest, commit, table)
-        self._seal(table, replace(manifest, marker=marker))
-        self._acknowledged[table.key] = marker
+        with _locked(_folder(table)):
+            manifest = self._open(table)
+            marker = self._next(manifest, commit, table)
+            self._seal(table, replace(manifest, marker=marker))
+            self._acknowledged[table.key] = marker
 
     def last_marker(self, _spark: SparkSession, /, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
@@ -282,9 +310,17 @@ class ParquetWriter:
         return after(manifest.marker, commit, table, acknowledged=acknowledged)
 
     def _open(self, table: Table) -> Manifest:
-        """Return the table's manifest; the first time, clear what a dead run left."""
+        """Return the table's manifest; the first time, clear what a dead run left.
+
+        Raises:
+            ConflictError: another run has written one since.
+        """
         if not (_folder(table) / _MANIFEST).is_file():
             self._opened.pop(table.key, None)
+        known, found = self._opened.get(table.key), Manifest.read(_folder(table))
+        if known and found and (known.commit, known.marker) != (found.commit, found.marker):
+            del self._opened[table.key]
+            raise ConflictError(f"Another run has written to table {table.name} meanwhile.")
         if table.key not in self._opened:
             folder = _folder(table)
             manifest = Manifest.read(folder)
@@ -295,25 +331,28 @@ class ParquetWriter:
             self._opened[table.key] = manifest
         return self._opened[table.key]
 
-    def _write(self, df: DataFrame, table: Table, base: Manifest) -> Effect:
-        """Write the rows as parts, and a manifest that has them beside those of `base`."""
+    def _write(self, df: DataFrame, table: Table, base: Manifest, expected: int | None) -> Effect:
+        """Write the rows as parts, and a manifest that has them beside those of `base`.
+
+        Raises:
+            CountError: the parts do not have as many rows as they must; no manifest lists them.
+        """
         folder = _folder(table)
         self._open(table)
         staging = folder / _STAGING / uuid.uuid4().hex  # a dead run's executors may yet write
         _remove_strays(folder, self._opened[table.key])
-        counted = Observation()
         df = _with_all_columns(df, self._opened[table.key].schema)
-        rows = df.observe(counted, F.count(F.lit(1)).alias("rows"))
+        rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
+        written = sum(map(row_count, staging.glob("part-*.parquet")))
+        check_count(table, count(written), written)
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
         types = {column.name: ddl_of(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
         self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
         nbytes = sum((folder / name).stat().st_size for name in names)
-        parts = (f"file://{folder / name}" for name in names)
-        inserted = rows_seen(df.sparkSession, counted, lambda: read_back(df, parts))
-        return Effect(inserted=inserted, files=len(names), nbytes=nbytes)
+        return Effect(inserted=written, files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
         before = self._opened.pop(table.key, Manifest())  # a failure may be one of the answer only
@@ -321,6 +360,18 @@ class ParquetWriter:
         manifest = replace(manifest, sources=sources)
         manifest.write(_folder(table))
         self._opened[table.key] = manifest
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a table while parts are written and listed: runs take turns."""
+    lock = folder / "_target_spark" / "commit.lease"
+    file = open_lease(lock, os.O_RDWR | os.O_CREAT, in_warehouse=True)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:

@@ -23,6 +23,7 @@ __all__ = [
     "alterations",
     "as_first_rows",
     "columns_of",
+    "ended",
     "listed_properties",
     "merge",
     "refuse_other_files",
@@ -124,19 +125,24 @@ def to_retire(retirement: Retirement) -> str:
     )
 
 
-def retire(target: str, retirement: Retirement) -> str:
-    """Return the statement that ends the rows of other versions."""
-    found = to_retire(retirement)
+def ended(retirement: Retirement) -> list[str]:
+    """Return what is put into the columns of a row that ends; nothing where it is removed."""
     at = instant(retirement.at)
-    ended = []
+    put = []
     if retirement.history:
         later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
-        ended = [f"{quote(VALID_TO)} = greatest({at}, {later})", f"{quote(IS_CURRENT)} = false"]
+        put = [f"{quote(VALID_TO)} = greatest({at}, {later})", f"{quote(IS_CURRENT)} = false"]
     if retirement.deleted is not None:
-        ended.append(f"{quote(retirement.deleted)} = {at}")
-    if not ended:
+        put.append(f"{quote(retirement.deleted)} = {at}")
+    return put
+
+
+def retire(target: str, retirement: Retirement) -> str:
+    """Return the statement that ends the rows of other versions."""
+    found, put = to_retire(retirement), ", ".join(ended(retirement))
+    if not put:
         return f"DELETE FROM {target} WHERE {found}"  # noqa: S608  (every name is quoted)
-    return f"UPDATE {target} SET {', '.join(ended)} WHERE {found}"  # noqa: S608
+    return f"UPDATE {target} SET {put} WHERE {found}"  # noqa: S608
 
 
 @contextmanager

@@ -32,7 +32,7 @@ __all__ = ["MODES", "main"]
 
 MODES = {
     "delta": ("append", "upsert", "overwrite", "scd2"),
-    "iceberg": ("append", "upsert", "overwrite"),
+    "iceberg": ("append", "upsert", "overwrite", "scd2"),
     "parquet": ("append", "overwrite"),
 }
 

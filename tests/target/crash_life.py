@@ -313,7 +313,7 @@ class Life:
         config = {**self.config, "flush_rows": ROWS}
         options, engine = settings.load_options(config), _Engine(self.session)
         job, now = self.config["job"], int(time.time() * 1000)
-        run = LoadRun(job, uuid.uuid4().hex, started_after_the_last(str(self.tables), job, now))
+        run = LoadRun(job, uuid.uuid4().hex, started_after_the_last(str(self.tables), [job], now))
         spool = SpoolFolder(self.folder / "spool-here")
         commits = partial(BatchWriter, engine, options, run, spool)
         loader = Loader(options, engine, spool, commits, Report(), self._emit)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Run", "left_behind"]
+__all__ = ["TARGET", "Run", "left_behind"]
 
 ROOT = Path(__file__).parents[2]
 TARGET = "from target_spark.target import TargetSpark; TargetSpark.cli()"
@@ -24,12 +24,15 @@ PATIENCE = 300
 class Run:
     """One process of the target, and a thread that feeds it."""
 
-    def __init__(self, folder: Path, lines: Iterator[bytes], pause: float) -> None:
+    def __init__(
+        self, folder: Path, lines: Iterator[bytes], pause: float, program: str = TARGET
+    ) -> None:
         self.folder = folder
+        self._tables = Path(json.loads((folder / "config.json").read_bytes())["path"])
         self._jvm: int | None = None
         with (folder / "errors.log").open("ab") as errors, (folder / "states").open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", TARGET, "--config", "config.json"],
+                [sys.executable, "-c", program, "--config", "config.json"],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=errors,
@@ -49,7 +52,7 @@ class Run:
         with contextlib.suppress(BrokenPipeError):
             for line in lines:
                 self.process.stdin.write(line)
-                if pause:
+                if pause or not line:  # an empty line asks for it
                     self.process.stdin.flush()
                     time.sleep(pause)
         with contextlib.suppress(BrokenPipeError):
@@ -58,7 +61,7 @@ class Run:
     def jvm(self) -> int | None:
         """Return the JVM's process id, once it is known."""
         if self._jvm is None:
-            for lease in (self.folder / "tables" / "_target_spark").glob("*.lease"):
+            for lease in (self._tables / "_target_spark").glob("*.lease"):
                 with contextlib.suppress(ValueError):
                     owner = json.loads(lease.read_bytes())
                     if owner.get("pid") == self.process.pid and "jvm" in owner:

@@ -23,7 +23,7 @@ from target_spark.columns import (
     Text,
     Timestamp,
 )
-from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.errors import CommitLostError, TableError
 from target_spark.retries import Fault, fault_of
 from target_spark.tables import Design, Effect, Table
 from target_spark.writers import Keys
@@ -150,11 +150,11 @@ def test_a_commit_whose_marker_is_another_is_no_success(spark, table):
     """A property that the user sets in every commit stands in the place of ours."""
 
     class Lost(IcebergWriter):
-        def _commit(self, spark, table, commit, write, *, merged=False):
+        def _commit(self, spark, table, commit, write, **more):
             def forgetting(ref: str, _: str) -> None:
                 write(ref, "{}")
 
-            return super()._commit(spark, table, commit, forgetting, merged=merged)
+            return super()._commit(spark, table, commit, forgetting, **more)
 
     with pytest.raises(CommitLostError, match="was written without an error"):
         Lost().append(spark, table, rows(spark, (2, "b", 2)), marker(1))
@@ -414,11 +414,6 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     assert newest_marker(spark, table) == marker(4, "[4]")
 
 
-def test_history_is_refused_with_the_way_out(spark, table):
-    with pytest.raises(UnsupportedError, match="scd2 is for Delta Lake"):
-        IcebergWriter().history(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
-
-
 # ------------------------------------------------------------------------- other writers
 
 
@@ -512,10 +507,13 @@ def test_merges_of_many_threads_carry_only_their_own_markers(
         spark = spark_session.thread_session()
         writer = IcebergWriter()
         writer.create(spark, tables[i], LAYOUT, Design())
-        writer.append(spark, tables[i], rows(spark, (i, "a", 1)), marker(1, f'"{i}-1"'))
-        for number in range(2, 2 + rounds):
-            own = replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
-            writer.upsert(spark, tables[i], batch(spark, (i, "b", number)), KEYS, own)
+        first, *more = (
+            replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
+            for number in range(1, 2 + rounds)
+        )
+        writer.append(spark, tables[i], rows(spark, (i, "a", 1)), first)
+        for own in more:
+            writer.upsert(spark, tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
 
     assert run_beside(*(lambda i=i: load(i) for i in range(count))) == []
     spark = spark_session.spark()

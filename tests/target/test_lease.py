@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from target_spark import settings
 from target_spark.errors import LeaseError, TableError
 from target_spark.lease import (
     Lease,
@@ -146,15 +148,15 @@ def test_what_is_written_in_the_file_does_not_decide(tmp_path, text):
 
 def test_a_clock_that_was_set_back_makes_no_run_the_older_one(owners, tmp_path):
     folder = str(tmp_path)
-    assert started_after_the_last(folder, "job", 1000) == 1000
+    assert started_after_the_last(folder, ["job"], 1000) == 1000
     Lease.take(folder, "job", started=5000).release()
-    assert started_after_the_last(folder, "job", 1000) == 5001
-    assert started_after_the_last(folder, "job", 6000) == 6000
-    assert started_after_the_last(folder, "another job", 1000) == 1000
+    assert started_after_the_last(folder, ["job"], 1000) == 5001
+    assert started_after_the_last(folder, ["job"], 6000) == 6000
+    assert started_after_the_last(folder, ["another job"], 1000) == 1000
     Lease.take(folder, "job", started=7000)  # and this one is never given back, as after a kill
-    assert started_after_the_last(folder, "job", 1000) == 7001
+    assert started_after_the_last(folder, ["job"], 1000) == 7001
     lease_file(folder, "job").write_text('{"run_st', encoding="utf-8")
-    assert started_after_the_last(folder, "job", 1000) == 1000
+    assert started_after_the_last(folder, ["job"], 1000) == 1000
 
 
 def test_the_lease_ends_for_the_jvm_too_when_it_is_released(tmp_path):
@@ -228,3 +230,40 @@ def test_a_lease_of_a_name_that_is_used_once_takes_its_file_along(tmp_path):
     lease = Lease.take(str(tmp_path), "once")
     lease.release(remove=True)
     assert not lease_file(str(tmp_path), "once").exists()
+
+
+@pytest.mark.parametrize("held", ["real", "former"])
+def test_a_run_whose_settings_spell_the_folder_otherwise_is_refused(
+    tmp_path: Path, held: str
+) -> None:
+    """Without a setting job: the default job and its lease are of the resolved location.
+
+    An earlier release holds the lease of the name that it made of the path as it is spelled.
+    """
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    config = {"path": str(link), "format": "parquet"}
+    former = hashlib.sha256(f"parquet file://{link}".encode()).hexdigest()[:16]
+    job = settings.job_of({**config, "path": str(real)}) if held == "real" else former
+    lease = Lease.take(str(real), job)
+    try:
+        done = loaded(tmp_path, config)
+    finally:
+        lease.release()
+    assert done.returncode == 1
+    assert f"Another run of job '{job}' is at work" in done.stderr
+
+
+def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Load one record in a process of its own."""
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    schema = {"type": "SCHEMA", "stream": "a", "schema": {"properties": {"id": {}}}}
+    record = {"type": "RECORD", "stream": "a", "record": {"id": "1"}}
+    return subprocess.run(
+        [sys.executable, "-m", "target_spark", "--config", str(folder / "config.json")],
+        input="".join(f"{json.dumps(message)}\n" for message in (schema, record)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -48,7 +48,7 @@ def take(folder: Path) -> None:
 def refused(folder: Path) -> str:
     with pytest.raises(LeaseError) as caught:
         take(folder)
-    assert started_after_the_last(str(folder), "job", 1) == 1
+    assert started_after_the_last(str(folder), ["job"], 1) == 1
     wait_for_the_dead(str(folder), "job", wait_seconds=0)
     return str(caught.value)
 

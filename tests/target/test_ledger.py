@@ -21,6 +21,7 @@ class Model:
     rows: dict[int, str] = field(default_factory=dict)
     open: dict[str, list[int]] = field(default_factory=dict)
     cut: dict[str, list[list[int]]] = field(default_factory=dict)
+    withheld: dict[str, list[int]] = field(default_factory=dict)
     safe: set[int] = field(default_factory=set)
     states: list[int] = field(default_factory=list)
     released: int = -1
@@ -42,6 +43,7 @@ STREAMS = ("a", "b", "c")
             st.tuples(st.just("state")),
             st.tuples(st.just("cut"), st.sampled_from(STREAMS)),
             st.tuples(st.just("commit"), st.sampled_from(STREAMS), st.integers(1, 3)),
+            st.tuples(st.just("withhold"), st.sampled_from(STREAMS), st.integers(1, 3)),
             st.tuples(st.just("release")),
         ),
         max_size=60,
@@ -63,7 +65,8 @@ def _the_rest(steps: list[tuple], order: random.Random) -> list[tuple]:
     """Cut and commit all that is left, the streams in any order."""
     ends = [("cut", s) for s in STREAMS] + [("commit", s, 99) for s in STREAMS]
     order.shuffle(ends)
-    return [*ends, *(("cut", s) for s in STREAMS), *(("commit", s, 99) for s in STREAMS)]
+    last = [(what, s, 99)[: 2 if what == "cut" else 3] for what in ("rows", "cut") for s in STREAMS]
+    return [*ends, *last, *(("commit", s, 99) for s in STREAMS)]
 
 
 def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
@@ -83,6 +86,8 @@ def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
                 model.cut.setdefault(stream, []).append(rows)
         case ("commit", stream, count):
             _commit(ledger, model, stream, count)
+        case ("withhold", stream, count):
+            _withhold(ledger, model, stream, count)
         case ("release",):
             expected = model.covered()
             newer = [expected] if expected > model.released else []
@@ -93,20 +98,37 @@ def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
 def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
     batches = model.cut.get(stream, [])[:count]
     if not batches:
-        with pytest.raises(ValueError, match="no batch"):
-            ledger.committed(stream, 10_000)
+        if stream not in model.withheld:
+            with pytest.raises(ValueError, match="no batch"):
+                ledger.committed(stream, 10_000)
         return
     rows = frozenset(row for batch in batches for row in batch)
     carried = ledger.state_for_commit(stream, max(rows))
-    assert [state.ordinal for state in carried or [Covered(-1, b"")]] == [model.covered(rows)]
+    covered = model.covered(rows | {*model.withheld.get(stream, ())})
+    assert [state.ordinal for state in carried or [Covered(-1, b"")]] == [covered]
     ledger.committed(stream, max(rows))
-    model.safe |= rows
+    model.safe |= {*rows, *model.withheld.pop(stream, ())}
+    del model.cut[stream][:count]
+
+
+def _withhold(ledger: Ledger, model: Model, stream: str, count: int) -> None:
+    """Commit batches that no state may cover before a later one of the stream is committed."""
+    batches = model.cut.get(stream, [])[:count]
+    if not batches:
+        return
+    rows = [row for batch in batches for row in batch]
+    before = [state.ordinal for state in ledger.state_before_commit()] or [-1]
+    assert before == [model.covered()]
+    ledger.withhold(stream, max(rows))
+    model.withheld.setdefault(stream, []).extend(rows)
     del model.cut[stream][:count]
 
 
 def _check(ledger: Ledger, model: Model) -> None:
     assert ledger.pending() == (set(model.rows) != model.safe)
     live = sum(len(batches) for batches in model.cut.values()) + len(model.open)
+    live += len(model.withheld)  # one batch stands for all of them
+    assert set(ledger.withheld()) == set(model.withheld)
     assert ledger.held() <= live + 1
 
 

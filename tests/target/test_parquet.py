@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from target_spark.columns import Change, Column, Integer, Layout, Struct, Text
-from target_spark.errors import CommitLostError, TableError, UnsupportedError
+from target_spark.errors import CommitLostError, ConflictError, TableError, UnsupportedError
 from target_spark.ledger import Marker
 from target_spark.tables import Design, Table
-from target_spark.writers import Keys
+from target_spark.writers import Keys, parquet
 from target_spark.writers.parquet import Manifest, ParquetWriter
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def test_parts_are_numbered_and_the_manifest_says_which_count(spark, table):
     assert writer.last_marker(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
     assert ids(spark, table) == [0, 1]
     others = {file.name for file in Path(table.path).iterdir()} - parts(table)
-    assert others == {"_manifest.json"}
+    assert others == {"_manifest.json", "_target_spark"}
 
 
 def test_a_repeated_batch_is_not_written_again(spark, table):
@@ -233,3 +235,31 @@ def test_addresses_with_a_scheme_are_the_same_folder(spark, table):
     relative = Table(os.path.relpath(table.path), "t")
     ParquetWriter().append(spark, relative, rows(spark, 1), marker(2))
     assert ids(spark, table) == [0, 1]
+
+
+def test_two_runs_that_write_to_one_folder_take_turns(spark, tmp_path, monkeypatch):
+    """Else the second would remove the parts of the first, which no manifest lists yet."""
+    table = Table(str(tmp_path / "t"), "t")
+    first, second = ParquetWriter(), ParquetWriter()
+    for each in (first, second):
+        each.create(spark, table, LAYOUT, Design(), has_rows=True)
+    move, threads = parquet._move_in, []
+
+    def with_another(*args):
+        monkeypatch.setattr(parquet, "_move_in", move)
+        names = move(*args)
+        batch = rows(spark, 10, 2)
+        commit = partial(second.append, spark, table, batch, marker(1, run="r2"), 2)
+        threads.append(Thread(target=commit))
+        threads[0].start()
+        threads[0].join(2)
+        return names
+
+    monkeypatch.setattr(parquet, "_move_in", with_another)
+    first.append(spark, table, rows(spark, 0, 2), marker(1), 2)
+    threads[0].join()
+    assert ids(spark, table) == [0, 1, 10, 11]
+    with pytest.raises(ConflictError, match="Another run has written"):
+        first.append(spark, table, rows(spark, 2), marker(2), 1)
+    first.append(spark, table, rows(spark, 2), marker(2), 1)
+    assert ids(spark, table) == [0, 1, 2, 10, 11]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.places import local_folder, spark_address
+from target_spark.places import local_folder, resolve_address, spark_address
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,43 @@ def test_folders_of_this_machine(address, folder):
 def test_all_other_addresses_are_left_to_spark(address):
     assert local_folder(address) is None
     assert spark_address(address) == address
+
+
+def test_every_spelling_of_a_folder_resolves_to_one_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symbolic links, ``..``, relative paths, doubled and last slashes, and URIs."""
+    real = tmp_path / "real" / "tables"
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    real.mkdir(parents=True)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    monkeypatch.chdir(tmp_path / "link")
+    spellings = [
+        f"{real}",
+        f"{real}/",
+        f"{tmp_path}/link/tables",
+        f"{tmp_path}/link//tables/./",
+        f"{real}/../../link/tables",
+        "tables",
+        "../link/tables",
+        f"file:{tmp_path}/link/tables",
+        f"FILE://{real}/",
+    ]
+    assert {resolve_address(spelling) for spelling in spellings} == {f"file://{real}"}
+    assert resolve_address(f"{tmp_path}/link/new") == f"file://{tmp_path}/real/new"
+    assert resolve_address(f"{tmp_path}/loop/x") == f"file://{tmp_path}/loop/x"
+
+
+@pytest.mark.parametrize(
+    "address, resolved",
+    [
+        ("s3a://b/k", "s3a://b/k"),
+        ("S3A://b//k/./x/../y/", "s3a://b/k/y"),
+        ("s3a://b/", "s3a://b"),
+        ("hdfs:///x/", "hdfs:///x"),
+        ("catalog:a.b", "catalog:a.b"),
+        ("", f"file://{Path.cwd()}"),
+    ],
+)
+def test_other_addresses_resolve_by_their_spelling_alone(address: str, resolved: str) -> None:
+    assert resolve_address(address) == resolved

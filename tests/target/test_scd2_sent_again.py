@@ -88,15 +88,17 @@ def in_turn(steps: dict[int, Sequence[Step]], chance: random.Random) -> Iterator
             del left[key]
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
+@pytest.fixture(params=["delta", "iceberg"])
+def warehouse(
+    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> Warehouse:
+    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
-def check(delta: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
+def check(warehouse: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
     """Hold the table against what its keys went through."""
     gone = "_sdc_deleted_at IS NOT NULL"
-    found = delta.read("a").orderBy("id", "_sdc_valid_from")
+    found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
     rows = found.selectExpr("id", "name", gone, "_sdc_is_current").collect()
     for key, steps in sources.items():
         of_key = [tuple(row)[1:] for row in rows if row.id == key]
@@ -109,9 +111,9 @@ def described(*, cursor: bool) -> dict[str, Any]:
     return schema("a", properties, "id") | more
 
 
-def load(delta: Warehouse, messages: list[dict[str, Any]], **config: Any) -> None:
-    delta.runs = int(time.time() * 1000)
-    delta.load(*messages, **SCD2, **config)
+def load(warehouse: Warehouse, messages: list[dict[str, Any]], **config: Any) -> None:
+    warehouse.runs = int(time.time() * 1000)
+    warehouse.load(*messages, **SCD2, **config)
 
 
 @pytest.mark.thorough
@@ -119,7 +121,7 @@ def load(delta: Warehouse, messages: list[dict[str, Any]], **config: Any) -> Non
     "timed, cursor, cuts", [(True, False, 2), (False, True, 2), (False, False, 1)]
 )
 def test_histories_that_are_sent_again_stay_what_they_are(
-    delta: Warehouse, timed: bool, cursor: bool, cuts: int
+    warehouse: Warehouse, timed: bool, cursor: bool, cuts: int
 ) -> None:
     """Any end of what each key went through comes again, cut anywhere, and then more of it."""
     chance = random.Random(20240101)
@@ -132,5 +134,5 @@ def test_histories_that_are_sent_again_stay_what_they_are(
     for part, times in ((sent, 2), (again, cuts)):
         steps = list(in_turn(part, chance))
         messages = [step.message(**how) for step in steps]
-        load(delta, [described(cursor=cursor), *messages], flush_rows=len(steps) // times + 1)
-        check(delta, sent if part is sent else all_of_it, cursor=cursor)
+        load(warehouse, [described(cursor=cursor), *messages], flush_rows=len(steps) // times + 1)
+        check(warehouse, sent if part is sent else all_of_it, cursor=cursor)

@@ -1,10 +1,10 @@
-"""What readers of a Delta table skip files by: how many rows, and the bounds of their columns.
+"""What the footers of Parquet files say: their rows, and statistics for Delta's log.
 
-Rules of the room: the numbers are those that Parquet's writer has put at the end of a file; no
-row is read again. A bound may be wider than the values, never narrower: long texts are cut, and
-points in time stand in whole milliseconds. Numbers with a floating point have none, since Parquet
-leaves out NaN, which Spark holds for the largest; nor have booleans, bytes, and what stands
-inside other columns. Source: the Delta protocol, "Per-file Statistics".
+Readers of a Delta table skip files by the bounds of columns. They come from the footer; no row is
+read again. A bound may be wider than the values, never narrower: long texts are cut, and points in
+time are in whole milliseconds. Floating point has none, since Parquet leaves out NaN, which Spark
+holds for the largest; nor have booleans, bytes, and fields of other columns.
+Source: the Delta protocol, "Per-file Statistics".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["stats_of"]
+__all__ = ["delta_statistics", "describe_file_fault", "row_count"]
 
 _COLUMNS: Final = 32
 """Of so many, counted with those inside others, Delta keeps bounds."""
@@ -31,7 +31,29 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def stats_of(file: Path) -> str:
+def row_count(file: Path) -> int:
+    """Return how many rows a Parquet file says it has."""
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
+def describe_file_fault(file: Path, size: int, rows: int | None) -> str:
+    """Return how a file is not the one of this size and these rows; nothing where it is.
+
+    Rows are compared where they are known and the file is Parquet.
+    """
+    try:
+        found = file.stat().st_size
+    except FileNotFoundError:
+        return "is not there"
+    if found != size:
+        return f"has {found} bytes instead of {size}"
+    there = rows if rows is None or file.suffix != ".parquet" else row_count(file)
+    return "" if there == rows else f"has {there} rows instead of {rows}"
+
+
+def delta_statistics(file: Path) -> str:
     """Return, as JSON, how many rows a Parquet file has, and the bounds of its columns."""
     import pyarrow.parquet as pq
 
