@@ -47,6 +47,7 @@ from target_spark.names import quote
 from target_spark.observed import rows_seen
 from target_spark.options import LoadOptions, Run, WriteMode
 from target_spark.places import local_folder, spark_address
+from target_spark.quarantine_summary import Reason, describe_reasons
 from target_spark.reach import Reach, reachable
 from target_spark.respool import Respooled, remove_files, respooled
 from target_spark.retries import Fault, fault_of, first_line, patiently, writing_to
@@ -69,6 +70,11 @@ _T = TypeVar("_T")
 _DEATH_SECONDS: Final = 10.0
 """How long a JVM whose connection broke may take to be gone."""
 
+_SET_ASIDE: Final = "Stream %s: %d rows do not fit and go to %s: %s"
+_NULLED: Final = (
+    "Stream %s: in %d rows of %s a value does not fit its column and is null; their %s says which."
+)
+
 _SIZES: Final = (
     "spark.sql.files.maxPartitionBytes",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes",
@@ -84,7 +90,8 @@ class _TableState:
     ``set_aside`` in the quarantine, once. ``changes`` are those made to its columns that nobody was
     told of yet; ``remarks`` is what else is to be said. With ``takes_nulls`` its columns
     shall take nulls. Files have ``moved`` the ordinals of its further rows. ``is_new`` says
-    that this run made it.
+    that this run made it. ``written`` and ``quarantined`` are its rows in the run, and
+    ``reasons`` those of the rows of the batch under way that do not fit.
     """
 
     commits: int = 0
@@ -99,6 +106,9 @@ class _TableState:
     remarks: tuple[str, ...] = ()
     takes_nulls: bool = False
     is_new: bool = False
+    written: int = 0
+    quarantined: int = 0
+    reasons: tuple[Reason, ...] = ()
 
     def news(self) -> tuple[Change, ...]:
         """Return the changes that nobody was told of; from now on somebody is."""
@@ -131,7 +141,8 @@ class BatchWriter:
         self._asked = options.of
         self._versions_in = options.columns.version_column
         self._one_version = options.columns.airbyte  # a run loads one generation of a stream
-        self._quarantined = quarantine.Limit(options.max_quarantined)
+        self._guard = quarantine.QuarantineGuard(options.max_quarantined, withholds=not run.replays)
+        self._limits = options.batch_limits
         self._delete_files = options.delete_files and not options.dry_run
 
     @property
@@ -149,10 +160,12 @@ class BatchWriter:
             StorageError: the storage, the catalog or another writer is in the way for long.
             DiskFullError: there is no room.
         """
+        state = self._tables[work.table.key]
         near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
         with near as reached, self._spooled(reached) as (whole, from_files):
             outcome = self._patiently(work.table, partial(self._write, whole))
-        state = self._tables[work.table.key]
+            state.written += outcome.written
+            state.quarantined += outcome.quarantined
         return replace(outcome, changes=state.news(), remarks=state.remarks, from_files=from_files)
 
     @contextmanager
@@ -167,13 +180,15 @@ class BatchWriter:
             tries = (f"{place}/{number}" for number in itertools.count(1))
 
             def step() -> Respooled:
+                spark, limits = self._engine.spark(), self._limits
                 with putting_down(self._reach):
-                    return respooled(self._engine.spark(), work, state.moved, next(tries))
+                    return respooled(spark, work, state.moved, next(tries), limits)
 
             made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
             yield made.work, made.rows
         state.moved = made.moved  # only now: what failed above was not committed
-        if self._delete_files:
+        withheld = self._guard.judge(state.written, state.quarantined) is not None
+        if self._delete_files and not withheld:  # they may have to be sent again
             remove_files(self._engine.spark(), files)
 
     def _write(self, work: Work) -> Outcome:
@@ -300,14 +315,14 @@ class BatchWriter:
 
     def _check_owner(self, spark: SparkSession, table: Table) -> None:
         """Refuse a table that another job loads: its states would be mixed with ours."""
-        marker, job = self._writer.last_marker(spark, table), self._run.job
+        marker = self._writer.last_marker(spark, table)
         if marker is None:
             return
         if marker.run != self._run.id:  # whatever the clock says, this run is the newer one
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
-        if marker.job != job:
-            raise _of_another(table, marker.job, job)
+        if marker.job not in self._run.jobs:
+            raise _of_another(table, marker.job, self._run.job)
 
     # Rows
 
@@ -320,13 +335,14 @@ class BatchWriter:
             if self._reads_twice(spark, work):
                 with staged(spark, self._reach, df) as rows:
                     _check_count(work, frame.counts(work.count).rows, 0)
-                    carried, effect = self._put(spark, work, layout, rows)
+                    carried, effect = self._put(spark, work, layout, rows, work.count)
             else:
-                carried, effect = self._put(spark, work, layout, df)
+                carried, effect = self._put(spark, work, layout, df, work.count)
         except Exception as error:
             if BAD_ROWS not in str(error):
                 raise
-            self._tables[work.table.key].careful = True
+            state = self._tables[work.table.key]
+            state.careful, state.begun = True, None  # its job failed, so nothing was committed
             return None
         counts = frame.counts(work.count)
         _check_count(work, counts.rows, 0)
@@ -341,30 +357,29 @@ class BatchWriter:
 
     def _write_good(self, spark: SparkSession, work: Work, layout: Layout, frame: Frame) -> Outcome:
         """Stage what fits, set the rest aside, then commit what fits."""
+        state = self._tables[work.table.key]
         with staged(spark, self._reach, frame.good(strict=False)) as rows:
             counts = frame.counts()
             bad = work.count - counts.rows
-            if bad and not self._tables[work.table.key].set_aside:
+            if bad and not state.set_aside:
                 self._set_aside(spark, work, frame, bad)
-            carried, effect = self._put(spark, work, layout, rows)
-        told = Outcome(counts.rows, bad, carried, counts.zoneless, effect, nulled=counts.nulled)
-        if counts.nulled:
-            logger.warning(
-                "Stream %s: in %d rows of %s a value does not fit its column and is null; their"
-                " %s says which.",
-                work.stream,
-                counts.nulled,
-                work.table.name,
-                META,
-            )
-        return told
+            withheld = self._guard.judge(state.written + counts.rows, state.quarantined + bad)
+            told = Outcome(counts.rows, bad, None, counts.zoneless, nulled=counts.nulled)
+            told = replace(told, reasons=state.reasons if bad else (), withheld=withheld)
+            if withheld and work.mode is WriteMode.OVERWRITE:  # what is there stays
+                return replace(told, written=0)
+            if withheld:
+                work = replace(work, covered=work.covered_without)
+            carried, effect = self._put(spark, work, layout, rows, counts.rows)
+        _warn_of_nulled(work, counts.nulled)
+        return replace(told, carried=carried, effect=effect)
 
     def _put(
-        self, spark: SparkSession, work: Work, layout: Layout, df: DataFrame
+        self, spark: SparkSession, work: Work, layout: Layout, df: DataFrame, rows: int
     ) -> tuple[Covered | None, Effect]:
-        """Commit the rows in the way of the stream."""
+        """Commit the rows, of which there are so many, in the way of the stream."""
         with with_settings(spark, _file_sizes(work.design)):
-            way = way_of(self._writer, spark, work, layout, df, self._asked(work.stream))
+            way = way_of(self._writer, spark, work, layout, df, self._asked(work.stream), rows)
             return self._commit(work, way)
 
     def _commit(
@@ -402,7 +417,7 @@ class BatchWriter:
 
     def _empty(self, spark: SparkSession, work: Work, layout: Layout) -> Outcome:
         """Let a table that is overwritten by nothing hold nothing."""
-        carried, effect = self._put(spark, work, layout, nothing_of(spark, layout))
+        carried, effect = self._put(spark, work, layout, nothing_of(spark, layout), 0)
         return Outcome(0, 0, carried, {}, effect)
 
     # Rows that do not fit
@@ -415,10 +430,10 @@ class BatchWriter:
             CountError: they are not as many as the good ones leave over.
         """
         bad = frame.bad()
-        examples = quarantine.examples(bad)
         state = self._tables[work.table.key]
         if not state.counted:
-            self._quarantined.add(count, work, examples)
+            state.reasons = quarantine.find_reasons(bad, work.layout)
+            self._guard.add(work, count, state.written, state.quarantined, state.reasons)
             state.counted = True
         table = quarantine.quarantine_of(work.table)
         self._fit(spark, table, quarantine.LAYOUT, Design(), has_rows=True)
@@ -428,16 +443,11 @@ class BatchWriter:
         rows = counted.selectExpr(*quarantine.values_of(number, self._run.id))
         with staged(spark, self._reach, rows) as aside:
             _check_count(work, work.count - count, rows_seen(spark, observed, lambda: aside))
-            self._writer.append(spark, table, aside, self._marker(table, None))
+            self._writer.append(spark, table, aside, self._marker(table, None), count)
         self._tables[table.key].commits += 1
         state.set_aside = True
-        logger.warning(
-            "Stream %s: %d rows do not fit and go to %s, for example: %s",
-            work.stream,
-            count,
-            table.name,
-            examples,
-        )
+        example = describe_reasons(state.reasons)
+        logger.warning(_SET_ASIDE, work.stream, count, table.name, example)
 
     def _marker(self, table: Table, covered: Covered | None) -> Marker:
         run = self._run
@@ -454,6 +464,7 @@ class BatchWriter:
             batched_at=work.cut_at,
             sync_started_at=self._started,
             sync_id=self._asked(work.stream).sync_id,
+            starts={part: at for batch in work.batches for part, at in batch.starts.items()},
         )
 
 
@@ -492,12 +503,17 @@ def _of_another(table: Table, owner: str, job: str) -> OwnerError:
     return OwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
-        " one a path, a table_prefix or a database of its own. Nothing was written to it."
+        " one a path, a table_prefix or a database of its own. Nothing more was written to it."
     )
 
 
 def _paths(work: Work) -> list[str]:
     return [spark_address(path) for batch in work.batches for path in batch.paths]
+
+
+def _warn_of_nulled(work: Work, count: int) -> None:
+    if count:
+        logger.warning(_NULLED, work.stream, count, work.table.name, META)
 
 
 def _file_sizes(design: Design) -> dict[str, str]:

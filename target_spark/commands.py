@@ -163,7 +163,7 @@ def _last_state(plugin: Target, given: argparse.Namespace) -> int:
     from target_spark.recovery import last_marker_of, witnesses
 
     config = plugin.config
-    job = given.job or settings.job_of(config)
+    jobs = (given.job,) if given.job else (settings.job_of(config), *settings.former_jobs(config))
     sessions: list[Any] = []
 
     def spark() -> Any:
@@ -177,11 +177,11 @@ def _last_state(plugin: Target, given: argparse.Namespace) -> int:
         for session in sessions:
             session.stop()
     _say_unknown([each.table for each in found if each.unknown])
-    last = last_marker_of(job, found)
+    last = last_marker_of(jobs, found)
     if last is None or last.state is None:
-        _say(_nothing_found(job, found))
+        _say(_nothing_found(jobs, found))
         return 1
-    _say(_origin(job, last, found))
+    _say(_origin(jobs, last, found))
     print(last.state)  # noqa: T201  (this is what was asked for)
     return 0
 
@@ -194,21 +194,21 @@ def _say_unknown(tables: Sequence[str]) -> None:
         )
 
 
-def _origin(job: str, last: Marker, found: Sequence[Witness]) -> str:
-    of_job = [each.table for each in found if each.marker and each.marker.job == job]
+def _origin(jobs: Sequence[str], last: Marker, found: Sequence[Witness]) -> str:
+    of_job = [each.table for each in found if each.marker and each.marker.job in jobs]
     return (
-        f"Job {job}: the last committed state, of run {last.run}, from {len(of_job)} tables"
+        f"Job {jobs[0]}: the last committed state, of run {last.run}, from {len(of_job)} tables"
         f" ({_some(of_job)})."
     )
 
 
-def _nothing_found(job: str, found: Sequence[Witness]) -> str:
-    jobs = sorted({each.marker.job for each in found if each.marker is not None} - {job})
+def _nothing_found(jobs: Sequence[str], found: Sequence[Witness]) -> str:
+    others = sorted({each.marker.job for each in found if each.marker is not None} - {*jobs})
     looked_at = (
         f"tables {_some([each.table for each in found])}" if found else "there are no tables"
     )
-    hint = f" They are of the jobs {_some(jobs)}: name one with --job." if jobs else ""
-    return f"No table holds a state of job {job} ({looked_at}).{hint}"
+    hint = f" They are of the jobs {_some(others)}: name one with --job." if others else ""
+    return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -232,4 +232,4 @@ def _replay(plugin: Target, given: argparse.Namespace) -> int:
     described = one_of(plugin.mapped()(descriptions_in(text)), given.stream)
     outcome = replay(plugin.config, described, overwrite=given.overwrite)
     print(redact_line(outcome.told()))  # noqa: T201  (this is what was asked for)
-    return 0
+    return 1 if outcome.found and outcome.unfit == outcome.found else 0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from target_spark.dispatch import Dispatch
-from target_spark.errors import IncompleteError
+from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
 from target_spark.releases import Releases
 from target_spark.streams import Stream
 
@@ -103,8 +103,21 @@ class Completions:
             elif stream.versions.owed and self._can_retire:
                 self._settle(stream, ordinal, final=complete)
 
-    def fault(self) -> IncompleteError | None:
-        """Return which tables are not as their streams want them, after the last commit."""
+    def fault(self, streams: Iterable[Stream]) -> TargetSparkError | None:
+        """Return which streams are not complete, after the last commit."""
+        withheld = self._releases.withheld()
+        unfit = [
+            self._dispatch.describe_incomplete(stream.id)
+            for stream in streams
+            if stream.id in withheld or stream.removal in withheld
+        ]
+        incomplete = self._incomplete()
+        if not unfit:
+            return incomplete
+        return QuarantineError(" ".join([*unfit, *map(str, filter(None, [incomplete]))]))
+
+    def _incomplete(self) -> IncompleteError | None:
+        """Return which tables are not as their streams want them."""
         faults = []
         if self._kept:
             kept = ", ".join(self._kept)

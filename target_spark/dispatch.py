@@ -10,22 +10,28 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Final
 
 from tap_core.events import StreamId
 from target_spark.lanes import Lanes
 from target_spark.meters import batch_timer, count
+from target_spark.options import WriteMode
 from target_spark.releases import Releases
 from target_spark.report import Report
 from target_spark.spool import Batch
 from target_spark.streams import Stream
-from target_spark.tables import Care, Table
+from target_spark.tables import QUARANTINE, Care, Table
 from target_spark.work import Commits, Outcome, Work
 
 __all__ = ["Dispatch"]
 
 logger = logging.getLogger(__name__)
+
+_OLD_VERSIONS_STAY: Final = (
+    "rows of other versions stay: too many rows of this run do not fit their columns"
+)
 
 
 class Dispatch:
@@ -70,10 +76,10 @@ class Dispatch:
             hard_delete=stream.hard_delete,
             retires=retires,
             cursor=stream.cursor,
+            covered_without=self._releases.covered_without,
         )
         nbytes = 0 if stream.overwrites else sum(batch.nbytes for batch in batches)
-        done = partial(self._releases.committed, waits, upto)
-        self._lanes.submit(stream.table.key, partial(self._commit, work, done), nbytes)
+        self._lanes.submit(stream.table.key, partial(self._commit, work, waits, upto), nbytes)
 
     def prepare(self, stream: Stream) -> None:
         """Let the table of a stream without rows be made or mended."""
@@ -94,27 +100,46 @@ class Dispatch:
         if self._report.note(str(stream), text):
             logger.info("Stream %s %s", stream, text)
 
+    def describe_incomplete(self, stream: StreamId) -> str:
+        """Return why a stream is not complete whose rows were set aside."""
+        return self._report.describe_incomplete(str(stream))
+
     # In a writer's thread
 
-    def _commit(self, work: Work, done: Callable[..., None]) -> None:
+    def _commit(self, work: Work, waits: Hashable, upto: int) -> None:
+        if work.retires is not None and work.stream in self._releases.withheld():
+            self._releases.withhold(waits, upto)
+            self.note(work.stream, _OLD_VERSIONS_STAY)
+            return
         started = time.monotonic()
         name, nbytes = str(work.stream), sum(batch.nbytes for batch in work.batches)
         with batch_timer(name):
             outcome = self.commits.write(work)
-        self._last_table = work.table
+        if not (outcome.withheld and work.mode is WriteMode.OVERWRITE):  # it may not be there
+            self._last_table = work.table
         seconds = time.monotonic() - started
         written, quarantined = outcome.written, outcome.quarantined
         self._report.committed(name, written, quarantined, seconds, outcome.effect, nbytes)
+        self._report.withheld(name, outcome.withheld)
         self._report.nulled(name, outcome.nulled)
         self._report.zoneless(name, outcome.zoneless)
         self._report.received(name, outcome.from_files, 0)
         count(name, written)
         self._tell(work.stream, outcome)
         if quarantined:
-            self._releases.rejected(work.stream, quarantined)
-        done(outcome.carried)
+            self._set_aside(work, outcome)
+        done = self._releases.withhold if outcome.withheld else self._releases.committed
+        done(waits, upto, outcome.carried)
         for batch in work.batches:
             batch.remove()
+
+    def _set_aside(self, work: Work, outcome: Outcome) -> None:
+        """Note which rows are in the quarantine, and why."""
+        table = work.table.beside(QUARANTINE)
+        again = work.mode is not WriteMode.OVERWRITE
+        name = str(work.stream)
+        self._report.set_aside(name, table.name, table.key, outcome.reasons, can_replay=again)
+        self._releases.rejected(work.stream, outcome.quarantined)
 
     def _prepare(self, stream: Stream) -> None:
         outcome = self.commits.prepare(stream.table, stream.layout, stream.design)

@@ -249,9 +249,10 @@ def _size(nbytes: int) -> str:
 
 
 def _lease(config: Mapping[str, Any]) -> Check:
-    job = settings.job_of(config)
+    job, place = settings.job_of(config), settings.place_of(config)
+    names = (job, *settings.former_jobs(config))
     try:
-        owner = holder(settings.place_of(config), job)
+        owner = next(filter(None, (holder(place, name) for name in names)), None)
     except (TargetSparkError, OSError) as error:
         return Check("lease", "failed", str(error))
     if owner is None:
@@ -406,12 +407,12 @@ def _gone_after(spark: SparkSession, table: Table) -> Iterator[None]:
 
 def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession) -> Check:
     """Say whose tables are there."""
-    job = settings.job_of(config)
+    jobs = (settings.job_of(config), *settings.former_jobs(config))
     try:
         found = witnesses(options, lambda: spark)
     except Exception as error:  # noqa: BLE001  whatever a storage does wrong is told
         return Check("tables", "failed", f"they cannot be listed: {error}".partition("\n")[0])
-    others = [each.table for each in found if each.marker and each.marker.job != job]
+    others = [each.table for each in found if each.marker and each.marker.job not in jobs]
     if others:
         text = (
             f"{', '.join(others[:5])} {'are' if len(others) > 1 else 'is'} loaded by another job,"
@@ -422,6 +423,6 @@ def _tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkSession
     if unknown:
         text = f"{', '.join(unknown[:5])}: rows that target-spark did not write"
         return Check("tables", "warning", text)
-    last = last_marker_of(job, found)
+    last = last_marker_of(jobs, found)
     state = f"; the last state is of run {last.run}" if last else ""
     return Check("tables", "ok", f"{len(found)} of this job{state}")

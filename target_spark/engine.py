@@ -75,7 +75,7 @@ class SparkEngine:
         self._settings = settings
         self._warehouse = warehouse
         self._run = run
-        self._lease: Lease | None = None
+        self._leases: list[Lease] = []
         self._session: Session | RemoteSession | None = None
 
     @property
@@ -103,7 +103,7 @@ class SparkEngine:
         return None if self._session is None else self._session.failure
 
     def begin(self) -> None:
-        """Take the lease and start Spark; a second call does nothing.
+        """Take the leases of the job's names and start Spark; a second call does nothing.
 
         Raises:
             LeaseError: another run of the job is alive.
@@ -115,15 +115,24 @@ class SparkEngine:
             self._session = started(self._settings)
             return
         run = self._run
-        lease = Lease.take(self._warehouse, run.job, run=run.id, started=run.started)
-        self._lease = lease
+        for job in run.jobs:  # under a former name an earlier release may be at work
+            lease = Lease.take(self._warehouse, job, run=run.id, started=run.started)
+            self._leases.append(lease)
         self._session = started(
             self._settings,
-            pass_fds=[lease.fileno()],
-            on_jvm=lease.jvm_started,
-            left=lease.left,
-            on_sessions=lease.sessions_are,
+            pass_fds=[lease.fileno() for lease in self._leases],
+            on_jvm=self._jvm_started,
+            left=[name for lease in self._leases for name in lease.left],
+            on_sessions=self._sessions_are,
         )
+
+    def _jvm_started(self, pid: int) -> None:
+        for lease in self._leases:
+            lease.jvm_started(pid)
+
+    def _sessions_are(self, names: Sequence[str]) -> None:
+        for lease in self._leases:
+            lease.sessions_are(names)
 
     def spark(self) -> SparkSession:
         """Return the calling thread's session, waiting until Spark is up.
@@ -136,12 +145,11 @@ class SparkEngine:
         return self._session.thread_session()
 
     def close(self) -> None:
-        """End the JVM, then the lease."""
+        """End the JVM, then the leases."""
         if self._session is not None:
             self._session.stop()
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        while self._leases:
+            self._leases.pop().release()
 
     def give_up_waiting(self) -> None:
         """End a JVM that a cluster has not given executors yet."""

@@ -11,6 +11,7 @@ for the data, what to do); the door prints that message without a traceback.
     ├── TableError               a folder is no table of ours, or cannot be written
     ├── OwnerError               a table is loaded by another job
     ├── CommitLostError          a write ended without its commit in the table
+    ├── ConflictError            another writer changed a table at the same time
     ├── StorageError             the storage or the catalog failed for longer than we wait
     ├── DiskFullError            no room for rows that wait, or for a table
     ├── FilesError               a file that a BATCH message names cannot be read
@@ -29,6 +30,7 @@ from __future__ import annotations
 __all__ = [
     "BatchFileError",
     "CommitLostError",
+    "ConflictError",
     "CountError",
     "DiskFullError",
     "FilesError",
@@ -79,6 +81,10 @@ class OwnerError(TargetSparkError):
 
 class CommitLostError(TargetSparkError):
     """A write came back without an error, but its batch is not in the table."""
+
+
+class ConflictError(TargetSparkError):
+    """Another writer changed a table while a batch was committed to it; nothing was written."""
 
 
 class StorageError(TargetSparkError):

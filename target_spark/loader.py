@@ -218,7 +218,7 @@ class Loader:
         schema = known.schema if known else {}
         options = self._options
         roots = [each for each in (options.path, options.staging) if each]
-        files = batch_files(event, self._ordinal, schema, options.batch_schemes, roots)
+        files = batch_files(event, self._ordinal, schema, options.batch_limits, roots)
         if not files:
             return
         stream = self._taking(event)
@@ -357,7 +357,7 @@ class Loader:
         """Commit what waits, and swap in what is complete. ``whole`` is False if torn.
 
         Raises:
-            IncompleteError: an overwrite was not swapped in.
+            IncompleteError, QuarantineError: a stream is not complete.
             TargetSparkError: and others; a commit failed.
         """
         for stream in self._streams.values():
@@ -374,7 +374,7 @@ class Loader:
             return
         for name in self._options.unknown(str(stream) for stream in self._streams):
             self._remark(f"The settings speak of a stream {name}, which did not come")
-        fault = self._completions.fault()
+        fault = self._completions.fault(self._streams.values())
         self._releases.release()
         self._dispatch.carry_leftover()
         if fault is not None:

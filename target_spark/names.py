@@ -24,6 +24,7 @@ __all__ = [
     "clean",
     "fold",
     "instant",
+    "is_internal",
     "literal",
     "name_in_catalog",
     "quote",
@@ -49,6 +50,9 @@ RESERVED: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """Names that a table format has for columns of its own, and takes from no table."""
+
+_INTERNAL = ("__target_spark_", "__fivetran_")
+"""How the columns begin that frames have on the way into a table, beside the table's own."""
 
 _REFUSED = re.compile(r"[\s,;{}()=`\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -90,26 +94,34 @@ def clean(names: Sequence[str], reserved: Collection[str] = ()) -> dict[str, str
 
     Of names that would be one column the first in sorted order gets it, the others
     ``_2``, ``_3`` and so on; a name that needs no change goes before those that do.
-    ``reserved`` names are given to nobody.
+    ``reserved`` names are given to nobody, nor those that are internal: these get one ``_`` more.
     """
     taken = {fold(name) for name in reserved}
     result: dict[str, str] = {}
-    wanted = {name: _REFUSED.sub("_", name) or "_" for name in set(names)}
+    wanted = {name: _allowed(name) for name in set(names)}
     for name in sorted(wanted, key=lambda name: (wanted[name] != name, name)):
         if fold(wanted[name]) not in taken:
             result[name] = wanted[name]
             taken.add(fold(wanted[name]))
+    numbers: dict[str, int] = {}  # the last one of each name: those before it stay taken
     for name in sorted(wanted.keys() - result.keys()):
-        result[name] = _numbered(wanted[name], taken)
+        number = numbers.get(fold(wanted[name]), 1) + 1
+        while fold(f"{wanted[name]}_{number}") in taken:
+            number += 1
+        numbers[fold(wanted[name])] = number
+        result[name] = f"{wanted[name]}_{number}"
         taken.add(fold(result[name]))
     return {name: result[name] for name in names}
 
 
-def _numbered(name: str, taken: Collection[str]) -> str:
-    number = 2
-    while fold(f"{name}_{number}") in taken:
-        number += 1
-    return f"{name}_{number}"
+def is_internal(name: str) -> bool:
+    """Tell whether a name begins as those of columns that no table has."""
+    return fold(name).startswith(_INTERNAL)
+
+
+def _allowed(name: str) -> str:
+    allowed = _REFUSED.sub("_", name) or "_"
+    return f"_{allowed}" if is_internal(allowed) else allowed
 
 
 def table_name(stream: StreamId) -> str:

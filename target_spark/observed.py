@@ -8,15 +8,19 @@ be right where executors can be lost, is counted anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from target_spark.folders import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["read_back", "rows_seen", "seen"]
+__all__ = ["Count", "counted", "rows_seen", "seen"]
+
+Count: TypeAlias = Callable[[int], int]
+"""Given how many rows were found, return how many there must be; it may look at them again."""
 
 
 def seen(
@@ -42,9 +46,20 @@ def rows_seen(
     return rows
 
 
-def read_back(df: DataFrame, addresses: Iterable[str]) -> DataFrame:
-    """Return what stands in the Parquet files that a frame was written to."""
-    return df.sparkSession.read.schema(df.schema).parquet(*addresses)
+def counted(df: DataFrame, rows: int | None) -> tuple[DataFrame, Count]:
+    """Return rows, and what says how many they are: as given, or as an action on them has seen."""
+    if rows is not None:
+        return df, lambda _: rows
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    observation = Observation()
+
+    def count(found: int) -> int:
+        again = partial(df.selectExpr, "count(1) AS rows")
+        return int(seen(df.sparkSession, observation, again, found)["rows"])
+
+    return df.observe(observation, F.count(F.lit(1)).alias("rows")), count
 
 
 def _loses_nobody(spark: SparkSession) -> bool:

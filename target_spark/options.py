@@ -6,12 +6,15 @@ alone. What is said of one stream wins over what is said of all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from fractions import Fraction
+from math import ceil
 from typing import Any, Final
 
-from tap_core.batch.addresses import SCHEMES
+from tap_core.batch.limits import LINE_SETTING, FileLimits
 from tap_core.events import StreamId
 from target_spark.columns import ColumnOptions
 from target_spark.errors import UnsupportedError
@@ -21,6 +24,7 @@ from target_spark.tables import Care, Partition, Table
 __all__ = [
     "APPENDING_FORMATS",
     "LoadOptions",
+    "QuarantineLimit",
     "Run",
     "StreamOptions",
     "WriteMode",
@@ -30,6 +34,12 @@ __all__ = [
 
 APPENDING_FORMATS: Final = frozenset({"parquet"})
 """Formats in which a row that was written cannot be replaced."""
+
+
+_SHARE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
+_ROWS: Final = re.compile(r"[0-9]{1,18}")
+_FEWEST_JUDGED: Final = 1_000
+_ALLOWED_WHEN_JUDGED: Final = 10
 
 
 class WriteMode(Enum):
@@ -42,16 +52,65 @@ class WriteMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineLimit:
+    """How many rows may be set aside: ``rows`` of a run, or a ``share`` of each stream's rows."""
+
+    rows: int | None = None
+    share: Fraction | None = None
+
+    @classmethod
+    def parse(cls, setting: int | str | None) -> QuarantineLimit:
+        """Read the setting ``max_quarantined``.
+
+        Raises:
+            ValueError: it is neither a number of rows nor a share of at most 100 %.
+        """
+        if setting is None:
+            return cls()
+        text = setting.strip() if isinstance(setting, str) else f"{setting:.0f}"
+        if _ROWS.fullmatch(text):
+            return cls(rows=int(text))
+        found = _SHARE.fullmatch(text)
+        share = Fraction(found[1]) / 100 if found else None
+        if share is None or share > 1:
+            raise ValueError(
+                f"{text!r} is neither a number of rows (100) nor a share of the rows of each"
+                " stream from 0% to 100% ('1%', '0.5%')"
+            )
+        return cls(share=share) if share else cls(rows=0)
+
+    @property
+    def judged_from(self) -> int:
+        """The number of a stream's rows from which on its share ends a run before its end."""
+        return max(_FEWEST_JUDGED, ceil(_ALLOWED_WHEN_JUDGED / (self.share or 1)))
+
+    def is_exceeded(self, aside: int, rows: int) -> bool:
+        """Tell whether more of a stream's rows are set aside than the share allows."""
+        return self.share is not None and aside > self.share * rows
+
+    def __str__(self) -> str:
+        """Return it as it is set."""
+        return str(self.rows) if self.share is None else f"{float(self.share * 100):g}%"
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One run of a job: ``id`` is new each time, ``started`` in milliseconds since 1970.
 
-    A ``replays`` run loads rows of a quarantine again.
+    A ``replays`` run loads rows of a quarantine again. ``former`` are names that earlier releases
+    gave the job: tables and leases under them are its own.
     """
 
     job: str
     id: str
     started: int
     replays: bool = False
+    former: tuple[str, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The name of the job, then its former ones."""
+        return (self.job, *self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +149,10 @@ class StreamOptions:
         return StreamOptions(**chosen)
 
 
+_FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 16 << 20})
+"""Spark's JVM takes 600 MB more for a line of 20 MiB, and ends without memory at 60 MiB."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """The settings of one load.
@@ -100,14 +163,15 @@ class LoadOptions:
     ``full_refresh`` are overwritten in this run, whatever their mode is otherwise.
     ``writers`` commits run side by side. In a ``dry_run`` nothing is written; ``care`` is
     what tables get after the last commit. With ``delete_files`` those of BATCH messages
-    are removed once their rows are committed; addresses in them are followed where their
-    scheme is one of ``batch_schemes``. With ``namespaces_as_databases`` a namespace
+    are removed once their rows are committed; ``batch_limits`` bound what is read of them.
+    With ``namespaces_as_databases`` a namespace
     is a database of the catalog, where a catalog is named and no database. Rows wait for
-    their commits at ``staging``, a folder or an address.
+    their commits at ``staging``, a folder or an address. In a ``strict`` load each record is
+    held against its description before it gets here.
 
     A batch is closed by whichever of ``flush_rows``, ``flush_bytes`` and
     ``flush_seconds`` comes first; ``spool_bytes`` bounds what waits on disk, over all
-    streams, before the input is made to wait. ``max_quarantined`` counts over the run.
+    streams, before the input is made to wait. ``max_quarantined`` bounds what is set aside.
     """
 
     path: str
@@ -120,18 +184,19 @@ class LoadOptions:
     flush_bytes: int = 256 << 20
     flush_seconds: float = 300.0
     spool_bytes: int = 1 << 30
-    max_quarantined: int | None = None
+    max_quarantined: QuarantineLimit = QuarantineLimit()
     always_overwrite: bool = False
     columns: ColumnOptions = field(default_factory=ColumnOptions)
     writers: int = 4
     dry_run: bool = False
     care: Care = field(default_factory=Care)
     delete_files: bool = False
-    batch_schemes: frozenset[str] = SCHEMES
+    batch_limits: FileLimits = _FILE_LIMITS
     configured: Mapping[StreamId, StreamOptions] = field(default_factory=dict)
     by_status: bool = False
     namespaces_as_databases: bool = False
     staging: str | None = None
+    strict: bool = False
 
     @property
     def can_upsert(self) -> bool:

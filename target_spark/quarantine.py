@@ -7,19 +7,34 @@ with a quarantine as a table (fitting it, committing to it) is the writers' busi
 
 from __future__ import annotations
 
+import json
+import re
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
+
+from tap_core.redaction import HIDDEN, clean_document, is_secret_name, redact, redact_line
+from tap_core.redaction.rows import show_value
 from target_spark.columns import Array, Column, ColumnType, Integer, Layout, Text, Timestamp
 from target_spark.errors import QuarantineError
+from target_spark.options import QuarantineLimit
+from target_spark.quarantine_summary import Reason, describe_reasons
 from target_spark.tables import QUARANTINE, Table
 from target_spark.work import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LAYOUT", "Limit", "examples", "quarantine_of", "values_of"]
+__all__ = [
+    "LAYOUT",
+    "QuarantineGuard",
+    "find_example",
+    "find_reasons",
+    "quarantine_of",
+    "values_of",
+]
 
 _COLUMNS: Final[Mapping[str, ColumnType]] = {
     "raw": Text(),
@@ -35,32 +50,70 @@ _COLUMNS: Final[Mapping[str, ColumnType]] = {
 LAYOUT: Final = Layout(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
 """The columns of every quarantine. ``replay`` names the run that loads the record again."""
 
-_EXAMPLES: Final = 3
+_REASONS: Final = 100
+"""Reasons that are found in one batch, of those that most rows share."""
+
+_LONGEST_RECORD: Final = 1 << 20
+"""Bytes of a record in which an example is looked for."""
+
+_LONGEST_EXAMPLE: Final = 80
+
+_OF_THE_VALUE: Final = re.compile(r"[:.\[]")
+"""What follows the name of a property in a reason."""
 
 
-class Limit:
-    """How many rows may be set aside in a run, over all tables and threads."""
+class QuarantineGuard:
+    """How many rows may be set aside in a run, over all tables and threads.
 
-    def __init__(self, limit: int | None) -> None:
+    Without ``withholds`` states may cover a stream none of whose rows fit: in a replay.
+    """
+
+    def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
         self._limit = limit
+        self._withholds = withholds
         self._count = 0
         self._lock = threading.Lock()
 
-    def add(self, count: int, work: Work, examples: str) -> None:
+    def add(
+        self, work: Work, count: int, written: int, quarantined: int, reasons: Sequence[Reason]
+    ) -> None:
         """Count rows that are about to be set aside.
+
+        ``written`` and ``quarantined`` are the stream's rows of the run before this batch.
 
         Raises:
             QuarantineError: they are too many.
         """
+        limit = self._limit
         with self._lock:
             total = self._count + count
-            if self._limit is not None and total > self._limit:
-                raise QuarantineError(
-                    f"{count} of {work.count} rows of stream {work.stream} do not fit their"
-                    f" columns, for example: {examples}. That makes {total} in this run, and"
-                    f" max_quarantined is {self._limit}; nothing of this batch is committed."
-                )
+            if limit.rows is not None and total > limit.rows:
+                raise _too_many(work, count, f"That makes {total} in this run", limit, reasons)
             self._count = total
+        aside, rows = quarantined + count, written + quarantined + work.count
+        if rows >= limit.judged_from and limit.is_exceeded(aside, rows):
+            so_far = f"That makes {aside} of {rows} rows of this stream"
+            raise _too_many(work, count, so_far, limit, reasons)
+
+    def judge(self, written: int, quarantined: int) -> str | None:
+        """Return why no state may cover the rows that a stream has by now; None: it may."""
+        if not quarantined or not self._withholds:
+            return None
+        if not written:
+            return "none of its rows could be written"
+        if self._limit.is_exceeded(quarantined, written + quarantined):
+            return f"more of its rows do not fit than max_quarantined ({self._limit}) allows"
+        return None
+
+
+def _too_many(
+    work: Work, count: int, so_far: str, limit: QuarantineLimit, reasons: Sequence[Reason]
+) -> QuarantineError:
+    return QuarantineError(
+        f"{count} of {work.count} rows of stream {work.stream} do not fit their columns, for"
+        f" example: {describe_reasons(reasons)}. {so_far}, and max_quarantined is {limit};"
+        " nothing of this batch is committed."
+    )
 
 
 def quarantine_of(table: Table) -> Table:
@@ -79,7 +132,60 @@ def values_of(batch: int, run: str) -> tuple[str, ...]:
     return tuple(f"{made.get(name, f'`{name}`')} AS `{name}`" for name in _COLUMNS)
 
 
-def examples(bad: DataFrame) -> str:
-    """Return in words what is wrong with the first few rows."""
-    rows = bad.select("ordinal", "reasons").orderBy("ordinal").limit(_EXAMPLES).collect()
-    return "; ".join(f"message {row.ordinal}: {', '.join(row.reasons)}" for row in rows)
+def find_reasons(bad: DataFrame, layout: Layout) -> tuple[Reason, ...]:
+    """Return why rows do not fit, those first that most rows share, each with an example."""
+    short = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
+    found = (
+        bad.selectExpr("`ordinal`", short, "explode(`reasons`) AS `reason`")
+        .groupBy("reason")
+        .agg(F.count(F.lit(1)).alias("rows"), F.min_by("raw", "ordinal").alias("raw"))
+        .orderBy(F.desc("rows"), "reason")
+        .limit(_REASONS)
+        .collect()
+    )
+    return tuple(
+        Reason(row["reason"], row["rows"], find_example(row["raw"], row["reason"], layout))
+        for row in found
+    )
+
+
+def find_example(raw: str | None, reason: str, layout: Layout) -> str | None:
+    """Return the value that a reason speaks of as a message may show it.
+
+    Where the reason is of the record as a whole, that is the record; None where the record
+    does not have the value, or is too long to be read here.
+    """
+    if raw is None:
+        return None
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return _shown(raw, raw)
+    path = _path_in(reason, layout)
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return None
+        value = value[name]
+    if any(map(is_secret_name, path)):
+        return HIDDEN
+    return _shown(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
+
+
+def _path_in(reason: str, layout: Layout) -> tuple[str, ...]:
+    """Return where the value stands that a reason speaks of; nothing: it is the record."""
+    columns = [each for each in layout.columns if _speaks_of(reason, each.source)]
+    if not columns:
+        return ()
+    column = max(columns, key=lambda each: len(each.source))
+    return tuple(column.path or (column.source,))
+
+
+def _speaks_of(reason: str, source: str) -> bool:
+    found = source and reason.startswith(source)
+    return bool(found and _OF_THE_VALUE.match(reason, len(source)))
+
+
+def _shown(value: Any, text: str) -> str:
+    clean = redact_line(text)
+    cut = clean if len(clean) <= _LONGEST_EXAMPLE else f"{clean[:_LONGEST_EXAMPLE]}..."
+    return show_value(value, cut)

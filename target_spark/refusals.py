@@ -14,6 +14,7 @@ from typing import Any, Final
 from target_spark.names import can_be_folder, fold
 from target_spark.options import APPENDING_FORMATS, WriteMode, in_folders, levels_of
 from target_spark.places import local_folder, scheme_of
+from target_spark.value_settings import describe_conflict, find_conflicts
 
 __all__ = ["refusals"]
 
@@ -53,6 +54,7 @@ def refusals(config: _Settings) -> Iterator[str]:
     yield from _shared_tables(config)
     yield from _lost_history(config)
     yield from _of_remote(config)
+    yield from _of_values(config)
 
 
 def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
@@ -85,11 +87,6 @@ def _over(asked: _Settings, general: _Settings) -> _Settings:
 
 def _of_format(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
     mode = asked.get("write_mode")
-    if table_format == "iceberg" and mode == WriteMode.SCD2.value:
-        yield (
-            f"{prefix}write_mode: iceberg tables keep no history of their rows (scd2); set"
-            f" format to delta, or {prefix}write_mode to upsert"
-        )
     if table_format not in APPENDING_FORMATS:
         return
     if mode in _REPLACING:
@@ -144,6 +141,15 @@ def _of_remote(config: _Settings) -> Iterator[str]:
             f"retain_days: what is in {path} cannot be listed through remote; leave it out, or"
             " tidy the tables with master"
         )
+
+
+def _of_values(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each setting of Spark that would falsify values."""
+    spark = config.get("spark")
+    given = spark if isinstance(spark, Mapping) else {}
+    conf = {key: str(value) for key, value in given.items()}
+    for key, needed in find_conflicts(conf):
+        yield f"spark: {describe_conflict(key, conf[key], needed)}"
 
 
 # Where tables go

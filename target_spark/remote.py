@@ -23,8 +23,9 @@ from tap_core.redaction import Secrets
 from target_spark.errors import SparkUnavailableError, TargetSparkError, UnsupportedError
 from target_spark.remote_server import check_server
 from target_spark.retries import first_line
-from target_spark.session import EXACT, SparkSettings, load_libraries
+from target_spark.session import SparkSettings, load_libraries
 from target_spark.shared import check_shared
+from target_spark.value_settings import ZONE, ZONE_KEY, exact_conf, find_conflicts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,6 @@ _END_SECONDS: Final = 2.0
 _LEAN: Final = {"spark.databricks.delta.snapshotPartitions": "2"}
 """Delta makes fifty tasks of each look at a log, which for ours are forty-eight too many."""
 
-_ZONE: Final = "spark.sql.session.timeZone"
 _OF_A_START: Final = ("spark.master", "spark.app.name", "spark.remote")
 """Settings of Spark that mean nothing here."""
 _OF_SERVER: Final = ("spark.hadoop.", "spark.jars", "spark.driver.", "spark.executor.")
@@ -205,9 +205,17 @@ class RemoteSession:
         return spark
 
     def _furnish(self, spark: SparkSession) -> None:
-        for key, value in {**EXACT, **_LEAN}.items():
+        for key, value in {**exact_conf(), **_LEAN}.items():
             spark.conf.set(key, value)
         refused = list(_refused(spark, self._settings.conf))
+        fixed = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
+        unfit = list(_refused(spark, fixed))
+        if unfit:
+            raise UnsupportedError(
+                f"The Spark Connect server would falsify values: {', '.join(unfit)} must be"
+                f" {', '.join(fixed[key] for key in unfit)}, and no session can change that."
+                " Start the server without it."
+            )
         if refused:
             raise UnsupportedError(
                 f"The setting spark has {', '.join(refused)}, which one session of a Spark"
@@ -271,7 +279,7 @@ class RemoteSession:
 def _is_usable(spark: SparkSession) -> bool:
     """Tell whether a session answers and is there as it was made."""
     try:
-        return spark.conf.get(_ZONE, None) == EXACT[_ZONE]
+        return spark.conf.get(ZONE_KEY, None) == ZONE
     except Exception:  # noqa: BLE001  (the next one has a connection of its own, and tells why)
         return False
 

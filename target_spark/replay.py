@@ -40,7 +40,7 @@ from target_spark.frames import read_spool
 from target_spark.lease import started_after_the_last
 from target_spark.loader import Loader
 from target_spark.names import quote
-from target_spark.options import LoadOptions, Run, WriteMode
+from target_spark.options import LoadOptions, QuarantineLimit, Run, WriteMode
 from target_spark.places import spark_address
 from target_spark.quarantine import LAYOUT, quarantine_of
 from target_spark.report import Report
@@ -102,8 +102,9 @@ def replay(config: Mapping[str, Any], described: Describe, *, overwrite: bool) -
     if options.dry_run:
         raise UnsupportedError("A replay has no dry run: set dry_run to false.")
     job, home = settings.job_of(config), settings.place_of(config)
-    started = started_after_the_last(home, job, int(time.time() * 1000))
-    run = Run(job, uuid.uuid4().hex, started, replays=True)
+    former = settings.former_jobs(config)
+    started = started_after_the_last(home, (job, *former), int(time.time() * 1000))
+    run = Run(job, uuid.uuid4().hex, started, replays=True, former=former)
     with ExitStack() as stack:
         folder = stack.enter_context(closing(open_folder(config.get("staging"), "rows that wait")))
         asked = settings.spark_settings(config, str(folder.path.absolute()))
@@ -160,7 +161,7 @@ def _as_one_batch(options: LoadOptions) -> LoadOptions:
         flush_bytes=_NEVER,
         flush_seconds=float(_NEVER),
         spool_bytes=_NEVER,
-        max_quarantined=None,
+        max_quarantined=QuarantineLimit(),
     )
 
 

@@ -11,13 +11,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from tap_core.private_files import replace_file
 from tap_core.redaction import clean_document, redact, redact_line
+from target_spark.quarantine_summary import QuarantineSummary, Reason, replay_command
 from target_spark.tables import Effect
 
 __all__ = ["COMPLETE", "STOPPED", "Report", "StreamCounts"]
@@ -50,7 +52,8 @@ class StreamCounts:
     ``nulled`` are written rows with a field that is null because its value does not fit;
     ``inserted`` to ``table_bytes`` are the table's own words on what the commits did;
     ``waiting`` are the bytes that are not committed, ``changes`` the columns that the
-    table was given or that grew.
+    table was given or that grew. ``quarantine`` says why rows were set aside, and where they
+    are; ``withheld`` why no state may cover the stream's rows.
     """
 
     table: str = ""
@@ -70,12 +73,17 @@ class StreamCounts:
     changes: list[dict[str, Any]] = field(default_factory=list)
     zoneless: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    quarantine: QuarantineSummary | None = None
+    withheld: str | None = None
 
 
 class Report:
-    """The figures of one run. Safe for threads."""
+    """The figures of one run. Safe for threads.
 
-    def __init__(self) -> None:
+    ``config`` are the arguments of ``--config``, for the commands that it tells of.
+    """
+
+    def __init__(self, config: Sequence[str] = ()) -> None:
         self._lock = threading.Lock()
         self._streams: dict[str, StreamCounts] = {}
         self._started = time.monotonic()
@@ -86,6 +94,7 @@ class Report:
         self._facts: dict[str, Any] = {}
         self._remarks: list[str] = []
         self._outcome = "running"
+        self._config = tuple(config)
 
     def about(self, **facts: Any) -> None:
         """Note what the run is: its job, its id, the Spark that it has."""
@@ -137,6 +146,22 @@ class Report:
             counts.files += effect.files
             counts.table_bytes += effect.nbytes
             counts.waiting -= nbytes
+
+    def set_aside(
+        self, stream: str, table: str, place: str, reasons: Iterable[Reason], *, can_replay: bool
+    ) -> None:
+        """Note in which table rows of a stream were set aside, and why."""
+        with self._lock:
+            counts = self._of(stream)
+            if counts.quarantine is None:
+                replay = replay_command(stream, self._config) if can_replay else None
+                counts.quarantine = QuarantineSummary(table, place, replay)
+            counts.quarantine.add(reasons)
+
+    def withheld(self, stream: str, why: str | None) -> None:
+        """Note why no state may cover the rows of a stream; None: it may."""
+        with self._lock:
+            self._of(stream).withheld = why
 
     def nulled(self, stream: str, rows: int) -> None:
         """Count rows with a field that is null because its value does not fit."""
@@ -234,7 +259,35 @@ class Report:
     def streams(self) -> dict[str, StreamCounts]:
         """Return a copy of each stream's figures as they are now."""
         with self._lock:
-            return {name: StreamCounts(**asdict(counts)) for name, counts in self._streams.items()}
+            return {name: deepcopy(counts) for name, counts in self._streams.items()}
+
+    def describe_quarantines(self) -> list[str]:
+        """Return for each stream of which rows were set aside how many, why, where, what to do."""
+        return [
+            f"Stream {name}: {self._describe_quarantine(counts)}"
+            for name, counts in self.streams().items()
+            if counts.quarantine is not None
+        ]
+
+    def describe_incomplete(self, stream: str) -> str:
+        """Return why a stream is not complete whose rows were set aside."""
+        counts = self.streams()[stream]
+        why = counts.withheld or "the rows of other versions stay in its table"
+        return (
+            f"Stream {stream} is not complete: {why}, and no state that covers its rows leaves."
+            f" {self._describe_quarantine(counts)}"
+        )
+
+    def _describe_quarantine(self, counts: StreamCounts) -> str:
+        if counts.quarantine is None:
+            return ""
+        dry_run = bool(self._facts.get("dry_run"))
+        return counts.quarantine.describe(
+            counts.quarantined,
+            counts.received,
+            withheld=counts.withheld is not None,
+            dry_run=dry_run,
+        )
 
     def _of(self, stream: str) -> StreamCounts:
         return self._streams.setdefault(stream, StreamCounts())

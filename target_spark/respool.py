@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
 from target_spark.files import BatchFile
 from target_spark.folders import remove_file
@@ -38,16 +39,18 @@ class Respooled:
     moved: int
 
 
-def respooled(spark: SparkSession, work: Work, moved: int, address: str) -> Respooled:
+def respooled(
+    spark: SparkSession, work: Work, moved: int, address: str, limits: FileLimits
+) -> Respooled:
     """Return the work with the rows of its files in the spool, below an ``address`` that is free.
 
     ``moved`` is how far the files of earlier work move the ordinals.
 
     Raises:
-        FilesError: a file cannot be read.
+        FilesError: a file cannot be read, or holds more than the limits allow.
     """
     files = [file for batch in work.batches for file in batch.files]
-    found = lines_of_files(spark, files, f"{address}/files", moved)
+    found = lines_of_files(spark, files, f"{address}/files", moved, limits)
     spool = tuple(spark_address(each) for batch in work.batches for each in batch.paths)
     first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
     if spool and (moved or work.batches[-1].last > first_move):

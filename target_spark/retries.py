@@ -89,6 +89,11 @@ _CONFLICT: Final = re.compile(
 )
 _CONFLICT_IN: Final = ("io.delta.", "org.apache.spark.sql.delta.", "org.apache.iceberg.")
 
+_OUR_CONFLICT: Final = ("target_spark.errors.", "ConflictError")
+_DELTALAKE: Final = "_internal."
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+"""The number of the system's error in a message of deltalake's."""
+
 _CUT: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _WITHOUT_ANSWER: Final = ("py4j.protocol.", "Py4JError")
 """The error itself, not one of its kinds: the bridge to the JVM found nobody."""
@@ -146,6 +151,8 @@ def fault_of(error: BaseException) -> Fault:
     if isinstance(error, OSError) and error.errno is not None and not _is_cut("", own):
         return _NUMBERS.get(error.errno, Fault.LASTING)
     text = "" if isinstance(error, TargetSparkError) else _text_of(error)
+    if own[0][0] == _DELTALAKE and (number := _OS_ERROR.search(text)):
+        return _NUMBERS.get(int(number[1]), Fault.LASTING)
     names = own + _CLASS_NAMES.findall(text)
     return next((fault for fault, is_it in _SIGNS if is_it(text, names)), Fault.LASTING)
 
@@ -242,7 +249,7 @@ def _is_full(text: str, _names: _Names) -> bool:
 
 
 def _is_conflict(_text: str, names: _Names) -> bool:
-    return any(
+    return names[0] == _OUR_CONFLICT or any(
         package.startswith(_CONFLICT_IN) and _CONFLICT.fullmatch(name) for package, name in names
     )
 

@@ -24,13 +24,14 @@ from dataclasses import dataclass, field, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from target_spark.bridge import quieten, unquieten
 from target_spark.errors import (
     SparkDiedError,
     SparkUnavailableError,
     TargetSparkError,
+    UnsupportedError,
 )
 from target_spark.jars import format_conf, jars_hint, reaches_s3, resolving, with_fetched
 from target_spark.jvm import LAUNCHER_OPTIONS, archive_file, jvm_options, spark_home
@@ -43,12 +44,12 @@ from target_spark.protection import (
     warn_if_open,
 )
 from target_spark.shared import check_shared
+from target_spark.value_settings import describe_conflict, exact_conf, find_conflicts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "EXACT",
     "JAVA_LEAST",
     "Session",
     "SparkSettings",
@@ -65,18 +66,6 @@ _JAVA_WAY_OUT = (
 )
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LIBRARIES = threading.Lock()
-
-EXACT: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.variable.substitute": "false",  # `${env:X}` in a name is a part of the name
-}
-"""Settings of a session under which values and names are written as they are meant."""
 
 _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
@@ -114,7 +103,8 @@ _PRINTED_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class SparkSettings:
     """What a run asks of Spark.
 
-    ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours),
+    ``master`` as Spark writes it, ``conf`` any ``spark.*`` keys (they win over ours, but for
+    those that values depend on),
     ``jars`` local jars of the table format, instead of resolving them. ``addresses`` are
     those that the run reaches: a storage may need jars as well. ``small_runs``
     tells the JVM to start fast rather than to become fast. ``remote`` is a Spark
@@ -198,13 +188,15 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
 def spark_conf(
     settings: SparkSettings, spark_version: str, archive: Path | None = None
 ) -> dict[str, str]:
-    """Return every setting that Spark is started with; `settings.conf` wins over ours.
+    """Return every setting that Spark is started with.
 
-    ``archive`` is where an archive of Spark's classes may be.
+    `settings.conf` wins over ours, but for what values depend on. ``archive`` is where an archive
+    of Spark's classes may be.
     """
     conf = _lean(settings.master) | _upload_buffers(settings)
     conf["spark.sql.warehouse.dir"] = _default_database(settings.scratch)
     conf |= settings.conf
+    conf |= exact_conf()
     conf |= format_conf(
         settings.format, settings.conf, settings.jars, spark_version, settings.addresses
     )
@@ -219,14 +211,13 @@ def spark_conf(
 
 
 def _lean(master: str) -> dict[str, str]:
-    """Return what makes a Spark small and its values exact."""
+    """Return what makes a Spark small."""
     conf = {
         _MEMORY: "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
-        **EXACT,
         "spark.databricks.delta.snapshotPartitions": "2",
         **protective_conf(master),
     }
@@ -495,9 +486,14 @@ class Session:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        SparkContext(
+        context = SparkContext(
             conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=self._gateway
         )
+        try:
+            _check_values(dict(context.getConf().getAll()))
+        except UnsupportedError:
+            context.stop()
+            raise
         return SparkSession.builder.getOrCreate()
 
     def _forget(self) -> None:
@@ -514,6 +510,13 @@ class Session:
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
+
+
+def _check_values(conf: Mapping[str, str]) -> None:
+    """Refuse settings in force, also of ``spark-defaults.conf``, that would falsify values."""
+    found = [describe_conflict(key, conf[key], why) for key, why in find_conflicts(conf)]
+    if found:
+        raise UnsupportedError(f"Spark's settings would falsify values: {'; '.join(found)}.")
 
 
 def _cause_of(error: Exception, master: str) -> str:

@@ -11,20 +11,31 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from tap_core.batch.addresses import SCHEMES_SETTING, schemes_of
+from tap_core.batch.addresses import SCHEMES_SETTING
+from tap_core.batch.limits import FILES_SETTING, LINE_SETTING, FileLimits
+from tap_core.config_validation import surely_valid
+from tap_core.schema.validators import validator_class
 from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal
 from target_spark.names import RESERVED
-from target_spark.options import LoadOptions, StreamOptions, WriteMode, levels_of
-from target_spark.places import local_folder, spark_address
+from target_spark.options import (
+    LoadOptions,
+    QuarantineLimit,
+    StreamOptions,
+    WriteMode,
+    levels_of,
+)
+from target_spark.places import local_folder, resolve_address, spark_address
 from target_spark.refusals import refusals
 from target_spark.session import SparkSettings
 from target_spark.tables import Care, Partition, Transform
 
 __all__ = [
     "ELSEWHERE",
+    "REQUIREMENTS",
     "SCHEMA",
     "faults",
+    "former_jobs",
     "job_of",
     "load_options",
     "path_of",
@@ -50,8 +61,8 @@ _OF_STREAMS: Final[JsonSchema] = {
         "What a run does to the rows that are there: append, upsert (replace rows of"
         " the same key), overwrite (the table holds this run's rows alone, once the"
         " stream is known to be complete), or scd2 (keep every version of a row, with the"
-        " times between which it was valid; Delta Lake). Without it, streams that have keys"
-        " are upserted where the format can, all others appended.",
+        " times between which it was valid; Delta Lake, Iceberg). Without it, streams that have"
+        " keys are upserted where the format can, all others appended.",
         enum=[*_MODES, None],
     ),
     "catalog": _setting(
@@ -173,6 +184,19 @@ SCHEMA: Final[JsonSchema] = {
             " host of path or staging always are.",
             items={"type": "string", "minLength": 1},
         ),
+        LINE_SETTING: _setting(
+            "integer",
+            "The longest line, or value of Parquet, of a BATCH message's file on this machine, in"
+            " bytes. In Spark's memory a row takes many times its length.",
+            minimum=1,
+            default=_UNLESS_GIVEN.batch_limits.line.most,
+        ),
+        FILES_SETTING: _setting(
+            "integer",
+            "The most files that one BATCH message may name.",
+            minimum=1,
+            default=_UNLESS_GIVEN.batch_limits.files,
+        ),
         "flush_rows": _setting(
             "integer",
             "A stream's batch is committed at this many rows.",
@@ -234,7 +258,8 @@ SCHEMA: Final[JsonSchema] = {
             "string",
             "The name under which batch numbers and states are kept; one run at a time has"
             " it. Two pipelines that load into one path need one each. Without it, it is"
-            " made of path and format.",
+            " made of format and path, which is resolved first: however it is spelled, and through"
+            " symbolic links.",
             minLength=1,
         ),
         "staging": _setting(
@@ -243,11 +268,22 @@ SCHEMA: Final[JsonSchema] = {
             " cluster it is needed, and this machine and all executors must have the folder"
             " under one path, or reach the address. Without it, the system's temporary folder.",
         ),
+        "strict": _setting(
+            "boolean",
+            "End the run at a record that is not as its stream declares: of a stream or with a"
+            " field that is not declared, with a value of another type, or without a required"
+            " field. It stands for outside_catalog: fail, misfits: quarantine and"
+            " max_quarantined: 0, and each record is read once more for it.",
+            default=False,
+        ),
         "max_quarantined": _setting(
             "integer",
             "Stop the run when more rows than this, over all its streams, do not fit their"
-            " columns; nothing of the batch that brings them is committed then. Without it,"
-            " such rows are set aside in <table>__quarantine, however many.",
+            " columns; nothing of the batch that brings them is committed then. As a share"
+            " (1%), a stream of which more rows do not fit is not complete, and no state that"
+            " covers them leaves. Without it, such rows are set aside in <table>__quarantine"
+            " as long as other rows of their stream fit.",
+            type=["integer", "string", "null"],
             minimum=0,
         ),
         "add_record_metadata": _setting(
@@ -267,16 +303,16 @@ SCHEMA: Final[JsonSchema] = {
         "outside_catalog": _setting(
             "string",
             "What becomes of records of streams that an Airbyte catalog does not have, and of"
-            " fields that it does not have: ignore (such records are counted), or fail.",
+            " fields that it does not have: ignore (such records are counted; without a setting"
+            " they are, too), or fail.",
             enum=["ignore", "fail", None],
-            default="ignore",
         ),
         "misfits": _setting(
             "string",
             "What becomes of records of an Airbyte source that have a value which does not fit"
-            " its column: keep (that value is null, and _airbyte_meta says why), or quarantine.",
+            " its column: keep (that value is null, and _airbyte_meta says why; so without a"
+            " setting, too), or quarantine.",
             enum=["keep", "quarantine", None],
-            default="keep",
         ),
         "numbers_as_decimal": _setting(
             "string",
@@ -300,25 +336,85 @@ SCHEMA: Final[JsonSchema] = {
 }
 
 
+def _given(name: str, **more: Any) -> JsonSchema:
+    """Return a schema of configurations that give a setting a text that is not empty."""
+    return {
+        "required": [name],
+        "properties": {name: {"type": "string", "minLength": 1, **more}},
+    }
+
+
+_STRICT: Final[Mapping[str, Any]] = {
+    "outside_catalog": "fail",
+    "misfits": "quarantine",
+    "max_quarantined": 0,
+}
+"""The settings that `strict` stands for."""
+
+_PLACES: Final = ("path", "warehouse", "catalog", "database")
+"""Settings of which one must say where tables are."""
+
+REQUIREMENTS: Final[JsonSchema] = {
+    "anyOf": [_given(name) for name in _PLACES],
+    "allOf": [
+        {"not": {"allOf": [_given("path"), _given("warehouse")]}},
+        {
+            "if": {"anyOf": [_given("remote"), _given("master", **{"not": {"pattern": "^local"}})]},
+            "then": _given("staging"),
+        },
+        {
+            "if": _given("remote"),
+            "then": {"properties": {"master": {"enum": ["local[*]", "", None]}}},
+        },
+        {
+            "if": {"required": ["strict"], "properties": {"strict": {"const": True}}},
+            "then": {"properties": {k: {"enum": [value, None]} for k, value in _STRICT.items()}},
+        },
+    ],
+}
+"""The settings that must be given or must not be given together, as keywords beside those of
+`SCHEMA`, for clients that check a configuration before they send it.
+
+`faults` says the same in sentences, and also what depends on the format and on Spark's settings.
+"""
+
+
 def path_of(config: Mapping[str, Any]) -> str:
     """Return where the tables lie; empty if nothing says it."""
     return str(config.get("path") or config.get("warehouse") or "")
 
 
 def faults(config: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each fault that the schema cannot see."""
-    return list(_faults(config))
+    """Return a sentence for each fault that the schema cannot see.
+
+    Settings that the schema refuses have faults already, and are not looked at.
+    """
+    refused = frozenset(name for name, value in config.items() if not _fits(name, value))
+    return list(_faults({k: v for k, v in config.items() if k not in refused}, refused))
 
 
-def _faults(config: Mapping[str, Any]) -> Iterator[str]:
-    if not place_of(config):
+def _fits(name: str, value: Any) -> bool:
+    schema = SCHEMA["properties"].get(name, {})
+    return surely_valid(value, schema) or bool(validator_class()(schema).is_valid(value))
+
+
+def _faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
+    if not place_of(config) and refused.isdisjoint(_PLACES):
         yield (
             "'path' is a required property: the folder or address of the tables; or catalog and"
             " database, for tables in a catalog"
         )
     if config.get("path") and config.get("warehouse"):
         yield "path and warehouse are two names of one setting; give one of them"
+    if config.get("strict"):
+        for name, value in _STRICT.items():
+            if config.get(name) not in (None, value):
+                yield (
+                    f"{name}: strict stands for {name}: {value}, and this is set to"
+                    f" {config[name]}; leave one of the two out"
+                )
     yield from refusals(config)
+    yield from _faults_of_limit(config.get("max_quarantined"))
     numbers = _DECIMAL.fullmatch(str(config.get("numbers_as_decimal") or "38,0"))
     if numbers and not int(numbers[2]) <= int(numbers[1]) <= _MAX_DIGITS:
         yield f"numbers_as_decimal: at most {_MAX_DIGITS} digits, and no more places than digits"
@@ -330,6 +426,14 @@ def _faults(config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _faults_of_limit(setting: Any) -> Iterator[str]:
+    """Yield what is wrong with a text that bounds the quarantine; the schema sees all else."""
+    try:
+        QuarantineLimit.parse(setting if isinstance(setting, str) else None)
+    except ValueError as error:
+        yield f"max_quarantined: {error}"
+
+
 def place_of(config: Mapping[str, Any]) -> str:
     """Return the place that the tables share: a folder, an address, or a name in a catalog."""
     levels = levels_of(config.get("catalog"), config.get("database"))
@@ -337,21 +441,35 @@ def place_of(config: Mapping[str, Any]) -> str:
 
 
 def job_of(config: Mapping[str, Any]) -> str:
-    """Return the name of the job: the setting, or a hash of path and format."""
+    """Return the name of the job: the setting, or a hash of format and resolved location."""
+    return str(config.get("job") or _default_job(config, resolve_address(place_of(config))))
+
+
+def former_jobs(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names under which earlier releases kept a job that has no name of its own.
+
+    Up to 0.1 a default name was made of the path as it is spelled in the settings.
+    """
+    former = _default_job(config, spark_address(place_of(config)).rstrip("/"))
+    return () if config.get("job") or former == job_of(config) else (former,)
+
+
+def _default_job(config: Mapping[str, Any], location: str) -> str:
     levels = levels_of(config.get("catalog"), config.get("database"))
-    tables = " ".join(filter(None, [spark_address(place_of(config)).rstrip("/"), *levels]))
+    tables = " ".join(filter(None, [location, *levels]))
     place = f"{with_defaults(config)['format']} {tables}"
-    return str(config.get("job") or hashlib.sha256(place.encode()).hexdigest()[:16])
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings without those that are null, and with the defaults of all."""
+    """Return the settings without those that are null, with defaults and what `strict` is."""
     defaults = {
         name: setting["default"]
         for name, setting in SCHEMA["properties"].items()
         if "default" in setting
     }
-    return defaults | {key: value for key, value in config.items() if value is not None}
+    given = {key: value for key, value in config.items() if value is not None}
+    return {**defaults, **given, **(_STRICT if given.get("strict") else {})}
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:
@@ -369,14 +487,15 @@ def load_options(config: Mapping[str, Any]) -> LoadOptions:
         flush_seconds=given["flush_seconds"],
         spool_bytes=given["max_spool_bytes"],
         writers=given["max_parallel_commits"],
-        max_quarantined=given.get("max_quarantined"),
+        max_quarantined=QuarantineLimit.parse(given.get("max_quarantined")),
         always_overwrite=given.get("overwrite_on_eof") == "always",
         delete_files=given["delete_batch_files"],
-        batch_schemes=schemes_of(given),
+        batch_limits=FileLimits.from_config(given),
         columns=_column_options(given),
         dry_run=given["dry_run"],
         care=Care(given["compact"], given.get("retain_days")),
         staging=given.get("staging"),
+        strict=given["strict"],
     )
 
 

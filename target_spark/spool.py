@@ -23,7 +23,7 @@ import tempfile
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import count, repeat
@@ -101,7 +101,8 @@ class Batch:
     ``files``, of which nobody knows yet how many they are. ``first`` and ``last`` are the
     ordinals of the first and last message; ``received_at`` and ``cut_at`` are the wall
     times (seconds since 1970) of its first row and of its end. ``has_deletes`` is False
-    only if no row in the spool can be a delete record.
+    only if no row in the spool can be a delete record. ``starts`` are the ordinals at which parts
+    begin whose lines have the number of their part (`target_spark.ordinals`).
     """
 
     stream: StreamId
@@ -115,6 +116,7 @@ class Batch:
     received_at: float
     cut_at: float
     files: tuple[BatchFile, ...] = ()
+    starts: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, event: Spooled, ordinal: int) -> Batch:
@@ -131,6 +133,7 @@ class Batch:
             has_deletes=event.has_deletes,
             received_at=now,
             cut_at=now,
+            starts=event.starts,
         )
 
     def remove(self) -> None:

@@ -11,14 +11,16 @@ import contextlib
 import hashlib
 import json
 import zlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from tap_core.events import Describe, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normal_form, resolve_schema_references
+from tap_core.similar_names import find_similar
 from tap_core.types import JsonSchema
-from target_spark.columns import DELETED_AT, Layout, layout_of
+from target_spark.columns import DELETED_AT, Layout, layout_of, undeclared_keys
 from target_spark.designs import design_of, with_filled
 from target_spark.errors import UnsupportedError
 from target_spark.options import LoadOptions, WriteMode
@@ -26,7 +28,7 @@ from target_spark.spool import Batch, Spool
 from target_spark.tables import QUARANTINE, Design, Table
 from target_spark.versions import Versions
 
-__all__ = ["Stream", "check_apart", "digest", "form_of", "schema_of"]
+__all__ = ["Stream", "check_apart", "digest", "form_of", "layout_wanted", "schema_of"]
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Stream:
         versions: Versions,
     ) -> Stream:
         """Make what is known of a stream when it is first described."""
-        layout = _wanted(options, event, schema, versioned=versions.told)
+        layout = layout_wanted(options, event, schema, versioned=versions.told)
         design, remarks = design_of(options, event.stream, layout)
         mode = options.mode(event.stream, keyed=bool(event.keys))
         remarks += tuple(_appended(event, mode, options))
@@ -128,7 +130,7 @@ class Stream:
 
     def wanted(self, options: LoadOptions, event: Describe, schema: JsonSchema) -> Layout:
         """Return the columns that a new description wants."""
-        return _wanted(options, event, schema, versioned=self.versioned)
+        return layout_wanted(options, event, schema, versioned=self.versioned)
 
     def valid_batches(self) -> tuple[Batch, ...]:
         """Return what a swap puts in: one version's rows if its source announced one."""
@@ -203,6 +205,8 @@ def _refusing(event: Describe) -> Iterator[None]:
     """Say of which stream a schema is that cannot be used; it may be anything."""
     try:
         yield
+    except UnsupportedError:
+        raise
     except Exception as error:
         why = str(error) if isinstance(error, SchemaNotValidError) else "It is no JSON Schema"
         why = "It is nested too deeply" if isinstance(error, RecursionError) else why
@@ -227,15 +231,49 @@ def check_apart(stream: Stream, taken: dict[str, StreamId]) -> None:
             )
 
 
-def _wanted(
+_NAMED: Final = 10
+"""How many properties an error names."""
+
+
+def _check_keys(event: Describe, schema: JsonSchema, keys: Sequence[str]) -> None:
+    """Refuse keys that no property has: each row would go to the quarantine for want of them.
+
+    Raises:
+        UnsupportedError: names the keys, and what may be meant.
+    """
+    lost, declared = undeclared_keys(schema, keys, event.nested)
+    if not lost:
+        return
+    faults = [f"its schema does not declare the key {key!r}{_hint(key, declared)}" for key in lost]
+    more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
+    raise UnsupportedError(
+        f"Stream {event.stream}: {'; '.join(faults)}. It declares"
+        f" {', '.join(declared[:_NAMED])}{more}. Mend key_properties (of a manifest:"
+        " primary_key) or the schema in the tap; no row under this schema was taken."
+    )
+
+
+def _hint(key: str, declared: Sequence[str]) -> str:
+    similar = find_similar(key, declared)
+    return "" if similar is None else f". Is {similar!r} meant?"
+
+
+def layout_wanted(
     options: LoadOptions, event: Describe, schema: JsonSchema, *, versioned: bool
 ) -> Layout:
+    """Return the columns that a description wants; ``schema`` is what `schema_of` gave.
+
+    Raises:
+        UnsupportedError: it cannot be a table.
+    """
     mode = options.mode(event.stream, keyed=bool(event.keys))
     columns = replace(options.columns, table_version=versioned, history=mode is WriteMode.SCD2)
     # Of Airbyte's rows those stay that have no key, where no key tells any apart.
     keys = () if columns.airbyte and mode is WriteMode.APPEND else event.keys
-    try:
-        layout = layout_of(schema, keys, columns, event.nested)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"Stream {event.stream}: {error}") from error
+    with _refusing(event):
+        _check_keys(event, schema, keys)
+        try:
+            layout = layout_of(schema, keys, columns, event.nested)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"Stream {event.stream}: {error}") from error
     return with_filled(options, event.stream, layout)

@@ -155,7 +155,13 @@ class TargetSpark(PluginBase):
 
     def listen(self, source: BinaryIO) -> int:
         """Load Singer messages until ``source`` ends; return the exit code."""
-        conversation = Conversation(Decoder(), settings.load_options(self.config))
+        options = settings.load_options(self.config)
+        check = None
+        if options.strict:
+            from target_spark.record_checks import StrictCheck
+
+            check = StrictCheck(options)
+        conversation = Conversation(Decoder(check), options)
         return 1 if self.load(source, conversation) else 0
 
     def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:
@@ -169,7 +175,7 @@ class TargetSpark(PluginBase):
 
         With ``patient`` Spark tries tasks again on one machine, too: where they read a source.
         """
-        report = Report()
+        report = Report(self.config_args)
         faults: list[BaseException] = []
         with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
             self._wake_up = wake_up
@@ -197,8 +203,9 @@ class TargetSpark(PluginBase):
     ) -> Iterator[Opened]:
         """Give a loader, and close what it used in the order in which it can be closed."""
         job, home = settings.job_of(self.config), settings.place_of(self.config)
-        started = started_after_the_last(home, job, self.initialized_at)
-        run = Run(job, uuid.uuid4().hex, started)
+        former = settings.former_jobs(self.config)
+        started = started_after_the_last(home, (job, *former), self.initialized_at)
+        run = Run(job, uuid.uuid4().hex, started, former=former)
         options = conversation.options
         report.about(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
@@ -308,6 +315,8 @@ class TargetSpark(PluginBase):
             self._log(fault, hide)
         done = STOPPED if self._is_stopping() else COMPLETE
         report.ended(hide(" ".join(map(str, faults))) if faults else done)
+        for text in report.describe_quarantines():
+            self.logger.warning("%s", hide(text))
         self._save(report)
         text = json.dumps(report.as_dict(), separators=(",", ":"))
         write_to_stderr("\n".join([*report.lines(), f"REPORT: {text}", ""]))

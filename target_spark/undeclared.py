@@ -13,7 +13,7 @@ import msgspec
 
 from target_spark.columns import Array, Column, ColumnType, Feed, Layout, Struct
 
-__all__ = ["left_out", "remark_on"]
+__all__ = ["left_out", "remark_on", "undeclared_in"]
 
 _OPEN_BRACE: Final = ord("{")
 _LONGEST: Final = 1 << 20
@@ -40,11 +40,18 @@ def remark_on(body: bytes, layout: Layout) -> str | None:
 
 def left_out(body: bytes, layout: Layout) -> list[str]:
     """Return the paths of what stands in a record but in none of the columns."""
-    if layout.keeps_whole or len(body) > _LONGEST or body[0] != _OPEN_BRACE:
+    if len(body) > _LONGEST or body[0] != _OPEN_BRACE:
         return []
     try:
         record = msgspec.json.decode(body)
     except (msgspec.MsgspecError, RecursionError):  # the quarantine will say it
+        return []
+    return undeclared_in(record, layout)
+
+
+def undeclared_in(record: dict[str, Any], layout: Layout) -> list[str]:
+    """Return the paths of what stands in a record, decoded, but in none of the columns."""
+    if layout.keeps_whole:
         return []
     found = _left_out(record, layout.columns, "")
     return sorted({path for path in found if not path.startswith(_OURS)})

@@ -44,8 +44,9 @@ def way_of(
     layout: Layout,
     df: DataFrame,
     asked: StreamOptions,
+    rows: int,
 ) -> Callable[[Marker], Effect]:
-    """Return what commits rows under a marker; ``asked`` is what the user wants of the stream."""
+    """Return what commits this many rows; ``asked`` is what the user wants of the stream."""
     table, keys = work.table, _keys(layout, work, asked)
     if work.mode is WriteMode.UPSERT:
         return lambda marker: writer.upsert(spark, table, df, keys, marker)
@@ -55,7 +56,8 @@ def way_of(
         newest = as_first_rows(newest_by_key(df, keys), keys)
         return lambda marker: writer.replace(spark, table, newest, marker)
     write = writer.append if work.mode is WriteMode.APPEND else writer.replace
-    return lambda marker: write(spark, table, in_order(df.drop(ORDINAL), keys.sort_by), marker)
+    ordered = in_order(df.drop(ORDINAL), keys.sort_by)
+    return lambda marker: write(spark, table, ordered, marker, rows)
 
 
 def _keys(layout: Layout, work: Work, asked: StreamOptions) -> Keys:

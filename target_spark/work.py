@@ -13,6 +13,7 @@ from typing import Protocol
 from tap_core.events import StreamId
 from target_spark.columns import CanWiden, Change, Layout
 from target_spark.options import WriteMode
+from target_spark.quarantine_summary import Reason
 from target_spark.spool import Batch
 from target_spark.states import Covered
 from target_spark.tables import Care, Design, Effect, Table
@@ -25,7 +26,8 @@ class Work:
     """Rows that go into one commit.
 
     ``batches`` are one, or all that an overwrite puts in (none empties the table).
-    ``covered`` is asked right before the commit for the newest state that it covers.
+    ``covered`` is asked right before the commit for the newest state that it covers,
+    ``covered_without`` instead where states must not speak of its rows.
     With ``hard_delete`` a delete record removes the row; else it sets a time in it.
     With ``retires`` there are no batches: the rows of all versions but that one end.
     ``cursor`` is the property by which the stream's source is read on.
@@ -41,6 +43,7 @@ class Work:
     hard_delete: bool
     retires: int | None = None
     cursor: str | None = None
+    covered_without: Callable[[], Covered | None] = lambda: None
 
     @property
     def count(self) -> int:
@@ -66,7 +69,8 @@ class Outcome:
     ``zoneless`` counts, by column, date-times without a zone, which were read as UTC.
     ``changes`` are what the table needed before it could take the rows; ``remarks`` what
     else a user should know of it. ``from_files`` of the rows stood in files; ``nulled`` of
-    those written have a field that is null because its value does not fit.
+    those written have a field that is null because its value does not fit. ``reasons`` are
+    those of the quarantined rows. ``withheld`` says why no state may cover these rows yet.
     """
 
     written: int
@@ -78,6 +82,8 @@ class Outcome:
     remarks: tuple[str, ...] = ()
     from_files: int = 0
     nulled: int = 0
+    reasons: tuple[Reason, ...] = ()
+    withheld: str | None = None
 
 
 class Commits(Protocol):

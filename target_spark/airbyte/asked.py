@@ -18,7 +18,7 @@ from tap_core.protocols.airbyte.catalog import ConfiguredCatalog, ConfiguredStre
 from tap_core.protocols.airbyte.decode import Expected
 from tap_core.protocols.airbyte.schemas import singer_schema
 from target_spark.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
-from target_spark.settings import load_options
+from target_spark.settings import load_options, with_defaults
 
 __all__ = ["MODES", "Asked", "asked_of", "options_of"]
 
@@ -64,7 +64,7 @@ def asked_of(catalog: ConfiguredCatalog, table_format: str) -> Asked:
 def options_of(config: Mapping[str, Any], asked: Asked) -> LoadOptions:
     """Return what the loader is told, by the settings and by the catalog, which wins."""
     options = load_options(config)
-    aside = config.get("misfits") == "quarantine"
+    aside = with_defaults(config).get("misfits") == "quarantine"
     columns = replace(options.columns, airbyte=True, misfits_aside=aside)
     return replace(options, columns=columns, configured=asked.options, by_status=True)
 

@@ -27,7 +27,7 @@ from target_spark.airbyte.faults import fault_body
 from target_spark.commands import AIRBYTE_WORDS
 from target_spark.conversation import Conversation
 from target_spark.outlet import StateOutlet
-from target_spark.settings import with_defaults
+from target_spark.settings import REQUIREMENTS, with_defaults
 
 __all__ = ["Destination", "DestinationCommand"]
 
@@ -42,6 +42,7 @@ class Destination(Protocol):
     """The target, as far as its Airbyte commands use it."""
 
     name: str
+    config_args: tuple[str, ...]
 
     def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
 
@@ -52,6 +53,10 @@ class Destination(Protocol):
     @classmethod
     def get_documentation_url(cls) -> str | None:
         """Return where to read about it."""
+
+    @classmethod
+    def get_changelog_url(cls) -> str | None:
+        """Return where to read of its changes."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -130,6 +135,7 @@ class _Job:
             ConfigValidationError: for every fault at once.
         """
         made = self.plugin(config=found.config, parse_env_config=found.parse_env)
+        made.config_args = found.args
         self._hide = make_redactor(made.config)
         return made
 
@@ -152,10 +158,13 @@ def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.spec import specification
     from target_spark.airbyte.asked import MODES
 
-    schema = job.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
-    documentation = job.plugin.get_documentation_url()
-    modes = list(MODES)
-    body = specification(schema, documentation=documentation, destination_sync_modes=modes)
+    schema = job.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  nobody overrides it
+    body = specification(
+        schema,
+        documentation=job.plugin.get_documentation_url(),
+        changelog=job.plugin.get_changelog_url(),
+        destination_sync_modes=list(MODES),
+    )
     job.say("SPEC", "spec", body)
     return []
 
@@ -177,20 +186,26 @@ def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
     return []
 
 
-def _write(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
+def _write(job: _Job, files: Mapping[str, str]) -> list[BaseException]:
     from tap_core.protocols.airbyte.catalog import parse_configured
     from tap_core.protocols.airbyte.decode import Decoder
     from target_spark.airbyte.asked import asked_of, options_of
     from target_spark.airbyte.states import StreamStates
+    from target_spark.record_checks import StrictCheck
 
-    target = job.target(job.read_settings(given["config"]))
-    path = given["catalog"]
+    target = job.target(job.read_settings(files["config"]))
+    path = files["catalog"]
     catalog = parse_configured(text_of(path, CatalogFileError, "Catalog"), path)
-    asked = asked_of(catalog, with_defaults(target.config)["format"])
-    stranger = target.config.get("outside_catalog") == "fail"
+    given = with_defaults(target.config)
+    asked = asked_of(catalog, given["format"])
+    options = options_of(given, asked)
     conversation = Conversation(
-        Decoder(asked.expected, fails_on_strangers=stranger),
-        options_of(target.config, asked),
+        Decoder(
+            asked.expected,
+            fails_on_strangers=given.get("outside_catalog") == "fail" and not options.strict,
+            check=StrictCheck(options) if options.strict else None,
+        ),
+        options,
         outlet=lambda: nullcontext(job.states),
         form=StreamStates(),
         renamed=asked.renamed,

@@ -34,7 +34,7 @@ from tap_core.redaction.records import format_error
 from target_spark import settings
 from target_spark.commands import RUN
 from target_spark.conversation import Conversation
-from target_spark.errors import ReadingError, TargetSparkError
+from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
 from target_spark.extract.permits import Issuer, count_for_job
 from target_spark.extract.source import Source, tap_class
 
@@ -72,6 +72,7 @@ class Target(Protocol):
     """The target, as far as this command uses it."""
 
     name: str
+    config_args: tuple[str, ...]
 
     def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
 
@@ -140,8 +141,14 @@ class RunCommand:
         hide.append(make_redactor(tap.config, kind._full_schema()))  # noqa: SLF001
         tap.config_file = own.file if own else None
         target = self._plugin(config=ours, parse_env_config=found.parse_env)
+        target.config_args = found.args
         source = Source(uuid.uuid4().hex, given.tap, dict(tap.config), catalog)
         options = settings.load_options(target.config)
+        if options.strict:
+            raise UnsupportedError(
+                "strict holds messages of standard input against what they declare, and `run` has"
+                " none: set strict to false, or pipe the tap into target-spark."
+            )
         reading = _Reading(target, tap, source, options, given.here, state)
         faults = target.work(Conversation(Decoder(), options), reading, patient=True)
         return 1 if faults else 0
@@ -215,7 +222,7 @@ class _Reading:
         """Return the last state that the tables hold; none where they hold none."""
         from target_spark.recovery import last_marker_of, witnesses
 
-        marker = last_marker_of(opened.run.job, witnesses(self._options, opened.engine.spark))
+        marker = last_marker_of(opened.run.jobs, witnesses(self._options, opened.engine.spark))
         if marker is None or marker.state is None:
             self._tap.logger.info("The tables hold no state of %s: all is read.", opened.run.job)
             return {}

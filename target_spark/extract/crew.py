@@ -26,7 +26,8 @@ from tap_core.sync.parts import Spread
 from tap_core.sync.plan import descriptions_of
 from target_spark.errors import TargetSparkError
 from target_spark.extract.lines import shown
-from target_spark.extract.task import RESULTS, SPAN, Told, Work
+from target_spark.extract.task import RESULTS, Told, Work
+from target_spark.ordinals import first_in_part
 from target_spark.places import local_folder
 from target_spark.retries import first_line, patiently
 from target_spark.staging import putting_down
@@ -67,9 +68,9 @@ _ORDINAL: Final = r"CAST(regexp_extract(value, '^\\{\"n\":([0-9]+)', 1) AS BIGIN
 class SparkSpreader:
     """Syncs parts in one job of Spark's at a time.
 
-    ``streams`` are the tap's, by name; ``reserve`` keeps ordinals for rows; ``here`` are the
-    streams that a user wants to be read by the driver (``*``: all), ``width`` how many parts may
-    be read at once, as far as a user says.
+    ``streams`` are the tap's, by name; ``reserve`` keeps ordinals for rows that were read;
+    ``here`` are the streams that a user wants to be read by the driver (``*``: all), ``width`` how
+    many parts may be read at once, as far as a user says.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class SparkSpreader:
         self._width = width
         self.most: int = MOST
         """Parts of one job: what is read of them is committed before the next are begun."""
+        self._parts = 0
         self._origins: dict[str, str] = {}
         self._addresses: list[str] = []
 
@@ -109,26 +111,38 @@ class SparkSpreader:
         """
         started = time.monotonic()
         described = self._described(parts)
-        first = self._reserve(len(parts) * SPAN)
+        first = self._parts
+        self._parts += len(parts)
         work = Work(self._source, tuple(parts), described, first)
         told, address = self._patiently(lambda spark, place: self._run(spark, work, place))
         failed = [each.result.number for each in told if each.result.error is not None]
         if in_order and failed:
             upto, whole = min(failed), address
-            sure = first + upto * SPAN
+            sure = first_in_part(first + upto)
             _, address = self._patiently(
                 lambda spark, place: _keep_below(spark, whole, place, sure)
             )
             told = [each for each in told if each.result.number <= upto]
+        starts = self._starts(told, first)
         rows = sum(sum(each.result.counts.values()) for each in told)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
         words = "%d contexts of %s: %d rows in %.1f s; %d failed."
         logger.info(words, len(parts), names, rows, seconds, len(failed))
         return Spread(
-            list(_events(told, described, address, self._versions(parts))),
+            list(_events(told, described, address, self._versions(parts), starts)),
             [each.result for each in told],
         )
+
+    def _starts(self, told: Iterable[Told], first: int) -> dict[int, int]:
+        """Keep ordinals for the rows that were read; return where those of each part begin."""
+        counts = {each.result.number: sum(each.result.counts.values()) for each in told}
+        ordinal = self._reserve(sum(counts.values()))
+        starts: dict[int, int] = {}
+        for number in sorted(counts):
+            starts[first + number] = ordinal
+            ordinal += counts[number]
+        return starts
 
     def close(self) -> None:
         """Remove what was put down, as far as it is still there."""
@@ -223,6 +237,7 @@ def _events(
     described: Mapping[str, Describe],
     address: str,
     versions: Mapping[str, int],
+    starts: Mapping[int, int],
 ) -> Iterator[Event]:
     """Yield what there is to fold, in the order of the streams."""
     rows: Counter[str] = Counter()
@@ -242,6 +257,7 @@ def _events(
                 nbytes[name],
                 version=versions.get(what.stream.name),
                 has_deletes=name in deletes,
+                starts=starts,
             )
 
 

@@ -22,6 +22,7 @@ from target_spark.extract.apart import apart
 from target_spark.extract.lines import Lines
 from target_spark.extract.source import forget, hidden, made
 from target_spark.extract.tries import FailedError, tried
+from target_spark.ordinals import first_in_part
 from target_spark.spool import lines_of, may_delete
 
 if TYPE_CHECKING:
@@ -30,13 +31,10 @@ if TYPE_CHECKING:
     from tap_core.sync.parts import Part
     from target_spark.extract.source import Source
 
-__all__ = ["RESULTS", "SPAN", "Told", "Work", "synced"]
+__all__ = ["RESULTS", "Told", "Work", "synced"]
 
 RESULTS: Final = -1
 """The number under which results leave, where streams have theirs."""
-
-SPAN: Final = 1 << 32
-"""Ordinals that each part has of its own: no part has so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +68,8 @@ class Work:
     """What all parts of one job share, and the parts; called with the batches of their numbers.
 
     ``streams`` are the names under which rows go out, in the order of their numbers, each with
-    its description; ``first`` is the first of the ordinals that were kept for all rows. Rows stay
-    in ``folder``, if there is one that whoever commits has as well.
+    its description; ``first`` is what the first part is numbered within the run. Rows stay in
+    ``folder``, if there is one that whoever commits has as well.
     """
 
     source: Source
@@ -107,7 +105,7 @@ class Work:
 
     def _once(self, part: Part, lines: Lines) -> Told:
         lines.drop()
-        sink = _Sink(lines, self.streams, self.first + part.number * SPAN)
+        sink = _Sink(lines, self.streams, first_in_part(self.first + part.number))
         result = Result(part.number, self._synced(part, sink, lines), dict(sink.counts))
         lines.keep()
         described = [asdict(each) for each in sink.described]

@@ -53,6 +53,7 @@ SETTINGS: Final = frozenset(
         "max_spool_bytes",
         "max_parallel_commits",
         "max_quarantined",
+        "strict",
         "overwrite_on_eof",
         "outside_catalog",
         "misfits",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tap_core.events import StreamId
 from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran.checks import NAME_LIMIT
 from tap_core.protocols.fivetran.form import form_of
 from tap_core.protocols.fivetran.server import Call, Handler, Service
 from tap_core.protocols.fivetran.settings import typed
@@ -103,8 +104,9 @@ class _Calls:
     journal: Voice
     rules: CallRules
 
-    def test(self, request: Any, _call: Call) -> Any:
+    def test(self, request: Any, call: Call) -> Any:
         """Run one of the tests of the form."""
+        call.note(request.name[:NAME_LIMIT])
         if request.name not in TESTS:
             raise UnsupportedError(f"No test is called that; there are {', '.join(TESTS)}.")
         from target_spark.doctor import before_spark, storage_checks

@@ -22,8 +22,8 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
         "title": "Path",
         "type": "string",
         "description": "Where the tables lie: a folder, or an address that Spark can write"
-        " (s3a://..., abfss://..., hdfs://...). Only a catalog that knows by itself where its"
-        " tables lie does without.",
+        " (s3a://..., abfss://..., hdfs://...). With a catalog, the tables that it gets have their"
+        " files below it.",
         "examples": ["s3a://my-bucket/warehouse"],
     },
     "format": {
@@ -48,9 +48,14 @@ _ASKED: Final[Mapping[str, Mapping[str, Any]]] = {
 
 FORM: Final[JsonSchema] = {
     "type": "object",
+    "required": ["path", "format"],
     "properties": {name: {**SCHEMA["properties"][name], **own} for name, own in _ASKED.items()},
 }
-"""The settings that the form asks for, as a JSON Schema."""
+"""The settings that the form asks for, as a JSON Schema.
+
+A form cannot require one of two fields, so it requires the path, which all tables can have. A
+configuration may do without where its catalog says where files are.
+"""
 
 TESTS: Final[Mapping[str, str]] = {
     "settings": "The settings, Java and the libraries of the table format",

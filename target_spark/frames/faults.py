@@ -33,7 +33,7 @@ from target_spark.columns import (
 )
 from target_spark.frames.mending import is_unreadable, structured_columns
 from target_spark.frames.meta import UNCASTABLE, UNREADABLE, changed, changes_in_json
-from target_spark.frames.reading import from_json
+from target_spark.frames.reading import variants_from_json
 from target_spark.frames.rows import (
     by_type,
     converted_columns,
@@ -163,7 +163,7 @@ def unread_of(layout: Layout) -> Unread:
     if not columns:
         return Unread((), (), unknown)
     fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
-    record = f"if(`unread`, {from_json('`raw`', fields)}, NULL) AS `_variants`"
+    record = f"if(`unread`, {variants_from_json('`raw`', fields)}, NULL) AS `_variants`"
     together, places = by_type(
         columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
     )

@@ -28,9 +28,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
-from target_spark.files import JSONL, BatchFile, file_key, unreadable
+from target_spark.files import JSONL, BatchFile, check_size, file_key, unreadable
 from target_spark.frames.reading import WHOLE_FILES
 from target_spark.names import literal, quote
 from target_spark.observed import seen as surely_seen
@@ -107,33 +108,45 @@ class _Part:
     is_singer: bool = False
 
 
-_Begins: TypeAlias = dict[_Part, tuple[int, int | None]]
-"""The ordinal of the first line of each part, and the version of its rows."""
+_Begins: TypeAlias = dict[_Part, list[tuple[int, int | None]]]
+"""The ordinal of the first line of each part, and the version of its rows; for each time that
+its file is named."""
+
+
+_Numbers: TypeAlias = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """Files that are read together, each once: their numbers among all, and their parts.
+    """Files that are read together, each once, and their parts.
 
-    ``lines`` has the columns ``file``, ``block``, ``id`` and ``value``, the record.
+    ``numbers`` are the places of each file among all that are named. ``lines`` has the columns
+    ``file``, ``block``, ``id`` and ``value``, the record.
     """
 
-    numbers: Mapping[str, int]
+    numbers: _Numbers
     lines: DataFrame
     parts: Sequence[_Part]
 
 
 def lines_of_files(
-    spark: SparkSession, files: Sequence[BatchFile], path: str, moved: int
+    spark: SparkSession,
+    files: Sequence[BatchFile],
+    path: str,
+    moved: int,
+    limits: FileLimits | None = None,
 ) -> FileRows:
     """Write the rows of files, in their order, as lines of the spool below ``path``.
 
-    ``moved`` is how far the files of earlier batches move their ordinals.
+    ``moved`` is how far the files of earlier batches move their ordinals. ``limits`` are the
+    defaults unless given.
 
     Raises:
-        FilesError: a file is not there, cut off, or of another kind.
+        FilesError: a file is not there, cut off, of another kind, or too much to read at once.
     """
     with _reading(files):
+        for file in {file_key(file.address): file for file in files}.values():
+            check_size(file, limits or FileLimits())
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
         starts, moves = _places(files, scans, moved)
         mended = 0
@@ -142,8 +155,9 @@ def lines_of_files(
             if scan.parts:
                 paths.append(f"{path}/{len(paths)}")
                 mended += _write(spark, scan.lines, _table_of(begins), paths[-1])
-    parts = [part for scan in scans for part in scan.parts]
-    rows, deletes = sum(part.rows for part in parts), any(part.deletes for part in parts)
+    begun = [(part, len(times)) for begins in starts for part, times in begins.items()]
+    rows = sum(part.rows * times for part, times in begun)
+    deletes = any(part.deletes for part, _ in begun)
     return FileRows(tuple(paths), rows, moves, mended, deletes)
 
 
@@ -168,13 +182,10 @@ def renumbered(
 
 
 def _groups(files: Sequence[BatchFile]) -> list[list[int]]:
-    """Return numbers of files of one kind each; a file that comes again is in another group."""
-    groups: dict[tuple[str, frozenset[str], int], list[int]] = defaultdict(list)
-    times: dict[tuple[str, str], int] = defaultdict(int)
+    """Return numbers of files of one kind each."""
+    groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for number, file in enumerate(files):
-        key = (file.format, file_key(file.address))
-        groups[file.format, file.in_json, times[key]].append(number)
-        times[key] += 1
+        groups[file.format, file.in_json].append(number)
     return list(groups.values())
 
 
@@ -182,8 +193,10 @@ def _scans(
     spark: SparkSession, files: Sequence[BatchFile], group: Sequence[int]
 ) -> Iterator[_Scan]:
     """Yield scans of a group: one, unless the types of Parquet files exclude each other."""
-    patterns = [files[number].pattern for number in group]
-    numbers = {file_key(files[number].address): number for number in group}
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number in group:
+        numbers[file_key(files[number].address)].append(number)
+    patterns = [files[first].pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
         found = _parts_of_text(lines)
@@ -191,24 +204,24 @@ def _scans(
         try:
             frame = spark.read.options(**WHOLE_FILES).parquet(*patterns, mergeSchema=True)
         except Exception as error:
-            if len(group) == 1 or _CLASH not in str(error):
+            if len(numbers) == 1 or _CLASH not in str(error):
                 raise
-            for number in group:
-                yield from _scans(spark, files, [number])
+            for same in numbers.values():
+                yield from _scans(spark, files, same)
             return
         lines, found = _parquet_lines(frame, files[group[0]].in_json), _parts_of_parquet(frame)
     _check(files, numbers, found)
     yield _Scan(numbers, lines, found)
 
 
-def _check(files: Sequence[BatchFile], numbers: Mapping[str, int], parts: Sequence[_Part]) -> None:
+def _check(files: Sequence[BatchFile], numbers: _Numbers, parts: Sequence[_Part]) -> None:
     """Raise where a file is not what its message says."""
     before: dict[str, int] = defaultdict(int)
     for part in parts:
         key = file_key(part.file, escaped=True)
         if key not in numbers:
             raise unreadable(files[0].stream, part.file, "it is not one file, but a folder")
-        file = files[numbers[key]]
+        file = files[numbers[key][0]]
         if part.is_singer:
             reason = "it holds Singer messages, where bare records belong"
             raise unreadable(file.stream, file.address, reason)
@@ -226,12 +239,13 @@ def _places(
     found: dict[int, list[tuple[int, _Part]]] = defaultdict(list)
     for at, scan in enumerate(scans):
         for part in scan.parts:
-            found[scan.numbers[file_key(part.file, escaped=True)]].append((at, part))
-    starts: list[_Begins] = [{} for _ in scans]
+            for number in scan.numbers[file_key(part.file, escaped=True)]:
+                found[number].append((at, part))
+    starts: list[_Begins] = [defaultdict(list) for _ in scans]
     moves: dict[int, int] = defaultdict(int)
     for number, file in enumerate(files):
         for at, part in found[number]:
-            starts[at][part] = (file.ordinal + moved, file.version)
+            starts[at][part].append((file.ordinal + moved, file.version))
             moved += part.places
             moves[file.ordinal] += part.places
     return starts, tuple(moves.items())
@@ -341,7 +355,7 @@ def _write(spark: SparkSession, read: DataFrame, begins: str, path: str) -> int:
 def _table_of(begins: _Begins) -> str:
     """Return the SQL of where each part of the files begins."""
     rows = []
-    for part, (start, version) in begins.items():
+    for part, start, version in ((part, *each) for part, times in begins.items() for each in times):
         numbers = (part.block, part.first, part.places, start)
         known = "CAST(NULL AS BIGINT)" if version is None else f"{version}L"
         rows.append(f"({literal(part.file)}, {', '.join(f'{n}L' for n in numbers)}, {known})")

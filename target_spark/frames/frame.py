@@ -17,7 +17,7 @@ Frames are lazy: the files must stay until the last action on a frame has ended.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zon
 from target_spark.frames.strict import strict as strictly
 from target_spark.names import quote
 from target_spark.observed import seen as surely_seen
+from target_spark.ordinals import resolve_ordinals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -51,13 +52,15 @@ class Metadata:
 
     ``received_at`` also stands for the time of extraction where a message has none.
     ``sync_started_at`` is in milliseconds since 1970, and orders the runs. ``sync_id`` is
-    what Airbyte calls the run.
+    what Airbyte calls the run. ``starts`` are the ordinals at which parts begin whose lines have
+    the number of their part.
     """
 
     received_at: datetime
     batched_at: datetime
     sync_started_at: int
     sync_id: int | None = None
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class Frame:
                 f"{strictly('`t`', Timestamp(), cut=True)} AS `extracted_at`",
             )
         )
-        raw = read_lines(self._spark, self._paths, "STRING").selectExpr(
+        raw = self._read_lines("STRING").selectExpr(
             f"{_LINE_ORDINAL} AS `ordinal`",
             "coalesce(`r`, `_corrupt`, 'null') AS `raw`",
             "`v` AS `version`",
@@ -213,7 +216,7 @@ class Frame:
     def _read(self, *, usual: bool) -> DataFrame:
         layout, meta = self._layout, self._layout.has_meta
         record = record_type(layout, usual=usual)
-        lines = read_lines(self._spark, self._paths, record, meta=meta)
+        lines = self._read_lines(record, meta=meta)
         received = _micros(self._metadata.received_at)
         batched = _micros(self._metadata.batched_at)
         if layout.keeps_whole:
@@ -227,6 +230,14 @@ class Frame:
             f"timestamp_micros({batched}L) AS `_batched_at`",
             f"{self._metadata.sync_started_at}L AS `_started_at`",
         )
+
+    def _read_lines(self, record: str, *, meta: bool = False) -> DataFrame:
+        """Return the lines, their records read as a type, each with its ordinal."""
+        lines = read_lines(self._spark, self._paths, record, meta=meta)
+        if not self._metadata.starts:
+            return lines
+        ordinal = resolve_ordinals(_LINE_ORDINAL, self._metadata.starts)
+        return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
 
 
 def newest(df: DataFrame, keys: Sequence[str]) -> DataFrame:

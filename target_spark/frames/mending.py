@@ -13,7 +13,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from target_spark.columns import Array, Boolean, Column, ColumnType, Feed, Layout, Struct
-from target_spark.frames.reading import from_json, record_fields, source_type
+from target_spark.frames.reading import (
+    from_json,
+    record_fields,
+    source_type,
+    variants_from_json,
+)
 from target_spark.frames.rows import by_type
 from target_spark.names import literal, quote
 
@@ -54,7 +59,7 @@ def mending_of(layout: Layout) -> Mending:
         return Mending(((f"{_NOTHING} AS `_nulled`",),), ())
     # Each value becomes a variant first: that alone keeps a string apart from what is in it.
     fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
-    again = from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
+    again = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
     arrays, places = by_type(
         columns, is_unreadable, "_unfit", lambda column: f"to_json({_variant(column)})"
     )

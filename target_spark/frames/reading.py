@@ -47,9 +47,13 @@ __all__ = [
     "record_in_text",
     "record_type",
     "source_type",
+    "variants_from_json",
 ]
 
 _NO_LIMIT = str(2**31 - 1)
+
+_DEEPEST_VARIANT = "1000"
+"""Spark makes a variant by recursion, and a stack that ends ends the whole of Spark."""
 
 WHOLE_FILES: Mapping[str, str] = MappingProxyType(
     {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
@@ -107,8 +111,17 @@ def record_in_text(layout: Layout) -> str:
 
 def from_json(text: str, schema: str) -> str:
     """Return the SQL of what a text holds, read as the lines are."""
-    options = (f"{literal(name)}, {literal(value)}" for name, value in READER_OPTIONS.items())
-    return f"from_json({text}, {literal(schema)}, map({', '.join(options)}))"
+    return _from_json(text, schema, READER_OPTIONS)
+
+
+def variants_from_json(text: str, schema: str) -> str:
+    """Return the same for a schema of variants: what is nested too deeply for one is not read."""
+    return _from_json(text, schema, {**READER_OPTIONS, "maxNestingDepth": _DEEPEST_VARIANT})
+
+
+def _from_json(text: str, schema: str, options: Mapping[str, str]) -> str:
+    listed = (f"{literal(name)}, {literal(value)}" for name, value in options.items())
+    return f"from_json({text}, {literal(schema)}, map({', '.join(listed)}))"
 
 
 def record_fields(layout: Layout, *, usual: bool = False) -> dict[str, str]:

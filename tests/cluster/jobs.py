@@ -178,7 +178,7 @@ class Job:
         """Return the last state that the tables hold; empty where they hold none."""
         config = self._told()
         found = witnesses(settings.load_options(config), _no_spark)
-        last = last_marker_of(settings.job_of(config), found)
+        last = last_marker_of([settings.job_of(config)], found)
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
         return state
 

@@ -157,6 +157,36 @@ def test_a_tap_is_run_into_a_server_and_goes_on_from_its_tables(
     assert "The tap is read by this process: the workers of a Spark Connect" in client.errors()
 
 
+FALSIFYING = {
+    "spark.sql.session.timeZone": "Europe/Berlin",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
+}
+
+
+@needs_connect
+@pytest.mark.spark
+@pytest.mark.thorough
+@pytest.mark.peer
+def test_what_a_server_is_started_with_does_not_falsify_values(tmp_path: Path) -> None:
+    """Each session has its own settings of those that values depend on."""
+    import pyarrow.parquet
+
+    times = ["2024-07-01T12:00:00.000001Z", "2024-07-01T12:00:00+02:00", "1500-01-01T00:00:00"]
+    with ConnectServer(tmp_path / "server", conf=FALSIFYING) as server:
+        client = Client(tmp_path, server.url, "parquet")
+        code, _ = client.run([schema("events", TIMES), *(record("events", at=at) for at in times)])
+        assert code == 0, client.errors()
+    found = pyarrow.parquet.read_table(tmp_path / "tables" / "events").to_pylist()
+    assert sorted(row["at"].isoformat() for row in found) == [
+        "1500-01-01T00:00:00+00:00",
+        "2024-07-01T10:00:00+00:00",
+        "2024-07-01T12:00:00.000001+00:00",
+    ]
+
+
 # ------------------------------------------------------------------------------ refused
 @pytest.mark.parametrize(
     ("wrong", "word"),
@@ -167,7 +197,8 @@ def test_a_tap_is_run_into_a_server_and_goes_on_from_its_tables(
         ({"remote": "sc://spark/;session_id=1"}, "remote"),
         ({"master": "spark://spark:7077"}, "master"),
         ({"jars": ["delta.jar"]}, "jars"),
-        ({"retain_days": 3, "format": "iceberg", "path": "s3a://bucket"}, "retain_days"),
+        ({"retain_days": 8, "format": "iceberg", "path": "s3a://bucket"}, "retain_days"),
+        ({"spark": {"spark.sql.session.timeZone": "Europe/Berlin"}}, "spark"),
     ],
 )
 def test_what_cannot_be_had_is_said_by_its_name(wrong: dict[str, Any], word: str) -> None:

@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from target_spark.target import TargetSpark
+from tests.extract.many_taps import CONTEXTS, Shops
 
 TAP = "tests.extract.sample_taps:SampleTap"
+MANY = "tests.extract.many_taps:ManyTap"
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,7 +29,7 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 
@@ -85,3 +88,53 @@ def test_on_one_machine_a_context_that_kills_its_process_is_one_that_failed(tmp_
     done, regions = once()
     assert done.returncode == 0, done.stderr
     assert regions == {"north", "south", "east", "west"}
+
+
+@pytest.mark.spark
+def test_rows_of_a_run_count_as_older_than_those_of_a_later_pipe(tmp_path: Path) -> None:
+    """``_sdc_sequence`` does not run ahead of the clock, whatever many contexts there are.
+
+    Within a run no two rows have the same, also where a context was read twice.
+    """
+    import pyarrow.parquet
+
+    (visits := tmp_path / "visits").mkdir()
+    tables = tmp_path / "tables"
+    tap = written(tmp_path, "tap.json", visits=str(visits))
+    asked = {"path": str(tables), "format": "parquet", "add_record_metadata": True}
+    target = written(tmp_path, "target.json", **asked)
+    done = run("--tap", MANY, "--tap-config", tap, "--config", target)
+    assert done.returncode == 0, done.stderr
+    assert len(list(visits.iterdir())) == 8
+    ended = time.time() * 1000
+    first = pyarrow.parquet.read_table(tables / "shops").to_pylist()
+    assert sorted((row["shop"], row["id"]) for row in first) == [
+        (shop, number) for shop in range(CONTEXTS) for number in range(1 + shop % 3)
+    ]
+    sequences = [row["_sdc_sequence"] for row in first]
+    assert len(set(sequences)) == len(sequences)
+    assert max(sequences) < ended * 2**20
+
+    piped = "".join(
+        f"{json.dumps(message)}\n"
+        for message in (
+            {"type": "SCHEMA", "stream": "shops", "schema": Shops.schema},
+            *(
+                {"type": "RECORD", "stream": "shops", "record": {"shop": shop, "id": 0}}
+                for shop in range(CONTEXTS)
+            ),
+        )
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-m", "target_spark", "--config", target],
+        cwd=ROOT,
+        input=piped,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    found = pyarrow.parquet.read_table(tables / "shops")["_sdc_sequence"].to_pylist()
+    assert min(set(found) - set(sequences)) > max(sequences)
+    assert len(found) == len(first) + CONTEXTS

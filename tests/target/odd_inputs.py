@@ -76,13 +76,6 @@ def _schemas() -> Iterator[Case]:
         (schema("null_keys", ID, key_properties=None), record("null_keys", {"id": 1})),
         [(1,)],
     )
-    keyed = schema("keys_apart", {"text": TEXT}, "id")
-    yield Case(
-        "keys_apart",
-        (keyed, record("keys_apart", {"id": 1, "text": "x"}), record("keys_apart", {"text": "y"})),
-        [("1", "x")],
-        aside=1,
-    )
     yield Case(
         "lost_keys",
         (
@@ -415,6 +408,10 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "a version with a fraction": (
         (record("a", {"id": 2}, version=1.5),),
         r"Expected `int.*at `\$.version`",
+    ),
+    "a key that is declared nowhere": (
+        (schema("b", {"text": TEXT, "ident": TEXT}, "idnet"),),
+        "Stream b: its schema does not declare the key 'idnet'. Is 'ident' meant",
     ),
     "a reference to nothing": (
         ({"type": "SCHEMA", "stream": "b", "schema": {"properties": {"x": {"$ref": "#/y"}}}},),

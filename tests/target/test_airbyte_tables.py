@@ -14,7 +14,7 @@ import pytest
 from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
 from target_spark import settings
 from target_spark.batches import BatchWriter
-from target_spark.errors import UnsupportedError
+from target_spark.errors import QuarantineError, UnsupportedError
 from target_spark.loader import Loader
 from target_spark.options import LoadOptions, Run, StreamOptions, WriteMode
 from target_spark.report import Report
@@ -273,7 +273,8 @@ def test_a_row_keeps_what_fits_and_says_what_does_not(house: House):
     counts = report.as_dict()["streams"]["s"]
     assert (counts["written"], counts["nulled"], counts["quarantined"]) == (2, 1, 1)
     assert len({each[0] for each in house.tables.rows("s", "_airbyte_raw_id")}) == 2
-    house.load(described(), rows(row(2, "noon", "c")), columns={"misfits_aside": True})
+    with pytest.raises(QuarantineError, match="none of its rows could be written"):
+        house.load(described(), rows(row(2, "noon", "c")), columns={"misfits_aside": True})
     assert house.tables.counts("s")["quarantined"] == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,4 +49,38 @@ def test_what_is_no_regular_file_is_refused_in_words(tmp_path: Path) -> None:
 def test_the_setting_allows_more_schemes() -> None:
     files = Files(StreamId("a"), ["sftp://host/a.jsonl"], JSONL)
     options = load_options({"path": "/tables", "batch_schemes": ["sftp"]})
-    assert batch_files(files, 1, {}, options.batch_schemes)
+    assert batch_files(files, 1, {}, options.batch_limits)
+
+
+@pytest.mark.parametrize(
+    ("schema", "more"),
+    [
+        ({"properties": {"a": {"type": ["null", "string"]}, "b": {"type": "integer"}}}, {"b"}),
+        ({"anyOf": [{"properties": {"a": {"type": "string"}, "b": {}}}]}, {"b"}),
+        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, set()),
+        ({"properties": {"a": {"type": 5}, "b": {"anyOf": 5}, "c": "x"}}, {"a", "b", "c"}),
+        *(({"type": "object", "properties": odd}, set()) for odd in ("object", ["a"], 5, None)),
+    ],
+)
+def test_properties_that_are_more_than_text_are_known(
+    schema: dict[str, Any], more: set[str]
+) -> None:
+    """SEC21: also where the schema is an odd one; it declares no properties then."""
+    files = Files(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
+    (found,) = batch_files(files, 1, schema, roots=["hdfs://name/tables"])
+    assert found.in_json == more
+
+
+def test_a_message_of_too_many_files_is_refused_before_one_is_looked_at(tmp_path: Path) -> None:
+    """SEC13: target-spark refuses a manifest of very many files in words."""
+    missing = Files(StreamId("a"), [str(tmp_path / "missing.jsonl")] * 20, JSONL)
+    limits = load_options({"path": "/tables", "batch_max_files": 19}).batch_limits
+    with pytest.raises(FilesError) as error:
+        batch_files(missing, 1, {}, limits)
+    assert str(error.value) == (
+        "Stream a: a BATCH message names 20 files, more than 19; raise the setting"
+        " batch_max_files, or let the tap name fewer in one message. Nothing of its batch is"
+        " committed, and no state behind it is let out."
+    )
+    with pytest.raises(FilesError, match="it is not there"):
+        batch_files(missing, 1, {})

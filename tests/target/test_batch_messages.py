@@ -18,8 +18,9 @@ import pytest
 from pyarrow import parquet
 
 from tap_core.batch.addresses import SCHEMES
+from tap_core.batch.limits import FileLimits
 from tap_core.events import Files, StreamId
-from target_spark.errors import FilesError, UnsupportedError
+from target_spark.errors import FilesError, QuarantineError, UnsupportedError
 from target_spark.files import BatchFile, batch_files, file_key
 from target_spark.folders import remove_file
 from target_spark.frames import lines_of_files, renumbered
@@ -266,9 +267,15 @@ def test_files_are_deleted_after_their_commit_only_where_that_is_asked_for(
     assert not path.exists()
     assert delta.rows("a") == [(1,), (1,)]
     named = lines(path, {"id": "x"})
-    with pytest.raises(Exception, match="max_quarantined"):
-        delta.load(schema("a", ID), batch("a", named), delete_batch_files=True, max_quarantined=0)
-    assert path.exists()
+    for limit, told in ((0, "max_quarantined"), (None, "none of its rows could be written")):
+        with pytest.raises(QuarantineError, match=told):
+            delta.load(
+                schema("a", ID),
+                batch("a", named),
+                delete_batch_files=True,
+                max_quarantined=limit,
+            )
+        assert path.exists()
 
 
 def test_odd_names_of_files_are_names(delta: Warehouse, tmp_path: Path) -> None:
@@ -471,13 +478,13 @@ def faulty(path: Path) -> list[tuple[str, Any, str]]:
         ("a.jsonl", GZIP, "ends in .gz"),
         ("plain.json.gz", JSONL, "its name ends in .gz"),
         ("_hidden.jsonl", JSONL, "begin with _ or ."),
-        ("torn.json.gz", GZIP, "torn.json.gz cannot be read.*Unexpected end"),
-        ("plain.json.gz", GZIP, "plain.json.gz cannot be read.*not a gzip file"),
-        ("x.parquet", PARQUET, "x.parquet cannot be read.*not a Parquet file"),
+        ("torn.json.gz", GZIP, "torn.json.gz cannot be read: it ends too early"),
+        ("plain.json.gz", GZIP, "plain.json.gz cannot be read: Not a gzipped file"),
+        ("x.parquet", PARQUET, "x.parquet cannot be read.*not a parquet file"),
         ("torn.jsonl", JSONL, "torn.jsonl cannot be read: line 4 is no JSON object, or was cut"),
         ("list.jsonl", JSONL, "line 1 is no JSON object"),
         ("singer.jsonl", JSONL, "holds Singer messages"),
-        ("a.jsonl", PARQUET, "a.jsonl cannot be read.*not a Parquet file"),
+        ("a.jsonl", PARQUET, "a.jsonl cannot be read.*not a parquet file"),
     ]
 
 
@@ -511,6 +518,59 @@ def test_what_cannot_be_read_is_an_error_after_the_states_before_it(
         assert not delta.exists(stream) or delta.rows(stream) == []
 
 
+def too_large(path: Path) -> list[tuple[str, Any, str]]:
+    """Return files of which too much would be read at once, and what is said of them."""
+    good, long = b'{"id": 1}\n' * 999, b'{"id": "' + b"x" * 1000 + b'"}\n'
+    (path / "a.jsonl").write_bytes(good + long)
+    (path / "a.json.gz").write_bytes(gzip.compress(good) + gzip.compress(long))
+    (path / "b.jsonl").write_bytes(b"\n" * 9999)
+    parquet.write_table(pa.table({"id": ["a" * 500] * 2_000}), path / "a.parquet")
+    return [
+        ("a.jsonl", JSONL, "a.jsonl cannot be read: a line is longer than 1,000 bytes"),
+        ("a.json.gz", GZIP, "a.json.gz cannot be read: a line is longer than 1,000 bytes"),
+        ("b.jsonl", JSONL, "b.jsonl cannot be read: more than 62 blank lines"),
+        ("a.parquet", PARQUET, "a.parquet cannot be read: column 'id' repeats its texts"),
+    ]
+
+
+def test_a_file_of_which_too_much_would_be_read_at_once_is_refused_before_spark_reads_it(
+    delta: Warehouse, tmp_path: Path
+) -> None:
+    """SEC13: the error names the file, the limit and its setting; what stood before is loaded."""
+    for number, (name, encoding, said) in enumerate(too_large(tmp_path)):
+        loader, spool = delta.open(batch_max_line_bytes=1000)
+        stream, named = f"s{number}", str(tmp_path / name)
+        feed(loader, schema("before", ID), record("before", id=number), state(number))
+        feed(loader, schema(stream, ID))
+        with pytest.raises(FilesError, match=rf"(?s)Stream {stream}.*{said}.*batch_max_line_bytes"):
+            to_the_end(loader, batch(stream, named, encoding=encoding), state("behind"))
+        loader.close()
+        spool.close()
+        assert delta.states in ([], [number])
+        assert not delta.exists(stream) or delta.rows(stream) == []
+    loaded = batch("a", str(tmp_path / "a.json.gz"), encoding=GZIP)
+    assert delta.load(schema("a", ID), loaded, state("all")) == ["all"]  # the usual limit is higher
+
+
+def test_a_file_that_is_named_again_and_again_is_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """SEC13: what a manifest of one file many times costs grows with its rows alone."""
+    named = [spark_address(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
+    assert [lines(tmp_path / f"{name}.jsonl", {"id": name}, {"id": 0}) for name in "ab"]
+    jobs = []
+    for times in (1, 40):
+        files = [BatchFile(StreamId("a"), each, "jsonl", 7, 3) for each in named * times]
+        spark.sparkContext.setJobGroup(f"{times} times", "")
+        found = lines_of_files(spark, files, spark_address(f"{tmp_path}/out{times}"), 10)
+        jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{times} times")))
+        assert (found.rows, found.moves) == (4 * times, ((7, 4 * times),))
+        read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(found.paths))
+        rows = sorted((row.n, row.r.id) for row in read.collect())
+        assert rows == list(enumerate([*"a0b0"] * times, 17))
+    assert jobs[0] == jobs[1] > 0
+
+
 def test_a_file_of_an_undescribed_stream_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
     named = lines(tmp_path / "a.jsonl", {"id": 1})
     with pytest.raises(Exception, match="before any schema"):
@@ -529,7 +589,8 @@ def test_addresses_of_objects_are_those_that_spark_knows() -> None:
         ),
     }
     schemes = SCHEMES | {"hdfs"}
-    found = batch_files(Files(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, schemes)
+    limits = FileLimits(schemes=schemes)
+    found = batch_files(Files(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
     assert found[-1].pattern.endswith(r"/\[a\].jsonl")

@@ -6,16 +6,16 @@ import json
 import tempfile
 import threading
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
 from target_spark.columns import CanWiden, Layout
-from target_spark.errors import IncompleteError, TargetSparkError
+from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
 from target_spark.loader import Loader
 from target_spark.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.report import Report
@@ -101,6 +101,35 @@ class Memory:
 
     def safe(self) -> set[int]:
         return {ordinal for table in self.rows.values() for ordinal in table}
+
+
+@dataclass
+class ChoosyMemory(Memory):
+    """Tables of which one takes none of its rows in the first ``unfit`` commits."""
+
+    choosy: str = "b"
+    unfit: int = 0
+    aside: list[int] = field(default_factory=list)
+
+    def write(self, work: Work) -> Outcome:
+        if work.table.name != self.choosy or not work.batches or self.rows.get(self.choosy):
+            outcome = super().write(work)
+            return replace(outcome, quarantined=len(self.aside) * (work.table.name == self.choosy))
+        self.unfit -= 1
+        if self.unfit < 0:
+            return super().write(work)
+        taken = Memory()
+        quarantined = taken.write(replace(work, covered=lambda: None)).written
+        covered = work.covered_without()
+        with self.lock:
+            self.aside += taken.safe()
+            if covered is not None and work.mode is not WriteMode.OVERWRITE:
+                self.carried.append((covered.ordinal, self.safe()))
+        return Outcome(0, quarantined, covered, {}, withheld="none of its rows could be written")
+
+    def safe(self) -> set[int]:
+        """Return the rows that states may cover: those set aside once others were written."""
+        return super().safe() | set(self.aside if self.rows.get(self.choosy) else ())
 
 
 def events(plan: list[tuple[str, int]]) -> list[Event]:
@@ -193,6 +222,46 @@ def test_no_state_is_ahead_of_the_rows_before_it(
         assert safe >= set(before[by_ordinal[ordinal]])
 
 
+@settings(max_examples=150, deadline=None)
+@given(PLANS, st.integers(1, 5), st.integers(0, 4), st.sampled_from([None, "b"]))
+def test_no_state_covers_a_stream_of_which_nothing_was_written(
+    plan: list[tuple[str, int]], flush_rows: int, unfit: int, overwritten: str | None
+) -> None:
+    sequence = [event for event in events(plan) if not isinstance(event, Truncate)]
+    before = row_ordinals(sequence)
+    tables = ChoosyMemory(unfit=unfit)
+    released: list[int] = []
+
+    def emit(state: bytes) -> None:
+        released.append(json.loads(state)["n"])
+        place = next(at for at, e in enumerate(sequence) if getattr(e, "state", None) == state)
+        with tables.lock:
+            assert tables.safe() >= set(before[place])
+
+    modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
+    options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows)
+    report = Report(["target.json"])
+    with tempfile.TemporaryDirectory() as base:
+        folder = SpoolFolder(base)
+        loader = Loader(options, Idle(), folder, lambda: tables, report, emit)
+        fault = run(loader, sequence, "finish")
+        loader.close()
+        folder.close()
+    counts = report.streams()["b"]
+    if isinstance(fault, QuarantineError):
+        assert (counts.written, bool(counts.quarantined)) == (0, True)
+        assert "Stream b is not complete: none of its rows could be written" in str(fault)
+    elif fault is None:
+        assert released[-1:] == [json.loads(e.state)["n"] for e in sequence if is_state(e)][-1:]
+    by_ordinal = ordinals_of_states(sequence)
+    for ordinal, safe in tables.carried:
+        assert safe >= set(before[by_ordinal[ordinal]])
+
+
+def is_state(event: Event) -> TypeGuard[Checkpoint]:
+    return isinstance(event, Checkpoint)
+
+
 def removal_due(sequence: list[Event], place: int) -> set[int]:
     """Return the version whose others must be gone before a state at this place may leave."""
     told = [
@@ -222,7 +291,7 @@ def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | N
             loader.stop()
         else:
             loader.finish(whole=end == "finish")
-    except (BrokenTableError, IncompleteError) as error:
+    except (BrokenTableError, IncompleteError, QuarantineError) as error:
         return error
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from target_spark.columns import (
     layout_of,
 )
 from target_spark.frames import BAD_ROWS, Frame, Metadata, newest, read_spool
+from target_spark.ordinals import first_in_part
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -78,14 +80,14 @@ class Spooled:
     def frame(self, found: Layout, records: Sequence[str]) -> Frame:
         return self.lines(found, [line(n, record) for n, record in enumerate(records)])
 
-    def lines(self, found: Layout, *files: Sequence[str]) -> Frame:
+    def lines(self, found: Layout, *files: Sequence[str], metadata: Metadata = METADATA) -> Frame:
         paths = []
         for lines in files:
             self._files += 1
             path = self._folder / f"part-{self._files}"
             path.write_text("".join(lines), encoding="utf-8", newline="")
             paths.append(str(path))
-        return read_spool(self._spark, paths, found, METADATA)
+        return read_spool(self._spark, paths, found, metadata)
 
 
 @pytest.fixture
@@ -517,4 +519,27 @@ def test_thousands_of_columns(spooled: Spooled, count: int):
         1: "c3",
         2: f"{struct}.x",
         3: flag,
+    }
+
+
+def test_rows_of_parts_get_the_ordinals_that_were_kept_for_them(spooled: Spooled):
+    """Good rows and those that do not fit, also of a line that is no JSON; others stay."""
+    found = layout({"a": {"type": "integer"}}, metadata=True)
+    second, fifth = first_in_part(2), first_in_part(5)
+    lines = [
+        line(7, '{"a":7}'),
+        line(fifth, '{"a":52}'),
+        line(fifth + 1, '{"a":"x"}'),
+        line(second, '{"a":20}'),
+        line(second + 1, '"half'),
+    ]
+    metadata = replace(METADATA, starts={2: 50, 5: 52})
+    frame = spooled.lines(found, lines, metadata=metadata)
+    started = METADATA.sync_started_at * 2**20
+    good = good_rows(frame)
+    assert [(row.a, row[ORDINAL]) for row in good] == [(7, 7), (20, 50), (52, 52)]
+    assert [row["_sdc_sequence"] - started for row in good] == [7, 50, 52]
+    assert {n: row.raw for n, row in bad_rows(frame).items()} == {
+        51: lines[4].rstrip(),
+        53: '{"a":"x"}',
     }

@@ -156,7 +156,7 @@ def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehous
     given = {"path": str(house.folder), "format": house.format}
     found = {each.table: each for each in witnesses(settings.load_options(given), no_spark)}
     assert not found["made"].unknown  # it never had a row
-    assert last_marker_of("job", found.values()) is None
+    assert last_marker_of(["job"], found.values()) is None
 
 
 @pytest.mark.thorough
@@ -172,7 +172,7 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
         given = {"path": str(delta.folder), "database": "last_state"}
         delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
         found = witnesses(settings.load_options(given), lambda: spark)
-        marker = last_marker_of("job", found)
+        marker = last_marker_of(["job"], found)
         assert marker is not None
         assert marker.state == '{"at": "named"}'
         assert {each.table: each.unknown for each in found} == {
@@ -304,7 +304,7 @@ def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     spool.close()
     before = sorted(row[0] for row in house.rows("a"))
     given = {"path": str(house.folder), "format": house.format}
-    last = last_marker_of("job", witnesses(settings.load_options(given), no_spark))
+    last = last_marker_of(["job"], witnesses(settings.load_options(given), no_spark))
     assert last is not None
     at = json.loads(last.state or "")["at"]
     assert before == list(range(1, at + 1))  # a full batch ends where a state stands

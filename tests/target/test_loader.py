@@ -372,8 +372,10 @@ def test_after_a_bad_row_later_batches_are_still_written_whole(warehouse: Wareho
 
 
 def test_a_batch_of_bad_rows_alone_still_carries_the_state(warehouse: Warehouse) -> None:
-    assert warehouse.load(schema("a", ID), record("a", id="x"), state(1)) == [1]
-    assert warehouse.rows("a") == []
+    """Where others of its stream were written in the run."""
+    messages = [record("a", id=1), record("a", id=2), record("a", id="x"), state(1)]
+    assert warehouse.load(schema("a", ID), *messages, flush_rows=2) == [1]
+    assert warehouse.rows("a") == [(1,), (2,)]
     marker = warehouse.marker("a")
     assert marker is not None
     assert marker.state == '{"at": 1}'
@@ -409,7 +411,7 @@ def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
     loader, spool = delta.open()
     raw = '{"id" : "é", "n": 1.50, "big": 123456789012345678901234567890}'
     decoder = Decoder()
-    feed(loader, schema("a", ID))
+    feed(loader, schema("a", ID), record("a", id=1))
     line = b'{"type":"RECORD","stream":"a","record":' + raw.encode() + b"}\n"
     for event in decoder.feed(line):
         loader.fold(event)

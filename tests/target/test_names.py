@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tap_core.events import StreamId
-from target_spark.names import clean, fold, quote, table_name
+from target_spark.names import clean, fold, is_internal, quote, table_name
 
 NAMES = st.one_of(
     st.text(max_size=12),
     st.text(alphabet="aAbB_ .2", max_size=5),
     st.sampled_from(["select", "order", "a.b", "a`b", "😀", "_corrupt", "n", "r", "", "é", "É"]),
+    st.sampled_from(["__target_spark_", "__TARGET_spark_x", "___target_spark_", "__fivetran_op"]),
 )
 
 
@@ -26,6 +28,7 @@ def test_clean_names_are_different_whatever_their_case(names: list[str]):
     assert list(cleaned) == list(dict.fromkeys(names))
     assert len({fold(name) for name in cleaned.values()}) == len(cleaned)
     assert not any(re.search(r"[\s,;{}()=`]", name) or not name for name in cleaned.values())
+    assert not any(map(is_internal, cleaned.values()))
 
 
 @given(st.lists(NAMES, max_size=12), st.randoms(use_true_random=False))
@@ -55,6 +58,24 @@ def test_good_names_stay(name: str):
 def test_a_name_that_needs_no_change_goes_first():
     assert clean(["a b", "a_b"]) == {"a b": "a_b_2", "a_b": "a_b"}
     assert clean(["a", "A"]) == {"A": "A", "a": "a_2"}
+
+
+def test_names_of_one_column_are_numbered_at_a_cost_that_grows_with_them():
+    """SEC13: names that differ in case alone are as cheap as others."""
+
+    def cost(count: int) -> float:
+        letters = "abcdefghijklmn"
+        names = [
+            "".join(one.upper() if n >> at & 1 else one for at, one in enumerate(letters))
+            for n in range(count)
+        ]
+        begun = time.process_time()
+        found = clean(names)
+        taken = time.process_time() - begun
+        assert f"_{count}" in {name[len(letters) :] for name in found.values()}
+        return taken
+
+    assert cost(16_000) < 30 * max(cost(2_000), 0.001)
 
 
 def test_quoted_parts_cannot_be_left():

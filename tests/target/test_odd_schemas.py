@@ -11,7 +11,8 @@ from tap_core.events import Describe
 from tap_core.protocols.singer.decode import Decoder
 from target_spark.columns import ColumnOptions, Layout, layout_of
 from target_spark.errors import UnsupportedError
-from target_spark.streams import form_of, schema_of
+from target_spark.settings import load_options
+from target_spark.streams import form_of, layout_wanted, schema_of
 from target_spark.undeclared import left_out
 
 PLAIN = ColumnOptions()
@@ -121,3 +122,25 @@ def test_a_record_that_cannot_be_looked_at_is_not(body: bytes) -> None:
 
 def test_nothing_is_left_out_of_whole_records() -> None:
     assert left_out(b'{"a":1}', described({})) == []
+
+
+def test_an_all_of_with_thousands_of_members_is_one_object() -> None:
+    members = [{"properties": {f"p{number}": {"type": "string"}}} for number in range(3000)]
+    layout = described({"properties": {"a": {"allOf": members}}, "allOf": members})
+    assert len(layout.columns) == 3001
+
+
+@pytest.mark.parametrize("where", ["root", "property"])
+def test_alternatives_that_multiply_are_refused_in_words(where: str) -> None:
+    """SEC13: forty choices of two are a million millions."""
+    choices = [
+        {"anyOf": [{"properties": {f"{letter}{number}": {"type": "string"}}} for letter in "ab"]}
+        for number in range(40)
+    ]
+    schema = {"allOf": choices} if where == "root" else {"properties": {"a": {"allOf": choices}}}
+    message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": []}
+    (event,) = Decoder().feed(json.dumps(message).encode() + b"\n")
+    assert isinstance(event, Describe)
+    options = load_options({"path": "/tables"})
+    with pytest.raises(UnsupportedError, match="more than 1,000 combinations"):
+        layout_wanted(options, event, schema_of(event), versioned=False)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import Describe, StreamId
+from tap_core.protocols.singer.decode import Decoder
 from target_spark import settings
 from target_spark.described import descriptions_in, one_of
-from target_spark.errors import OwnerError, UnsupportedError
+from target_spark.errors import OwnerError, QuarantineError, UnsupportedError
 from target_spark.options import Run
 from target_spark.replay import Replayed, ReplayWriter, reload
 from target_spark.spool import SpoolFolder
@@ -83,6 +84,12 @@ def again(
         return reload(engine, options, run, folder, wanted, overwrite=overwrite)
     finally:
         folder.close()
+
+
+def load_unfit(house: Warehouse, *messages: dict[str, Any], **config: Any) -> None:
+    """Load rows none of which fits."""
+    with pytest.raises(QuarantineError):
+        house.load(*messages, **config)
 
 
 def aside(house: Warehouse) -> list[str]:
@@ -159,7 +166,7 @@ def test_a_replay_that_dies_after_the_commit_loads_nothing_twice(
 def test_a_replay_that_dies_before_the_commit_loses_nothing(
     parquet: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parquet.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id="x", n=0))
+    load_unfit(parquet, schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id="x", n=0))
     with monkeypatch.context() as broken:
         broken.setattr(ReplayWriter, "_commit", die_when_careful)
         with pytest.raises(KeyboardInterrupt):
@@ -172,7 +179,8 @@ def test_a_replay_that_dies_before_the_commit_loses_nothing(
 
 
 def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: Warehouse) -> None:
-    keyed.load(
+    load_unfit(
+        keyed,
         schema("a", NUMBERS, "id"),
         record("a", id=1, n="old"),
         record("a", id=2, n="older"),
@@ -194,9 +202,8 @@ def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: War
 def test_a_history_takes_back_what_was_set_aside(delta: Warehouse) -> None:
     """A record of a new key is its first version; one whose key has gone on stays aside."""
     modes = {"write_mode": "scd2"}
-    delta.load(
-        schema("a", NUMBERS, "id"), record("a", id=1, n="old"), record("a", id=2, n="two"), **modes
-    )
+    rows = [record("a", id=1, n="old"), record("a", id=2, n="two")]
+    load_unfit(delta, schema("a", NUMBERS, "id"), *rows, **modes)
     delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"), **modes)
     found = again(delta, described(TEXTS, "id"), **modes)
     assert found == Replayed("a", "a", found=2, loaded=1, unfit=0, kept=1)
@@ -319,8 +326,24 @@ def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: st
     assert aside(parquet) == ['{"id": 1, "n": "one"}']
 
 
+def test_a_table_under_a_former_name_of_the_job_is_its_own(parquet: Warehouse) -> None:
+    """The next commit has the name of now, and states are found under both."""
+    parquet.load(schema("a", NUMBERS), record("a", id=1, n=1), state(1))
+    states: list[bytes] = []
+    messages = [schema("a", NUMBERS), record("a", id=2, n=2)]
+    load_as("resolved", parquet, messages, states.append, former=("spelled", "job"))
+    assert parquet.rows("a", "id") == [(1,), (2,)]
+    marker = parquet.marker("a")
+    assert marker is not None
+    assert (marker.job, marker.state) == ("resolved", '{"at": 1}')
+
+
 def load_as(
-    job: str, house: Warehouse, messages: list[dict[str, Any]], emit: Callable[[bytes], None]
+    job: str,
+    house: Warehouse,
+    messages: list[dict[str, Any]],
+    emit: Callable[[bytes], None],
+    former: tuple[str, ...] = (),
 ) -> None:
     from target_spark.batches import BatchWriter
     from target_spark.loader import Loader
@@ -330,7 +353,7 @@ def load_as(
     engine = SharedEngine(house.session)
     options = settings.load_options({"path": str(house.folder), "format": house.format})
     spool = SpoolFolder(house.folder.parent / "spool")
-    run = Run(job, "run9", 9)
+    run = Run(job, "run9", 9, former=former)
     loader = Loader(
         options, engine, spool, lambda: BatchWriter(engine, options, run, spool), Report(), emit
     )
@@ -340,3 +363,48 @@ def load_as(
     finally:
         loader.close()
         spool.close()
+
+
+# Records that are nested too deeply
+
+
+@pytest.mark.parametrize("declared", ["free", "object", "array", "nothing"])
+def test_a_record_that_is_nested_too_deeply_is_set_aside_as_it_came(
+    parquet: Warehouse, declared: str
+) -> None:
+    """However deep it is; the records around it are loaded, and the state leaves."""
+    kinds: dict[str, Any] = {
+        "free": {"type": "object"},
+        "object": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        "array": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+    }
+    properties = {"id": {"type": "integer"}, "o": kinds.get(declared, {})}
+    described = schema("a", properties if declared != "nothing" else {})
+    around = [record("a", id=1), record("a", id=2), state(5)]
+    deep = [
+        f'{{"id": 3, "o": {opened * depth}1{closed * depth}, "x": 1.10}}'
+        for depth in (1_100, 9_000, 200_000)
+        for opened, closed in (('{"a":', "}"), ("[", "]"))
+    ]
+    lines = [
+        json.dumps(described),
+        json.dumps(around[0]),
+        *(f'{{"type": "RECORD", "stream": "a", "record": {each}}}' for each in deep),
+        *map(json.dumps, around[1:]),
+    ]
+    loader, spool = parquet.open()
+    try:
+        decoder = Decoder()
+        for event in decoder.feed("".join(f"{line}\n" for line in lines).encode()):
+            loader.fold(event)
+        loader.finish(whole=True)
+    finally:
+        loader.close()
+        spool.close()
+    assert parquet.states == [5]
+    if declared == "nothing":  # a whole record is a text, in which all of it stands
+        kept = {row[0] for row in parquet.rows("a", "record")}
+        assert kept == {*deep, '{"id": 1}', '{"id": 2}'}
+    else:
+        assert parquet.rows("a", "id") == [(1,), (2,)]
+        assert sorted(aside(parquet)) == sorted(deep)

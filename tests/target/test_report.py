@@ -95,6 +95,8 @@ def test_everything_that_was_counted_is_told_as_data(tmp_path: Path) -> None:
         "changes": [{"column": "n__string", "type": "string", "kind": "add", "beside": "n"}],
         "zoneless": {"at": 5, "on": 1},
         "notes": ["odd"],
+        "quarantine": None,
+        "withheld": None,
     }
 
 

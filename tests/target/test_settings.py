@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ def test_a_job_is_its_name_or_its_place(tmp_path: Path, monkeypatch: pytest.Monk
     assert len({settings.job_of(config) for config in same}) == 1
     others = [{"path": "x"}, {"path": "y"}, {"path": "x", "format": "parquet"}]
     assert len({settings.job_of(config) for config in others}) == 3
+
+
+def test_a_default_job_is_of_the_resolved_location(tmp_path: Path) -> None:
+    """However the path is spelled; the name that an earlier release made of it is known."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    link.symlink_to(real)
+    paths = [real, link, f"{real}/../real", f"{link}/", f"file:{link}"]
+    jobs = {settings.job_of({"path": str(path)}) for path in paths}
+    assert len(jobs) == 1
+    assert settings.former_jobs({"path": str(real)}) == ()
+    former = hashlib.sha256(f"delta file://{link}".encode()).hexdigest()[:16]
+    assert settings.former_jobs({"path": str(link)}) == (former,)
+    assert settings.former_jobs({"path": str(link), "job": "nightly"}) == ()
 
 
 def test_settings_reach_spark_and_the_columns() -> None:

@@ -1,0 +1,194 @@
+"""Settings of Spark on which stored values depend: the value that each must have, and why.
+
+A user's setting that differs is refused, wherever it comes from: with it values would be shifted,
+cut, rounded or lost without an error. Keys of which every value stores the same are not here.
+Gone through for it: all keys of Spark 4.1 (``SQLConf``), Delta Lake 4.4 (``DeltaSQLConf``) and
+Iceberg 1.12 (``SparkSQLProperties``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+__all__ = [
+    "NEEDED",
+    "ZONE",
+    "ZONE_KEY",
+    "Needed",
+    "describe_conflict",
+    "exact_conf",
+    "find_conflicts",
+    "get_needed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The value that a setting must have, and what another would do.
+
+    With ``is_set`` it is set in every session: Spark's own default is another, or is taken from
+    the environment.
+    """
+
+    value: str
+    why: str
+    is_set: bool = False
+
+
+_CALENDAR: Final = (
+    "another calendar moves days before 1582-10-15 and times before 1900, and other readers do not"
+    " know of it"
+)
+_MICROS: Final = "microseconds would be cut, or files would have no bounds of date-times"
+_STRUCTS: Final = "objects that are null would become objects of nulls"
+_FILES: Final = "rows of a file that cannot be read would be left out without an error"
+_LIMITED: Final = "texts in CHAR and VARCHAR columns would be padded, cut or met otherwise"
+_FROM_FILES: Final = (
+    "values in Parquet files of BATCH messages would be shifted, or change their type"
+)
+
+ZONE_KEY: Final = "spark.sql.session.timeZone"
+ZONE: Final = "UTC"
+
+NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
+    {
+        # Dates and times.
+        ZONE_KEY: Needed(ZONE, "in another zone all date-times would be shifted", is_set=True),
+        "spark.sql.timestampType": Needed(
+            "TIMESTAMP_LTZ", "a date-time is an instant, not what a clock shows somewhere"
+        ),
+        "spark.sql.parquet.outputTimestampType": Needed("TIMESTAMP_MICROS", _MICROS, is_set=True),
+        "spark.databricks.delta.table.parquetV2.timestampOutputType": Needed(
+            "TIMESTAMP_MICROS", _MICROS
+        ),
+        **{
+            f"spark.sql.parquet.{key}": Needed("CORRECTED", _CALENDAR, is_set=True)
+            for key in (
+                "datetimeRebaseModeInRead",
+                "datetimeRebaseModeInWrite",
+                "int96RebaseModeInRead",
+                "int96RebaseModeInWrite",
+            )
+        },
+        "spark.sql.avro.datetimeRebaseModeInRead": Needed("CORRECTED", _CALENDAR),
+        "spark.sql.avro.datetimeRebaseModeInWrite": Needed("CORRECTED", _CALENDAR),
+        "spark.sql.parquet.int96AsTimestamp": Needed("true", _FROM_FILES),
+        "spark.sql.parquet.int96TimestampConversion": Needed("false", _FROM_FILES),
+        "spark.sql.parquet.inferTimestampNTZ.enabled": Needed("true", _FROM_FILES),
+        "spark.sql.datetime.java8API.enabled": Needed(
+            "false", "Java's other classes of dates would carry values in and out of Spark"
+        ),
+        "spark.databricks.delta.write.utcTimestampPartitionValues": Needed(
+            "true", "date-times that divide a table would be read in the zone of each reader"
+        ),
+        # Names, and the SQL in which values are converted.
+        "spark.sql.caseSensitive": Needed(
+            "true", "properties that differ in case alone would be taken for one", is_set=True
+        ),
+        "spark.sql.variable.substitute": Needed(
+            "false", "`${env:X}` in a name or text would be replaced", is_set=True
+        ),
+        "spark.sql.parser.escapedStringLiterals": Needed(
+            "false", "backslashes in names and texts would be read otherwise"
+        ),
+        "spark.sql.parser.quotedRegexColumnNames": Needed(
+            "false", "names of columns would be read as patterns"
+        ),
+        # Conversions.
+        "spark.sql.ansi.enabled": Needed(
+            "true", "what overflows or cannot be cast would become null or wrap", is_set=True
+        ),
+        "spark.sql.storeAssignmentPolicy": Needed(
+            "ANSI", "values would be cut to the type of a column, or refused where they fit"
+        ),
+        "spark.sql.mapKeyDedupPolicy": Needed("EXCEPTION", "entries of maps would be dropped"),
+        "spark.sql.json.enableExactStringParsing": Needed(
+            "true", "objects that are kept as text would be written anew, their numbers rounded"
+        ),
+        "spark.sql.json.enablePartialResults": Needed(
+            "true", "of a record that does not fit, the values that do would be lost"
+        ),
+        "spark.sql.jsonGenerator.ignoreNullFields": Needed(
+            "true", "rows of Parquet files would not become the records that messages bring"
+        ),
+        "spark.sql.parquet.binaryAsString": Needed("false", _FROM_FILES),
+        "spark.sql.charAsVarchar": Needed("false", _LIMITED),
+        "spark.sql.preserveCharVarcharTypeInfo": Needed("false", _LIMITED),
+        "spark.sql.readSideCharPadding": Needed("true", _LIMITED),
+        "spark.databricks.delta.insert.preserveNullSourceStructs": Needed("true", _STRUCTS),
+        "spark.databricks.delta.merge.preserveNullSourceStructs": Needed("true", _STRUCTS),
+        "spark.databricks.delta.merge.preserveNullSourceStructs.updateStar": Needed(
+            "true", _STRUCTS
+        ),
+        "spark.sql.iceberg.check-ordering": Needed(
+            "true", "values could go into the column beside theirs"
+        ),
+        "spark.sql.iceberg.check-nullability": Needed(
+            "true", "nulls could go into columns that have none"
+        ),
+        # Rows.
+        "spark.sql.files.ignoreCorruptFiles": Needed("false", _FILES),
+        "spark.sql.files.ignoreMissingFiles": Needed("false", _FILES),
+        "spark.sql.files.ignoreInvalidPartitionPaths": Needed("false", _FILES),
+        "spark.sql.sources.partitionOverwriteMode": Needed(
+            "STATIC", "an overwrite would leave old rows in partitions without new ones"
+        ),
+        "spark.sql.execution.sortBeforeRepartition": Needed(
+            "true", "a task that is tried again could bring rows twice, and leave others out"
+        ),
+    }
+)
+
+_LEGACY: Final = "spark.sql.legacy."
+_WHY_LEGACY: Final = "it brings back what earlier releases of Spark did, with values too"
+_LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        f"{_LEGACY}{key}": value
+        for key, value in {
+            "ctePrecedencePolicy": "CORRECTED",
+            "execution.pandas.groupedMap.assignColumnsByName": "true",
+            "followThreeValuedLogicInArrayExists": "true",
+            "histogramNumericPropagateInputType": "true",
+            "literal.pickMinimumPrecision": "true",
+            "replaceDatabricksSparkAvro.enabled": "true",
+            "setCommandRejectsSparkCoreConfs": "true",
+            "sizeOfNull": "true",
+            "timeParserPolicy": "CORRECTED",
+            "viewSchemaBindingMode": "true",
+            "viewSchemaCompensation": "true",
+        }.items()
+    }
+)
+"""Spark's defaults of such keys, where they are not ``false``."""
+
+
+def get_needed(key: str) -> Needed | None:
+    """Return what a setting of Spark must be; None where values do not depend on it."""
+    if not key.startswith(_LEGACY):
+        return NEEDED.get(key)
+    former_name = NEEDED.get(f"spark.sql.{key.removeprefix(_LEGACY)}")
+    return former_name or Needed(_LEGACY_DEFAULTS.get(key, "false"), _WHY_LEGACY)
+
+
+def exact_conf() -> dict[str, str]:
+    """Return the settings that every session is given, so that its values are exact."""
+    return {key: needed.value for key, needed in NEEDED.items() if needed.is_set}
+
+
+def find_conflicts(conf: Mapping[str, str]) -> Iterator[tuple[str, Needed]]:
+    """Yield the settings that are not what they must be; case does not count in values."""
+    for key, value in conf.items():
+        needed = get_needed(key)
+        if needed is not None and value.strip().lower() != needed.value.lower():
+            yield key, needed
+
+
+def describe_conflict(key: str, value: str, needed: Needed) -> str:
+    """Return in words why a setting is refused, and the way out."""
+    return (
+        f"{key} is {value!r} and must be {needed.value!r}: {needed.why}. Take it away, or set it to"
+        f" {needed.value}"
+    )

@@ -1,0 +1,217 @@
+"""What is told of rows that were set aside, and the limits of a run: without Spark."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tap_core.exceptions import ConfigValidationError
+from tap_core.redaction import Secrets, register_secrets
+from target_spark.columns import ColumnOptions, Layout, layout_of
+from target_spark.options import QuarantineLimit
+from target_spark.quarantine import QuarantineGuard, find_example
+from target_spark.quarantine_summary import QuarantineSummary, Reason, replay_command
+from target_spark.report import COMPLETE, Report
+from target_spark.settings import load_options
+from target_spark.target import TargetSpark
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("setting", "rows", "share"),
+    [
+        (None, None, None),
+        (0, 0, None),
+        (7, 7, None),
+        (7.0, 7, None),
+        ("7", 7, None),
+        ("1%", None, Fraction(1, 100)),
+        (" 0.5 % ", None, Fraction(1, 200)),
+        ("100%", None, Fraction(1)),
+        ("0%", 0, None),
+    ],
+)
+def test_a_limit_is_a_number_of_rows_or_a_share(
+    setting: Any, rows: int | None, share: Fraction | None
+) -> None:
+    assert QuarantineLimit.parse(setting) == QuarantineLimit(rows, share)
+    config = {"path": "x", "max_quarantined": setting}
+    assert load_options(TargetSpark(config=config).config).max_quarantined.rows == rows
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["one", "-1%", "101%", "1,5%", "%", "1 percent", "1e2%", "٣%", "", -1, 1.5, True, [1]],
+)
+def test_what_is_no_limit_is_refused_with_what_is(setting: Any) -> None:
+    with pytest.raises(ConfigValidationError) as refused:
+        TargetSpark(config={"path": "x", "max_quarantined": setting})
+    (error,) = refused.value.errors
+    assert "max_quarantined" in error
+    if isinstance(setting, str):
+        assert "neither a number of rows (100) nor a share" in error
+        assert "'0.5%'" in error
+
+
+def test_the_environment_gives_a_share_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, expected in {"2.5%": "2.5%", "12": "12"}.items():
+        monkeypatch.setenv("TARGET_SPARK_MAX_QUARANTINED", text)
+        target = TargetSpark(config={"path": "x"}, parse_env_config=True)
+        assert str(load_options(target.config).max_quarantined) == expected
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
+def test_a_stream_counts_as_long_as_its_share_allows(
+    written: int, aside: int, percent: int
+) -> None:
+    guard = QuarantineGuard(QuarantineLimit.parse(f"{percent}%"))
+    why = guard.judge(written, aside)
+    if not aside:
+        assert why is None
+    elif not written:
+        assert why == "none of its rows could be written"
+    elif percent:  # 0% is a number of rows, and ends the run by itself
+        is_over = 100 * aside > percent * (written + aside)
+        assert why == (
+            f"more of its rows do not fit than max_quarantined ({percent}%) allows"
+            if is_over
+            else None
+        )
+
+
+@given(st.integers(1, 10**9))
+def test_the_first_bad_row_of_a_large_stream_does_not_end_a_run(millionths: int) -> None:
+    limit = QuarantineLimit(share=Fraction(millionths, 10**9))
+    assert limit.judged_from >= 1000
+    assert not limit.is_exceeded(10, limit.judged_from)
+
+
+# What is told
+
+
+def test_reasons_are_counted_over_batches_and_the_most_shared_comes_first() -> None:
+    summary = QuarantineSummary("a__quarantine", "/tables/a__quarantine", "target-spark replay a")
+    summary.add([Reason("n: no number", 2, '"x"'), Reason("id: a key must have a value", 1)])
+    summary.add([Reason("id: a key must have a value", 4, "null"), Reason("d: no date", 1, "1")])
+    summary.add([Reason("e: no date", 1, "2")])
+    told = summary.describe(9, 20)
+    assert told == (
+        "9 of 20 rows do not fit their columns and are in table a__quarantine"
+        " (/tables/a__quarantine). Why: 5 rows: id: a key must have a value (it has none);"
+        ' 2 rows: n: no number (for example "x"); 1 row: d: no date (for example 1); 1 more'
+        " reasons. Mend the schema in the tap, and load them by: target-spark replay a"
+        " (catalog.json: the mended schema, as tap --discover gives it)"
+    )
+    assert "run again: the tap sends these rows again" in summary.describe(9, 9, withheld=True)
+    assert "would go to table a__quarantine" in summary.describe(9, 9, dry_run=True)
+    summary.replay = None
+    assert summary.describe(9, 9).endswith("run again: the stream is loaded whole.")
+
+
+def test_the_command_is_one_that_a_shell_takes() -> None:
+    command = replay_command("my stream's", ["a b.json", "ENV"])
+    assert shlex.split(command) == [
+        *("target-spark", "replay", "my stream's", "--config", "a b.json", "--config", "ENV"),
+        *("--schema", "catalog.json"),
+    ]
+    assert "--config config.json" in replay_command("a", [])
+
+
+def test_the_report_has_the_same_as_data_and_as_words() -> None:
+    report = Report(["target.json"])
+    report.received("a", 5, 50)
+    report.committed("a", 2, 3, 0.1)
+    reason = Reason("id: a key must have a value", 3, "null")
+    report.set_aside("a", "a__quarantine", "/t/a__quarantine", [reason], can_replay=True)
+    report.ended(COMPLETE)
+    told = json.loads(json.dumps(report.as_dict()))["streams"]["a"]
+    replay = "target-spark replay a --config target.json --schema catalog.json"
+    assert told["quarantine"] == {
+        "table": "a__quarantine",
+        "place": "/t/a__quarantine",
+        "replay": replay,
+        "reasons": [{"reason": "id: a key must have a value", "rows": 3, "example": "null"}],
+    }
+    assert told["withheld"] is None
+    (line,) = report.describe_quarantines()
+    assert line.startswith("Stream a: 3 of 5 rows do not fit")
+    assert replay in line
+    report.withheld("a", "none of its rows could be written")
+    assert report.describe_incomplete("a").startswith(
+        "Stream a is not complete: none of its rows could be written, and no state"
+    )
+
+
+# Examples
+
+
+def layout(**properties: Any) -> Layout:
+    return layout_of({"properties": properties}, (), ColumnOptions())
+
+
+INTEGER = {"type": "integer"}
+LAYOUT = layout(
+    **{
+        "n": INTEGER,
+        "n.m": INTEGER,
+        "o": {"type": "object", "properties": {"x": INTEGER}},
+        "l": {"type": "array", "items": INTEGER},
+        "api_key": INTEGER,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason", "example"),
+    [
+        ('{"n": "two"}', "n: no whole number of 64 bits", '"two"'),
+        ('{"n": 1, "n.m": 1.50}', "n.m: no whole number of 64 bits", "1.5"),
+        ('{"o": {"x": "y"}}', "o.x: no whole number of 64 bits", '{"x": "y"}'),
+        ('{"l": [1, "y"]}', "l[]: no whole number of 64 bits", '[1, "y"]'),
+        ('{"n": null}', "n: a key must have a value", "null"),
+        ("{}", "n: a key must have a value", None),
+        ('{"api_key": "k"}', "api_key: no whole number of 64 bits", "***"),
+        ('{"o": {"password": "k"}}', "o: not of the declared type", '{"password": "***"}'),
+        ('["a", "b"]', "no object", '["a", "b"]'),
+        ("null", "the record is null", "null"),
+        ("{torn", "the record is not of the structure that the schema declares", "{torn"),
+        ('{"n": "a\\u001b[31m"}', "n: no whole number of 64 bits", '"a\\u001b[31m"'),
+        ('{"n": "\u202e"}', "n: no whole number of 64 bits", '"\\u202e"'),
+        (None, "n: no whole number of 64 bits", None),
+    ],
+)
+def test_an_example_is_the_value_that_the_reason_is_of(
+    raw: str | None, reason: str, example: str | None
+) -> None:
+    assert find_example(raw, reason, LAYOUT) == example
+
+
+def test_an_example_is_short_holds_no_secret_and_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Owner: ...
+
+    owner = Owner()
+    register_secrets(owner, Secrets.from_values(["hunter22"]))
+    shown = find_example(json.dumps({"n": "hunter22" + "x" * 1000}), "n: no number", LAYOUT)
+    assert shown is not None
+    assert len(shown) < 100
+    assert "hunter22" not in shown
+    monkeypatch.setenv("TAP_CORE_LOG_ROWS", "false")
+    assert find_example('{"n": "two"}', "n: no number", LAYOUT) == "<text of 3 characters>"
+
+
+@given(st.text(), st.text(), st.sampled_from(sorted(LAYOUT.types)))
+def test_whatever_a_record_and_a_reason_are_an_example_is_one_line(
+    raw: str, reason: str, name: str
+) -> None:
+    for text in (raw, json.dumps({name: raw}, ensure_ascii=False)):
+        example = find_example(text, f"{name}: {reason}", LAYOUT)
+        assert example is None or len(example.splitlines()) <= 1

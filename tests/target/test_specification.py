@@ -1,0 +1,122 @@
+"""What target-spark says of its settings, and what its check makes of them, are the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tap_core.exceptions import ConfigValidationError
+from tap_core.protocols.fivetran.form import form_of
+from tap_core.schema.validators import validator_class
+from target_spark.fivetran.form import FORM, TESTS
+from target_spark.settings import SCHEMA
+from target_spark.target import TargetSpark
+
+SPARK = {
+    "spark.sql.catalogImplementation": "hive",
+    "spark.sql.warehouse.dir": "/warehouse",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+}
+"""Settings of Spark with which each catalog below is one that it knows."""
+
+TOGETHER = {
+    "path": st.sampled_from([None, "", "/tables", "s3a://bucket/tables", 7]),
+    "warehouse": st.sampled_from([None, "", "/tables"]),
+    "catalog": st.sampled_from([None, "lake", "spark_catalog", ""]),
+    "database": st.sampled_from([None, "sales", "", 1]),
+    "format": st.sampled_from([None, "delta", "iceberg", "csv"]),
+    "master": st.sampled_from([None, "", "local", "local[2]", "local[*]", "yarn", "spark://h:1"]),
+    "remote": st.sampled_from([None, "", "sc://host:15002"]),
+    "staging": st.sampled_from([None, "", "/shared"]),
+    "strict": st.sampled_from([None, False, True, "yes"]),
+    "outside_catalog": st.sampled_from([None, "ignore", "fail", "keep"]),
+    "misfits": st.sampled_from([None, "keep", "quarantine"]),
+    "max_quarantined": st.sampled_from([None, 0, 1, -1]),
+}
+"""Settings of which some need others, or cannot be beside others."""
+
+OTHERS = {
+    "format": st.sampled_from([None, "delta", "iceberg", "parquet"]),
+    "write_mode": st.sampled_from([None, "append", "upsert", "overwrite", "scd2", "merge"]),
+    "partition_by": st.sampled_from([None, [], ["day(at)"], [1]]),
+    "cluster_by": st.sampled_from([None, ["a"], list("abcde")]),
+    "streams": st.sampled_from([None, {}, {"a": {"table": "b"}}, {"a": {"other": 1}}]),
+    "retain_days": st.sampled_from([None, 1, 7, 30.5, "7"]),
+    "flush_rows": st.sampled_from([None, 0, 1, 1.0, True]),
+    "jars": st.sampled_from([None, [], ["a.jar"]]),
+    "numbers_as_decimal": st.sampled_from([None, "38,10", "38", "39,1"]),
+    "table_prefix": st.sampled_from([None, "", "raw_", 1, ["a"]]),
+    "full_refresh": st.sampled_from([None, ["a"], "a", [1], {"a": 1}]),
+    "spark": st.sampled_from([None, {}, SPARK, {"other": 1}, {"spark.x": None}, "spark"]),
+    "job": st.sampled_from([None, "", "nightly", 1]),
+    "unknown": st.integers(),
+}
+
+
+def specification() -> dict[str, Any]:
+    """Return the connectionSpecification, as the program writes it."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with redirect_stdout(out):
+        TargetSpark.get_command(["spec"]).main(["spec"], standalone_mode=False)
+    lines = out.buffer.getvalue().splitlines()  # type: ignore[attr-defined]
+    [found] = [json.loads(line)["spec"] for line in lines if b'"SPEC"' in line]
+    return dict(found["connectionSpecification"])
+
+
+SPECIFICATION = specification()
+
+
+def is_valid(config: dict[str, Any]) -> bool:
+    return bool(validator_class()(SPECIFICATION).is_valid(config))
+
+
+def is_accepted(config: dict[str, Any]) -> bool:
+    try:
+        TargetSpark(config=config)
+    except ConfigValidationError:
+        return False
+    return True
+
+
+@settings(deadline=None)
+@given(st.fixed_dictionaries({"spark": st.just(SPARK)}, optional=TOGETHER))
+@example({})
+@example({"path": "/a", "warehouse": "/b"})
+@example({"path": "/a", "master": "yarn"})
+@example({"path": "/a", "remote": "sc://h", "staging": "/s", "master": "local[2]"})
+def test_what_is_required_is_what_check_requires(config: dict[str, Any]) -> None:
+    assert is_valid(config) == is_accepted(config)
+
+
+@settings(deadline=None)
+@given(st.fixed_dictionaries({}, optional={**TOGETHER, **OTHERS}))
+@example({"database": 1})
+def test_what_check_accepts_is_valid(config: dict[str, Any]) -> None:
+    assert is_valid(config) or not is_accepted(config)
+
+
+@pytest.mark.parametrize("name", ["path", "warehouse", "catalog", "database"])
+def test_each_place_of_tables_is_enough(name: str) -> None:
+    assert is_valid({name: "x"})
+    assert not is_valid({name: ""})
+    assert not is_valid({name: None})
+
+
+def test_every_setting_is_in_the_specification() -> None:
+    assert SCHEMA["properties"].keys() <= SPECIFICATION["properties"].keys()
+
+
+def test_the_form_marks_what_must_be_given() -> None:
+    fields = form_of(FORM, TESTS, selects_tables=False).fields
+    assert {field.name: field.required for field in fields} == {
+        "path": True,
+        "format": True,
+        "catalog": False,
+        "spark": False,
+    }
