@@ -54,6 +54,7 @@ class APIAuthenticatorBase(AuthBase):
         """Take name and settings of the stream, if there is one."""
         self._tap: Any = None
         self._tap_name: str = "tap"
+        self._stream_name: str | None = None
         self._config: dict[str, Any] = {}
         self.auth_headers: dict[str, Any] = {}
         self.auth_params: dict[str, Any] = {}
@@ -66,11 +67,12 @@ class APIAuthenticatorBase(AuthBase):
             self.attach(stream)
 
     def attach(self, stream: Any) -> None:
-        """Learn which tap this works for, unless it is known: a stream says so before use.
+        """Learn which tap this works for, and which of its streams, which says so before use.
 
         Refresh tokens that were replaced are known to all authenticators of a tap, and the
         new ones go back to its configuration.
         """
+        self._stream_name = getattr(stream, "name", None)
         if self._tap is None:
             self._tap = getattr(stream, "_tap", None)
 

@@ -211,7 +211,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             payload_secrets(payload) | collect_secrets(self._config) | collect_secrets(known)
         )
         request = self._token_request(payload)
-        outcome = request.send(self._session, self.patience, self.logger)
+        outcome = request.send(self._session, self.patience, self.logger, self._stream_name)
         response = outcome.response
         if response is not None:
             self._hidden |= collect_sent_secrets(response.request)

@@ -23,9 +23,10 @@ import requests
 from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
-from tap_core.http.exchange import ask_token_endpoint
+from tap_core.http.exchange import ask_token_endpoint, token_deadline
 from tap_core.http.limits import (
     MAX_RESPONSE_SECONDS,
+    Deadline,
     ResponseTooLargeError,
     ResponseTooSlowError,
 )
@@ -89,7 +90,8 @@ _LONGEST_WAIT: Final = 60.0
 class Patience:
     """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep.
 
-    ``max_response_seconds`` are those from the first byte of an answer to its last one.
+    ``max_response_seconds`` are those from the first byte of an answer to its last one, all tries
+    together.
     """
 
     timeout: float = 60.0
@@ -183,33 +185,48 @@ class TokenRequest:
         return self.secrets.hide(redact_url(self.url).partition("?")[0])
 
     def send(
-        self, session: requests.Session, patience: Patience, logger: logging.Logger
+        self,
+        session: requests.Session,
+        patience: Patience,
+        logger: logging.Logger,
+        stream: str | None = None,
     ) -> Outcome:
-        """Ask until there is an answer, or none to be expected; return the last outcome."""
+        """Ask until there is an answer, or none to be expected; return the last outcome.
+
+        ``stream`` is the name of the stream that needs the token, for the log.
+        """
         tries, most = 1, fewer_tries(patience.tries)
         timeout = shorter_timeout(patience.timeout)
-        outcome = self._try(session, timeout, patience)
+        deadline = token_deadline(patience.max_response_seconds)
+        outcome = self._try(session, timeout, deadline)
         while outcome.may_pass and tries < most:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
             wait = shorter_wait(wait)
             logger.warning(
-                "No access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
-                *(self.place, outcome.words, wait, tries, most),
+                "%sNo access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
+                *(
+                    f"Stream '{stream}': " if stream else "",
+                    self.place,
+                    outcome.words,
+                    wait,
+                    tries,
+                    most,
+                ),
             )
             patience.sleep(wait)
             tries += 1
-            outcome = self._try(session, timeout, patience)
+            outcome = self._try(session, timeout, deadline)
         return outcome
 
-    def _try(self, session: requests.Session, timeout: float, patience: Patience) -> Outcome:
+    def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> Outcome:
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
                 session,
                 self.url,
                 timeout=timeout,
-                seconds=patience.max_response_seconds,
+                deadline=deadline,
                 headers=dict(self.headers),
                 data=self.payload,
             )

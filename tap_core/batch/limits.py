@@ -1,4 +1,4 @@
-"""Limits on the batch files that a target reads, from its settings."""
+"""Limits on BATCH messages and the files that they name, from the settings of a target."""
 
 from __future__ import annotations
 
@@ -6,23 +6,44 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tap_core.batch.addresses import SCHEMES, schemes_of
-from tap_core.bounds import MIB, Bound
+from tap_core.bounds import MIB, Bound, TooLargeError
 
-__all__ = ["LINE_SETTING", "FileLimits"]
+__all__ = ["FILES_SETTING", "LINE_SETTING", "FileLimits"]
 
 LINE_SETTING: Final = "batch_max_line_bytes"
+FILES_SETTING: Final = "batch_max_files"
 _LINE: Final = Bound(64 * MIB, f"the setting {LINE_SETTING}")
+_FILES: Final = 5_000
+"""They take Spark about 50 seconds, however small they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """The longest line (or cell of Parquet), and the schemes of addresses that are followed."""
+    """The limits of one target.
+
+    ``line`` is the longest line (or cell of Parquet), ``schemes`` those of addresses that are
+    followed, ``files`` the most files that one message names.
+    """
 
     line: Bound = _LINE
     schemes: frozenset[str] = field(default=SCHEMES)
+    files: int = _FILES
 
     @classmethod
     def from_config(cls, config: Any) -> FileLimits:
         """Read the limits from a target's settings."""
         most = config.get(LINE_SETTING) or _LINE.most
-        return cls(Bound(int(most), _LINE.setting), schemes_of(config))
+        files = config.get(FILES_SETTING) or _FILES
+        return cls(Bound(int(most), _LINE.setting), schemes_of(config), int(files))
+
+    def check_manifest(self, count: int) -> None:
+        """Raise an error where a message names too many files.
+
+        Raises:
+            TooLargeError: it does.
+        """
+        if count > self.files:
+            raise TooLargeError(
+                f"a BATCH message names {count:,} files, more than {self.files:,}; raise the"
+                f" setting {FILES_SETTING}, or let the tap name fewer in one message"
+            )

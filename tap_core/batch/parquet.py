@@ -12,6 +12,7 @@ Source: the Apache Parquet format, "Logical Types"; column metadata is Arrow's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from types import NoneType
@@ -19,19 +20,26 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tap_core.batch.parquet_bounds import check_parquet, rows_at_once, text_columns
-from tap_core.bounds import Bound
+from tap_core.batch.parquet_bounds import (
+    check_parquet,
+    most_copied,
+    repeating_columns,
+    rows_at_once,
+    text_columns,
+)
+from tap_core.bounds import Bound, TooLargeError, shown
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MARK", "ParquetRows", "read_parquet"]
+__all__ = ["MARK", "ParquetRows", "check_copies", "read_parquet"]
 
 MARK: Final = {b"tap_core": b"json"}
 """Metadata of a column that holds JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
+_INDEXES_AT_ONCE: Final = 1 << 16
 _BUFFER: Final = 1 << 20
 """Bytes of a column that are read ahead; without it whole columns of a row group are."""
 
@@ -266,3 +274,74 @@ def _without_doubles(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_doubles(each) for name, each in value.items()}
     return value
+
+
+# For readers that copy what a dictionary repeats
+
+
+def check_copies(file: IO[bytes], bound: Bound) -> None:
+    """Raise an error where the texts of a file, each written out, are far more than it holds.
+
+    `read_parquet` holds a text that a dictionary repeats once. For a reader that copies it, the
+    dictionaries are looked at, and the indexes into those with long texts.
+
+    Raises:
+        TooLargeError: they are, or a column would unpack to more than ``bound`` allows.
+    """
+    from pyarrow import parquet
+
+    metadata = parquet.read_metadata(file)
+    check_parquet(metadata, bound)
+    most = most_copied(file.seek(0, os.SEEK_END), bound)
+    for path in repeating_columns(metadata, most):
+        source = parquet.ParquetFile(
+            file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
+        )
+        if _at_most(source, path) > most and ("." in path or _copied(source, path) > most):
+            raise TooLargeError(
+                f"column {path!r} repeats its texts to more than {shown(most)}; raise"
+                f" {bound.setting} to read it"
+            )
+
+
+def _at_most(source: Any, path: str) -> int:
+    """Return an upper bound on the bytes of a column's texts: each as long as the longest."""
+    import pyarrow.compute as pc
+
+    total = 0
+    for number in range(source.num_row_groups):
+        first = next(source.iter_batches(1, row_groups=[number], columns=[path]), None)
+        texts = None if first is None else _dictionary(first.column(0))
+        if texts is not None and len(texts):
+            group = source.metadata.row_group(number)
+            total += pc.max(pc.binary_length(texts)).as_py() * _num_values(group, path)
+    return total
+
+
+def _num_values(group: Any, path: str) -> int:
+    columns = map(group.column, range(group.num_columns))
+    return sum(column.num_values for column in columns if column.path_in_schema == path)
+
+
+def _dictionary(column: Any) -> Any:
+    """Return the texts of a column of dictionary type, or of the one field within it."""
+    import pyarrow as pa
+
+    while not isinstance(column, pa.DictionaryArray):
+        if not pa.types.is_nested(column.type):
+            return None
+        inner = column.flatten()
+        column = inner[0] if isinstance(inner, list) else inner
+    return column.dictionary
+
+
+def _copied(source: Any, path: str) -> int:
+    """Return the bytes of the texts of a column that is not nested."""
+    import pyarrow.compute as pc
+
+    total = 0
+    for batch in source.iter_batches(_INDEXES_AT_ONCE, columns=[path]):
+        column = batch.column(0)
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+        total += pc.sum(lengths).as_py() or 0
+    return total

@@ -7,11 +7,18 @@ Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, Final
 
 from tap_core.bounds import Bound, TooLargeError, shown
 
-__all__ = ["check_parquet", "rows_at_once", "text_columns"]
+__all__ = [
+    "check_parquet",
+    "most_copied",
+    "repeating_columns",
+    "rows_at_once",
+    "text_columns",
+]
 
 _RATIO: Final = 100
 """Beyond it a column is not data that compresses well, but made to be large."""
@@ -21,6 +28,8 @@ _TEXTS: Final = "BYTE_ARRAY"
 _LONG: Final = "FIXED_LEN_BYTE_ARRAY"
 _SMALL_DICTIONARY: Final = 1 << 20
 _MEMORY_FACTOR: Final = 7
+_COPIES: Final = 64
+"""What is copied and not held may be so many times the bound."""
 
 
 def check_parquet(metadata: Any, bound: Bound) -> None:
@@ -60,6 +69,25 @@ def text_columns(metadata: Any) -> list[str]:
         for one in columns
         if one.physical_type == _TEXTS and "." not in one.path and not one.max_repetition_level
     ]
+
+
+def most_copied(size: int, bound: Bound) -> int:
+    """Return how many bytes the texts of a column may have where each is copied.
+
+    ``size`` is that of the file.
+    """
+    return max(_COPIES * bound.most, _RATIO * size)
+
+
+def repeating_columns(metadata: Any, most: int) -> list[str]:
+    """Return the columns of text that may repeat values of a dictionary to more than ``most``."""
+    totals: dict[str, int] = defaultdict(int)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.has_dictionary_page and column.physical_type == _TEXTS:
+                values = column.num_values * column.total_uncompressed_size
+                totals[column.path_in_schema] += values
+    return [path for path, total in totals.items() if total > most]
 
 
 def _repeats_long_values(column: Any) -> bool:

@@ -8,6 +8,8 @@ its address to its last byte, is one `BatchFileError` that names the file and th
 from __future__ import annotations
 
 import gzip
+import io
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal, InvalidOperation
@@ -21,13 +23,13 @@ from tap_core.batch.addresses import check_address
 from tap_core.batch.formats import BaseBatchFileEncoding, BatchFileFormat
 from tap_core.batch.limits import FileLimits
 from tap_core.batch.storage import StorageTarget, local_path
-from tap_core.bounds import Bound, open_regular
+from tap_core.bounds import MIB, Bound, open_regular
 from tap_core.documents import UnreadableJSONError, load_json
 from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
 from tap_core.redaction import redact_url
 from tap_core.types import Record
 
-__all__ = ["rows_of_file"]
+__all__ = ["check_file", "rows_of_file"]
 
 _COMPRESSIONS: Final = frozenset({None, "none", "gzip"})
 _decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -56,12 +58,34 @@ def rows_of_file(
     with ExitStack() as stack:
         try:
             file = stack.enter_context(_open(address, storage, limits))
-            if encoding.format == BatchFileFormat.JSONL and encoding.compression == "gzip":
-                packed = gzip.GzipFile(fileobj=file)
-                file = cast("IO[bytes]", stack.enter_context(packed))
-            yield from reads(file, limits.line)
+            yield from reads(_unpacked(file, encoding, stack), limits.line)
         except Exception as error:
             raise _complaint(address, stream, error) from error
+
+
+def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
+    """Raise an error where a file of this machine holds what `rows_of_file` refuses as too large.
+
+    It is for readers that have no bounds of their own, and copy what a dictionary of Parquet
+    repeats. Nothing is decoded: lines cost a pass over their bytes.
+
+    Raises:
+        ValueError: it does, or its packing is broken; in words for a person.
+        OSError: it cannot be opened, or the storage fails.
+    """
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(open_regular(path))
+            if encoding.format == BatchFileFormat.PARQUET:
+                from tap_core.batch.parquet import check_copies
+
+                check_copies(file, bound)
+            else:
+                deque(bound.lines(_unpacked(file, encoding, stack)), maxlen=0)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(_reason(error)) from error
 
 
 def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
@@ -72,6 +96,14 @@ def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
         raise UnsupportedBatchEncodingError(
             f"Unsupported batch file compression: {encoding.compression}"
         )
+
+
+def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
+    """Return a file without the compression around it, to be closed by ``stack``."""
+    if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
+        return file
+    packed = stack.enter_context(gzip.GzipFile(fileobj=file))
+    return cast("IO[bytes]", stack.enter_context(io.BufferedReader(cast("Any", packed), MIB)))
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
@@ -139,6 +171,14 @@ def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
 
 def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
     """Return the error for a file, in words for a person."""
+    return BatchFileError(
+        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
+        f" {_reason(error)}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be read, in words for a person."""
     reason = str(error)
     if isinstance(error, FileNotFoundError):
         reason = "it is not there"
@@ -147,8 +187,5 @@ def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
     elif isinstance(error, ImportError):
         reason = f"a package is missing: {error}"
     elif isinstance(error, OSError):
-        reason = error.strerror or reason or type(error).__name__
-    return BatchFileError(
-        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
-        f" {reason or type(error).__name__}"
-    )
+        reason = error.strerror or reason
+    return reason or type(error).__name__

@@ -18,7 +18,7 @@ import requests
 from requests.exceptions import JSONDecodeError
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tap_core.http.limits import ResponseTooLargeError
+from tap_core.http.limits import Deadline, Limits, ReadingTime, ResponseTooLargeError
 from tap_core.jsonpath import extract_jsonpath
 from tap_core.redaction import Secrets, redact_url
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets, content_type
@@ -28,10 +28,12 @@ __all__ = [
     "NotJSONError",
     "TruncatedBodyError",
     "check_json_size",
+    "check_xml_size",
     "document_of",
     "first_of",
     "has_no_body",
     "look_for_a_cut",
+    "reading_time_of",
 ]
 
 _EXACT = msgspec.json.Decoder(float_hook=Decimal)
@@ -46,6 +48,8 @@ _SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
 array, and one more value, which is largest as a ``Decimal``."""
 _MOST_PER_BYTE = 40
 """Bytes of memory that no character of JSON exceeds on average."""
+_XML_SIZES = ((b"<", 90), (b"=", 250))
+"""The same of XML: a tag, and an attribute, with which its element is a mapping."""
 _NO_CONTENT = frozenset({204, 205})
 
 
@@ -75,13 +79,22 @@ class Answer(requests.Response):
     max_bytes: int | None = None
     """Bytes that a body may have in memory, None for any number; see `check_json_size`."""
 
+    deadline: Deadline | None = None
+    """How much of its time the answer has used, None where nothing measured it."""
+
     @classmethod
-    def of(cls, response: requests.Response, max_bytes: int | None = None) -> requests.Response:
+    def of(
+        cls,
+        response: requests.Response,
+        max_bytes: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> requests.Response:
         """Make a response an answer; those of other libraries stay what they are."""
         if type(response) is not requests.Response:
             return response
         response.__class__ = cls
-        vars(response)["max_bytes"] = max_bytes
+        known = vars(response)
+        known["max_bytes"], known["deadline"] = max_bytes, deadline
         return response
 
     def json(self, **kwargs: Any) -> Any:
@@ -119,6 +132,12 @@ class Answer(requests.Response):
         """Hand out the document that was read, once."""
         document, self._document = self._document, _UNREAD
         return document
+
+
+def reading_time_of(response: requests.Response) -> ReadingTime:
+    """Return the time that the rows of an answer may take."""
+    deadline = response.deadline if isinstance(response, Answer) else None
+    return (deadline or Deadline(Limits())).reading_time()
 
 
 def first_of(response: requests.Response, path: str) -> Any:
@@ -183,9 +202,23 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     size = sum(each * body.count(mark) for mark, each in _SIZES)
     if as_text and not body.isascii():
         size += 4 * len(body)
-    if size > _DOCUMENT * most:
+    _check_memory(response, "JSON", size)
+
+
+def check_xml_size(response: requests.Response, body: bytes) -> None:
+    """Refuse XML that would take far more memory as a document than as bytes.
+
+    Raises:
+        ResponseTooLargeError: by its tags and attributes it would take more than JSON may.
+    """
+    _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
+
+
+def _check_memory(response: requests.Response, format: str, size: int) -> None:
+    most = response.max_bytes if isinstance(response, Answer) else None
+    if most is not None and size > _DOCUMENT * most:
         raise ResponseTooLargeError(
-            f"The JSON of the answer would take about {size:,} bytes of memory, and may take"
+            f"The {format} of the answer would take about {size:,} bytes of memory, and may take"
             f" {_DOCUMENT * most:,}: ask for smaller pages, or raise max_response_bytes (here"
             f" {most:,})."
         )

@@ -45,6 +45,7 @@ __all__ = [
     "name_error",
     "renewed",
     "send",
+    "token_deadline",
 ]
 
 DEFAULT_REQUEST_TIMEOUT = 300
@@ -104,18 +105,26 @@ def send(
     """
     route.check(request)
     limits = limits or Limits()
-    trip = _Trip(session, proxies, limits, route, into_file=into_file)
+    deadline = IN_FORCE.failed
+    if deadline is None:
+        deadline = Deadline(limits, is_file=into_file)
+    else:
+        IN_FORCE.failed = None
+        deadline.try_again()
+    IN_FORCE.deadline = IN_FORCE.last = deadline
+    IN_FORCE.reading = None
+    trip = _Trip(session, proxies, limits, route, deadline, into_file=into_file)
     trip.how["timeout"] = shorter_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
-    IN_FORCE.deadline = trip.deadline
     try:
         response = trip.answer(request, follows=allow_redirects)
         if into_file:
-            return filed(response, limits)
-        return Answer.of(response, limits.max_response_bytes)
+            return filed(response, limits, deadline)
+        return Answer.of(response, limits.max_response_bytes, deadline)
     except requests.exceptions.RequestException as error:
         _clean(error, request, secrets())
         raise
     finally:
+        deadline.end()
         IN_FORCE.deadline = None
 
 
@@ -128,6 +137,7 @@ class _Trip:
         proxies: KnownProxies,
         limits: Limits,
         route: Route,
+        deadline: Deadline,
         *,
         into_file: bool,
     ) -> None:
@@ -136,7 +146,7 @@ class _Trip:
         self._limits = limits
         self._route = route
         self._into_file = into_file
-        self.deadline = Deadline(limits, is_file=into_file)
+        self._deadline = deadline
         self.how: dict[str, Any] = {"allow_redirects": False}
         """Arguments of `requests.Session.send`."""
         if into_file:
@@ -156,7 +166,7 @@ class _Trip:
                 )
             is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
             history.append(response)
-            self.deadline.begin()
+            self._deadline.end()
             response = self._sent(following)
         response.history = history
         return response
@@ -191,17 +201,25 @@ class _Trip:
             read_body(response, self._limits)
 
 
+def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
+    """Return the limits of the answers to one request for a token, over all its tries.
+
+    ``seconds`` are those from the first byte of an answer to its last one.
+    """
+    return Deadline(Limits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
+
+
 def ask_token_endpoint(
     session: requests.Session,
     url: str,
     *,
     timeout: float,
-    seconds: float | None = MAX_RESPONSE_SECONDS,
+    deadline: Deadline | None = None,
     **request: Any,
 ) -> requests.Response:
     """Send a POST that follows no redirect, and return the answer.
 
-    ``seconds`` are those from the first byte of the answer to its last one.
+    ``deadline`` is that of earlier tries, made by `token_deadline`.
 
     Raises:
         requests.exceptions.RequestException: there is no answer.
@@ -209,21 +227,23 @@ def ask_token_endpoint(
         ResponseTooLargeError, ResponseTooSlowError: the answer exceeds the usual limits.
     """
     check_encrypted(url)
-    limits = Limits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds)
+    deadline = deadline or token_deadline()
+    deadline.try_again()
 
     def read(response: requests.Response, *_: Any, **__: Any) -> None:
-        read_body(response, limits)
+        read_body(response, deadline.limits)
 
     known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
     measure_answers(session)
     if proxy := select_proxy(url, known):
         measure_proxied_answers(session, url, proxy)
-    before, IN_FORCE.deadline = IN_FORCE.deadline, Deadline(limits)
+    before, IN_FORCE.deadline = IN_FORCE.deadline, deadline
     try:
         return session.post(
             url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
         )
     finally:
+        deadline.end()
         IN_FORCE.deadline = before
 
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import requests
 
 from tap_core.http.answer import Answer
-from tap_core.http.limits import Limits, read_body, too_large
+from tap_core.http.limits import Deadline, Limits, read_body, too_large
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -82,7 +82,9 @@ class _Reader(io.RawIOBase):
         return int(size)
 
 
-def filed(response: requests.Response, limits: Limits | None = None) -> requests.Response:
+def filed(
+    response: requests.Response, limits: Limits | None = None, deadline: Deadline | None = None
+) -> requests.Response:
     """Read the body of a streamed response into a file; of other libraries leave it as it is.
 
     Raises:
@@ -100,6 +102,7 @@ def filed(response: requests.Response, limits: Limits | None = None) -> requests
     answer.kept.file.flush()
     known = {**vars(response), "_content": False, "_content_consumed": False}
     vars(answer).update(known, raw=answer.body(), max_bytes=limits.max_response_bytes)
+    answer.deadline = deadline
     return answer
 
 

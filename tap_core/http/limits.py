@@ -1,8 +1,9 @@
-"""Limits of an answer: its size in memory or in a file, and the time it may take to arrive.
+"""Limits of an answer: its size in memory or in a file, and the time that it may take.
 
 Sizes are counted behind the decoding of `Content-Encoding`, while an answer is read. Time is
-counted from the first byte of an answer to its last one, status line and headers included; how
-long a server may think before the first byte is the timeout of the request.
+counted from the first byte of an answer to its last one, status line and headers included, over
+all tries of a request; and on, in processor time, until the last of its rows is read. How long a
+server may think before the first byte is the timeout of the request.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
     "MAX_RESPONSE_SECONDS",
     "Deadline",
     "Limits",
+    "ReadingTime",
     "ResponseTooLargeError",
     "ResponseTooSlowError",
     "is_known_to_fit",
@@ -39,7 +41,7 @@ MAX_DOWNLOAD_BYTES: Final = 20_000_000_000
 """Bytes of an answer that is kept in a file."""
 
 MAX_RESPONSE_SECONDS: Final = 50.0
-"""Seconds from the first byte of an answer to its last one."""
+"""Seconds from the first byte of an answer to its last row."""
 
 CHUNK: Final = 65_536
 
@@ -67,29 +69,36 @@ class Limits(NamedTuple):
 
 
 class Deadline:
-    """How much of their time and bytes the answers to one request, redirects included, have used.
+    """How much of their time the answers to one request have used, and of its bytes the last one.
 
-    An answer that goes into a file earns time by what has come of it.
+    The answers of redirects and of tries that failed count. An answer that goes into a file earns
+    time by what has come of it.
     """
 
-    __slots__ = ("_earned", "_is_file", "_last", "_limits", "_most", "_wire", "begun")
+    __slots__ = ("_earned", "_is_file", "_most", "_used", "_wire", "begun", "limits")
 
     def __init__(self, limits: Limits, *, is_file: bool = False) -> None:
-        self._limits = limits
+        self.limits = limits
         self._is_file = is_file
         most = limits.max_download_bytes if is_file else limits.max_response_bytes
         self._most = None if most is None else 2 * most + _FRAMING
         self._wire = 0
         self._earned = 0.0
-        """Seconds that bytes in a file have earned, without those of earlier redirects."""
+        """Seconds that bytes in a file have earned."""
+        self._used = 0.0
+        """Seconds that earlier answers took."""
         self.begun: float | None = None
-        self._last = 0.0
 
-    def begin(self) -> None:
-        """Begin with another answer; what those before it took (redirects) still counts."""
+    def end(self) -> None:
+        """End with an answer, whether it came or not; its time still counts."""
         if self.begun is not None:
-            self._earned -= self._last - self.begun
+            self._used += time.monotonic() - self.begun
         self.begun = None
+
+    def try_again(self) -> None:
+        """Begin with another try, which may bring as many bytes as the one that failed."""
+        self.end()
+        self._wire = 0
 
     def left(self) -> float | None:
         """Return the seconds that are left, None for any number.
@@ -97,13 +106,29 @@ class Deadline:
         Raises:
             ResponseTooSlowError: none are.
         """
-        limit = self._limits.max_response_seconds
+        limit = self.limits.max_response_seconds
         if limit is None or self.begun is None:
             return None
-        left = limit + self._earned - (time.monotonic() - self.begun)
+        left = limit + self._earned - self._used - (time.monotonic() - self.begun)
         if left <= 0:
             raise self.overdue()
         return left
+
+    def longest_silence(self, left: float) -> float:
+        """Return after how many silent seconds a connection is lost, when so many are left.
+
+        Half of the time is kept for another try.
+        """
+        return max(left, self.limits.max_response_seconds or 0.0) / 2
+
+    def reading_time(self) -> ReadingTime:
+        """End with the answer that has come, and return the time that its rows may take."""
+        self.end()
+        limit = self.limits.max_response_seconds
+        if limit is None:
+            return ReadingTime(None)
+        left = limit + self._earned if self._is_file else limit - self._used
+        return ReadingTime(left, limit)
 
     def count(self, size: int) -> None:
         """Note bytes that came over the wire.
@@ -111,27 +136,52 @@ class Deadline:
         Raises:
             ResponseTooLargeError: they are far more than an answer of the largest size has.
         """
-        self._last = time.monotonic()
         if self.begun is None:
-            self.begun = self._last
+            self.begun = time.monotonic()
         self._wire += size
         if self._is_file:
             self._earned += size / _DOWNLOAD_RATE
         if self._most is not None and self._wire > self._most:
-            raise too_large(self._limits, is_file=self._is_file)
-
-    def is_silent(self) -> bool:
-        """Return whether nothing came for so long that the connection seems to be broken."""
-        limit = self._limits.max_response_seconds or 0.0
-        return time.monotonic() - self._last >= limit / 2
+            raise too_large(self.limits, is_file=self._is_file)
 
     def overdue(self) -> ResponseTooSlowError:
         """Return the error of an answer that takes too long."""
+        earlier = f", {self._used:.1f} of them for earlier answers" if self._used else ""
         return ResponseTooSlowError(
-            f"The answer is not complete {self._limits.max_response_seconds:g} seconds after its"
-            " first byte: if the source is that slow, raise max_response_seconds"
-            f" (here {self._limits.max_response_seconds:g})."
+            f"The answer is not complete {self.limits.max_response_seconds:g} seconds after its"
+            f" first byte{earlier}: if the source is that slow, raise max_response_seconds"
+            f" (here {self.limits.max_response_seconds:g})."
         )
+
+
+class ReadingTime:
+    """Processor time of the thread that reads the rows of one answer.
+
+    Counted from one piece of its body to the next, with all that is done with the rows between
+    them. Waiting for a pipe takes no processor time. Where the thread sent a request or read
+    another answer between two pieces, as for the children of a row, nothing is counted.
+    """
+
+    def __init__(self, most: float | None, limit: float = 0.0) -> None:
+        self._most, self._limit = most, limit
+        self._spent = 0.0
+
+    def count(self) -> None:
+        """Count the time since the last piece.
+
+        Raises:
+            ResponseTooSlowError: the answer has had its time.
+        """
+        now = time.thread_time()
+        if IN_FORCE.reading is self:
+            self._spent += now - IN_FORCE.read_at
+            if self._most is not None and self._spent > self._most:
+                raise ResponseTooSlowError(
+                    f"The answer is not read to its end after {self._spent:.1f} seconds of work"
+                    " with its rows: ask for smaller pages, or raise max_response_seconds"
+                    f" (here {self._limit:g}, from the first byte to the last row)."
+                )
+        IN_FORCE.reading, IN_FORCE.read_at = self, now
 
 
 def too_large(limits: Limits, *, is_file: bool, what: str = "answer") -> ResponseTooLargeError:
@@ -198,10 +248,21 @@ def _enforced_size(response: requests.Response) -> int | None:
 
 
 class _InForce(threading.local):
-    """What measures the answers that a thread receives; None for nothing."""
+    """What measures the answers that a thread receives and reads; None for nothing."""
 
     deadline: Deadline | None = None
+    """Set by who sends, read by the connections."""
+
+    last: Deadline | None = None
+    """That of the request that was sent last."""
+
+    failed: Deadline | None = None
+    """What earlier tries of the next request have used, set by who tries again."""
+
+    reading: ReadingTime | None = None
+    """The answer of which a piece was read last, and no request was sent since."""
+
+    read_at: float = 0.0
 
 
 IN_FORCE: Final = _InForce()
-"""Set by who sends, read by the connections."""

@@ -22,6 +22,7 @@ import requests
 
 from tap_core.exceptions import RetriableAPIError
 from tap_core.haste import fewer_tries, shorter_wait
+from tap_core.http.limits import IN_FORCE
 
 if TYPE_CHECKING:
     from backoff.types import Details
@@ -104,7 +105,7 @@ def retrying(
 
             import backoff
 
-            again = backoff.on_exception(
+            return backoff.on_exception(
                 lambda: _waits(usual, ask_server=ask_server),
                 RETRIED,
                 max_tries=lambda: fewer_tries(max_tries()),
@@ -112,8 +113,8 @@ def retrying(
                 on_backoff=waiting,
                 jitter=jittered,
                 logger=logger,
-            )
-            return again(_failed_once(function, failure))(*args, **kwargs)
+                backoff_log_level=logging.DEBUG,  # the handler tells it, and of which stream
+            )(_failed_once(function, failure))(*args, **kwargs)
 
         return cast("_Function", tried)
 
@@ -121,14 +122,21 @@ def retrying(
 
 
 def _failed_once(function: _Function, failure: Exception) -> _Function:
-    """Return a function as the loop is to see it: its first try is the one that failed."""
+    """Return a function as the loop is to see it: its first try is the one that failed.
+
+    The answers to all tries share the time that one may take.
+    """
     failures = [failure]
 
     @functools.wraps(function)
     def tried(*args: Any, **kwargs: Any) -> Any:
         if failures:
             raise failures.pop()
-        return function(*args, **kwargs)
+        IN_FORCE.failed = IN_FORCE.last
+        try:
+            return function(*args, **kwargs)
+        finally:
+            IN_FORCE.failed = None
 
     return cast("_Function", tried)
 

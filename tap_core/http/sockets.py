@@ -57,14 +57,15 @@ class _Measured(io.RawIOBase):
             TimeoutError: nothing came for as long as a connection may be silent.
         """
         deadline = self._deadline
-        left = None if deadline.begun is None else deadline.left()
+        left = wait = None if deadline.begun is None else deadline.left()
         if left is not None:
+            wait = min(left, deadline.longest_silence(left), self._usual or left)
             self._is_changed = True
-            self._socket.settimeout(left if self._usual is None else min(left, self._usual))
+            self._socket.settimeout(wait)
         try:
             size: int | None = self._raw.readinto(buffer)
         except TimeoutError:
-            if left is not None and not deadline.is_silent():
+            if left is not None and wait == left:
                 raise deadline.overdue() from None
             raise
         deadline.count(size or 0)

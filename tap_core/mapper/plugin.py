@@ -14,7 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tap_core.catalog import Catalog
-from tap_core.exceptions import MapExpressionError, StreamMapConfigError
+from tap_core.exceptions import (
+    MapExpressionError,
+    SingerSDKError,
+    StreamMapConfigError,
+    StreamSetupError,
+)
 from tap_core.mapper.expressions import (
     UnknownNameError,
     Words,
@@ -95,9 +100,23 @@ class PluginMapper:
         Raises:
             StreamMapConfigError: the settings make no map of this stream.
             MapExpressionError: an expression is wrong.
+            StreamSetupError: the schema is none, or its properties cannot be flattened.
         """
         if self._is_registered(stream_name, schema, key_properties):
             return
+        try:
+            self.stream_maps[stream_name] = self._maps_of(stream_name, schema, key_properties)
+        except SingerSDKError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise StreamSetupError(
+                f"The schema of stream '{stream_name}' can be neither mapped nor flattened:"
+                f" {error}. Correct it in the tap."
+            ) from error
+
+    def _maps_of(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> list[StreamMap]:
         options = self.flattening_options
         maps: list[StreamMap] = [
             self.default_mapper_type(
@@ -114,7 +133,7 @@ class PluginMapper:
                 maps.append(made)
             else:
                 maps[0] = made
-        self.stream_maps[stream_name] = maps
+        return maps
 
     def _is_registered(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
@@ -139,7 +158,13 @@ class PluginMapper:
                     f"The stream map '{name}' has a {MAPPER_SOURCE_OPTION}, so '{name}' is the"
                     f" new name already: it can have no {MAPPER_ALIAS_OPTION}."
                 )
-            return given.pop(MAPPER_SOURCE_OPTION), name
+            source = given.pop(MAPPER_SOURCE_OPTION)
+            if not isinstance(source, str):
+                raise StreamMapConfigError(
+                    f"The {MAPPER_SOURCE_OPTION} of the stream map '{name}' is {source!r}: it must"
+                    " be text, the name of a stream."
+                )
+            return source, name
         alias = given.pop(MAPPER_ALIAS_OPTION, None)
         return name, stream_name if alias is None else self._eval_stream(alias, stream_name)
 

@@ -19,7 +19,7 @@ from tap_core.patterns import compile_pattern, search
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker
 
-__all__ = ["bound_validator", "validator_class"]
+__all__ = ["bound_validator", "find_schema_errors", "validator_class"]
 
 _OF_LIBRARY: Final = "jsonschema._"
 _BOUND_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
@@ -32,6 +32,15 @@ def validator_class() -> type[Draft202012Validator]:
 
     kind: type[Draft202012Validator] = bound_validator(Draft202012Validator)
     return kind
+
+
+def find_schema_errors(schema: Any) -> Iterator[tuple[list[str | int], str]]:
+    """Yield what the meta-schema of Draft 7 refuses in a schema: where it stands, and why."""
+    from jsonschema import Draft7Validator
+
+    kind = bound_validator(Draft7Validator)
+    for error in kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(schema):
+        yield list(error.absolute_path), f"this is no JSON Schema: {error.message}."
 
 
 @cache

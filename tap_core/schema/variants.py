@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-__all__ = ["ANY", "says_more", "union_of_objects", "variants_of"]
+from tap_core.exceptions import SchemaNotValidError
+
+__all__ = ["ANY", "object_schema", "says_more", "union_of_objects", "variants_of"]
 
 ANY = "any"
 """The kind of a schema that does not say its type."""
@@ -32,21 +34,37 @@ _KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
     {bool: "boolean", int: "integer", float: "number", Decimal: "number", str: "string"}
 )
 
+_MOST_VARIANTS: Final = 1_000
+"""Combinations of alternatives that are looked at: they multiply with each further anyOf."""
+
 _MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 
 
 def variants_of(schema: Any) -> Iterator[tuple[str, _Schema]]:
-    """Yield each type that the schema allows but null, with what it says of that type."""
+    """Yield each type that the schema allows but null, with what it says of that type.
+
+    Raises:
+        SchemaNotValidError: it allows too many combinations of alternatives.
+    """
     if not isinstance(schema, Mapping):
         if schema is not False:
             yield ANY, {}
         return
     plain, parts = _taken_apart(schema)
-    yield from _expanded(plain, parts)
+    for number, variant in enumerate(_expanded(plain, parts)):
+        if number == _MOST_VARIANTS:
+            raise SchemaNotValidError(
+                f"its anyOf, oneOf and allOf together allow more than {_MOST_VARIANTS:,}"
+                " combinations"
+            )
+        yield variant
 
 
 def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
     """Yield what a plain schema allows together with one alternative of each part."""
+    while parts and len(parts[0]) == 1:  # allOf may have thousands of members
+        own, inner = _taken_apart(parts[0][0])
+        plain, parts = _both(plain, own), [*inner, *parts[1:]]
     if not parts:
         for kind in _kinds(plain):
             yield kind, plain
@@ -81,8 +99,14 @@ def _both(one: _Schema, other: _Schema) -> _Schema:
     if "type" in one and "type" in other:
         merged["type"] = _shared_types(_types(one), _types(other))
     if "properties" in one and "properties" in other:
-        merged["properties"] = _merged_properties((one, other), "allOf")
+        merged["properties"] = _narrowed(one["properties"], other["properties"])
     return merged
+
+
+def _narrowed(one: _Schema, other: _Schema) -> dict[str, Any]:
+    """Return the properties of both; those that both have must be valid under both."""
+    names = [name for name in other if name in one and one[name] != other[name]]
+    return {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in names}}
 
 
 def _types(schema: _Schema) -> list[str]:
@@ -125,6 +149,12 @@ def says_more(schema: _Schema) -> bool:
     """Tell whether an object's schema says that there are properties beside the declared."""
     words = (schema.get(word) for word in _MORE_PROPERTIES)
     return any(word is not None and word is not False for word in words)
+
+
+def object_schema(schema: Any) -> _Schema:
+    """Return the one schema of the objects that a schema allows, empty where it allows none."""
+    variants = [variant for kind, variant in variants_of(schema) if kind == "object"]
+    return union_of_objects(variants) if variants else {}
 
 
 def union_of_objects(variants: Sequence[_Schema]) -> _Schema:

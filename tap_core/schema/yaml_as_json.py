@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tap_core.schema.yaml_nodes import check_nodes, check_text
+from tap_core.schema.yaml_nodes import check_nodes, check_text, read_scalar
 
 __all__ = ["load_yaml"]
 
@@ -49,6 +49,15 @@ class _JsonLoader(yaml.SafeLoader):
         """Make the document of its nodes, once they are found to be harmless."""
         check_nodes(node)
         return super().construct_document(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Make the value of a node."""
+        construct = super().construct_object
+        return (
+            read_scalar(node, construct)
+            if isinstance(node, yaml.ScalarNode)
+            else construct(node, deep)
+        )
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Make a mapping whose keys are the text that stands there."""

@@ -9,6 +9,7 @@ Source: YAML 1.2, sections 7.1 (aliases) and 10.3 (core schema).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
@@ -16,7 +17,7 @@ import yaml
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits import Limit
 
-__all__ = ["YAML_NODES", "check_nodes", "check_text", "too_many_nodes"]
+__all__ = ["YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
 
 YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
 """Mappings, lists, keys and values that a document may have once all is written out."""
@@ -29,6 +30,11 @@ _SCALARS: Final = frozenset(
         for name in ("bool", "float", "int", "merge", "null", "str", "timestamp", "value")
     }
 )
+_NUMBERS: Final = frozenset({f"{_TAG}float", f"{_TAG}int"})
+_LONGEST_NUMBER: Final = 4300
+"""Characters of a number: Python reads so many digits, and one in base 60 costs their square."""
+
+_SHOWN: Final = 40
 _PARSER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -84,6 +90,23 @@ def check_nodes(root: yaml.Node) -> None:
             open_nodes.add(id(node))
             waiting.append((node, True))
             waiting += [(one, False) for one in inner]
+
+
+def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], Any]) -> Any:
+    """Return the value of a scalar, as a constructor of PyYAML's reads it.
+
+    Raises:
+        yaml.constructor.ConstructorError: its text is none of its tag, or too long a number.
+    """
+    kind = node.tag.removeprefix(_TAG)
+    if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+        problem = f"this {kind} has more than {_LONGEST_NUMBER:,} characters: quote it as a text"
+        raise _refused(node, problem)
+    try:
+        return construct(node)
+    except (ArithmeticError, AttributeError, LookupError, ValueError):
+        shown = node.value if len(node.value) <= _SHOWN else f"{node.value[:_SHOWN]}…"
+        raise _refused(node, f"{shown!r} is no {kind}: correct it, or take its tag away") from None
 
 
 def too_many_nodes() -> LimitExceededError:

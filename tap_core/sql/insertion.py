@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import BindTyping, Dialect
 
-from tap_core.exceptions import DataError
 from tap_core.sql.binding import Worded, Words
 from tap_core.types import Record
 
@@ -46,20 +45,7 @@ class Insertion:
     native: _Native | None
 
     def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
-        """Insert rows; return how many the database says there were.
-
-        Raises:
-            DataError: a text cannot be written as UTF-8.
-        """
-        try:
-            return self._run(connection, rows)
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"A text of the rows cannot be stored: {error.reason} (a lone surrogate, \\ud800 to"
-                " \\udfff in JSON, is not a character). Mend it in the tap, or with a stream map."
-            ) from None
-
-    def _run(self, connection: sa.Connection, rows: list[_Row]) -> int:
+        """Insert rows, some values replaced in place; return how many the database counts."""
         if self.native is None:
             named = [dict(zip(self.columns, row, strict=True)) for row in rows]
             return connection.execute(self.statement, named).rowcount

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -17,6 +18,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
+from tap_core.redaction.rows import are_rows_shown
 from tap_core.sinks.batch import BatchSink
 from tap_core.sinks.core import SinkOwner
 from tap_core.sinks.dates import date_fields
@@ -25,6 +27,7 @@ from tap_core.sql.conform import conformed_name, refuse_clashes
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.insertion import Insertion, Picker, picker_of, prepared
 from tap_core.sql.names import FullyQualifiedName
+from tap_core.sql.unstorable import UnstorableValueError, find_cell, refusal_of, unstorable
 from tap_core.types import JsonSchema, Record
 
 __all__ = ["SQLSink"]
@@ -231,14 +234,37 @@ class SQLSink(BatchSink, Generic[_C]):
         """Insert records in one transaction; return how many the database counted.
 
         A property that a record lacks is null; one that the schema lacks is left out.
+
+        Raises:
+            UnstorableValueError: the database cannot hold a value; nothing is inserted.
         """
         plan = self._plan_for(full_table_name, schema)
+        records = [*records]
         rows = [*map(plan.pick, records)]
         self.logger.info("Inserting with SQL: %s", plan.insertion.statement)
         if not rows:
             return 0
-        with self.connector._transaction() as connection:  # noqa: SLF001
-            return plan.insertion.run(connection, rows)
+        try:
+            with self.connector._transaction() as connection:  # noqa: SLF001
+                return plan.insertion.run(connection, rows)
+        except Exception as error:
+            reason = refusal_of(error)
+            if reason is None:
+                raise
+            told = self._unstorable(reason, plan, records)
+            raise told from (error if are_rows_shown() else None)
+
+    def _unstorable(
+        self, reason: BaseException, plan: _Plan, records: list[Record]
+    ) -> UnstorableValueError:
+        """Return the error for a batch that was refused, with the value where it is found."""
+        cell = None
+        with (
+            suppress(Exception),  # the first error is the one to tell
+            self.connector._transaction() as connection,  # noqa: SLF001
+        ):
+            cell = find_cell(connection, plan.insertion, [*map(plan.pick, records)])
+        return unstorable(self.stream_name, self.connector._dialect.name, reason, cell)  # noqa: SLF001
 
     def _plan_for(self, full_table_name: _Name, schema: JsonSchema) -> _Plan:
         """Return the plan of the batch before, if table and schema are the same."""

@@ -57,6 +57,10 @@ class SQLStream(Stream, abc.ABC):
     takes_any_replication_key: bool = True
     """Any column that grows as rows change will do."""
 
+    estimates_by_count: bool = True
+    """Whether the database is asked how many rows a sync will have, by ``COUNT(*)`` over its query,
+    under protocols that have a word for it (Airbyte's ESTIMATE)."""
+
     supports_nulls_first: bool = False
     """Whether the database knows ``NULLS FIRST``."""
 
@@ -221,6 +225,23 @@ class SQLStream(Stream, abc.ABC):
                 for page in pages_of(result):
                     yield from read(page)
 
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Count the rows that the query of this sync has.
+
+        Nothing is counted where `estimates_by_count` is False, or `get_records` is an author's.
+        """
+        if not self.estimates_by_count or self._reads_by_itself:
+            return None
+        self._write_starting_replication_value(None)  # the query begins there
+        rows = self.build_query().order_by(None).subquery()
+        with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
+            return connection.execute(sa.select(sa.func.count()).select_from(rows)).scalar(), None
+
+    @property
+    def _reads_by_itself(self) -> bool:
+        """Whether an author has a `get_records` of his own."""
+        return getattr(self.get_records, "__func__", None) is not SQLStream.get_records
+
     def _conformed_properties(self) -> Mapping[str, JsonSchema]:
         """Return the properties whose values nobody sees before they are encoded.
 
@@ -229,7 +250,7 @@ class SQLStream(Stream, abc.ABC):
         """
         plan = plan_of(self)
         if (
-            getattr(self.get_records, "__func__", None) is not SQLStream.get_records
+            self._reads_by_itself
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - whose rows the engine collects
             or not plan.compiled

@@ -23,7 +23,7 @@ from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError
 from tap_core.logging import StructuredFormatter
 from tap_core.redaction import Secrets
-from tests.authenticators.logins import Login, sent_with
+from tests.authenticators.logins import Login, Stream, sent_with
 from tests.http.server import Reply
 
 GOOD = Reply({"access_token": "token-1"})
@@ -244,3 +244,12 @@ def test_a_long_description_is_cut():
     content = json.dumps({"error_description": "a" * 10_000})
     assert oauth_words(content, Secrets()) == (None, f"{'a' * 300}…")
     assert oauth_words("[" * 100_000, Secrets()) == (None, None)
+
+
+def test_a_token_that_is_asked_for_again_names_the_stream_that_needs_it(server, caplog):
+    server.answers(Reply(status=503), GOOD)
+    authenticator = login(server)
+    authenticator.attach(Stream(name="orders"))
+    sent_with(authenticator)
+    assert "Stream 'orders': No access token from" in caplog.text
+    assert "after try 1 of" in caplog.text

@@ -20,9 +20,9 @@ from pyarrow import parquet
 from tap_core.batch.addresses import check_address, schemes_of
 from tap_core.batch.formats import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
-from tap_core.batch.reading import rows_of_file
+from tap_core.batch.reading import check_file, rows_of_file
 from tap_core.batch.storage import StorageTarget
-from tap_core.bounds import MIB, Bound
+from tap_core.bounds import MIB, Bound, TooLargeError
 from tap_core.exceptions import BatchFileError
 
 SMALL = FileLimits(Bound(1000, "the setting batch_max_line_bytes"))
@@ -97,10 +97,10 @@ def test_a_line_that_python_cannot_hold_is_said_in_words(tmp_path, line, reason)
     assert refused(path) == f"line 1 cannot be read: {reason}"
 
 
-def many_times(path: Path, value: str, rows: int, kind: Any = None) -> None:
+def many_times(path: Path, value: str, rows: int) -> None:
     """Write a file of a few kilobytes that repeats a long value."""
     indexes = pa.array([0] * rows, pa.int32())
-    repeated = pa.DictionaryArray.from_arrays(indexes, pa.array([value], kind or pa.string()))
+    repeated = pa.DictionaryArray.from_arrays(indexes, pa.array([value]))
     table = pa.table({"id": pa.array(range(rows)), "x": repeated})
     parquet.write_table(
         table, path, compression="zstd", store_schema=False, dictionary_pagesize_limit=1 << 30
@@ -126,6 +126,96 @@ def test_a_column_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path):
     assert "raise the setting batch_max_line_bytes" in refused(
         tmp_path / "list", "parquet", limits=limits
     )
+
+
+# Files that another reader reads
+
+
+def look(path: Path, form: str = "jsonl", compression: str | None = None) -> None:
+    """Look through a file whose lines may have 1,000 bytes."""
+    check_file(path, BaseBatchFileEncoding(form, compression), SMALL.line)
+
+
+ROWS = b'{"id":1}\n' * 500
+LONG = b'{"id":"' + b"x" * 1000 + b'"}\n'
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        (ROWS + LONG + ROWS, "a line is longer than 1,000 bytes"),
+        (ROWS + LONG.rstrip(), "a line is longer than 1,000 bytes"),
+        (b'{"a":[' + b"{}," * 300 + b"1]}", "holds so many values"),
+        (ROWS + b"\n\r\n" * 999, "blank lines follow each other"),
+    ],
+    ids=["line", "last", "values", "blank"],
+)
+def test_what_is_read_is_refused_where_it_is_looked_through_too(tmp_path, text, reason):
+    """SEC13: a file for another reader has the limits of one that is read here."""
+    for compression in (None, "gzip"):
+        path = tmp_path / f"rows-{compression}"
+        path.write_bytes(text if compression is None else gzip.compress(text))
+        with pytest.raises(ValueError, match=reason) as error:
+            look(path, compression=compression)
+        assert str(error.value) == refused(path, compression=compression, limits=SMALL)
+        assert "batch_max_line_bytes" in str(error.value)
+
+
+def test_each_member_of_a_gzip_file_is_looked_through(tmp_path):
+    path = tmp_path / "rows"
+    path.write_bytes(gzip.compress(ROWS) + gzip.compress(ROWS))
+    look(path, compression="gzip")
+    path.write_bytes(gzip.compress(ROWS) + gzip.compress(LONG))
+    with pytest.raises(ValueError, match="a line is longer"):
+        look(path, compression="gzip")
+
+
+def test_a_broken_file_is_told_in_words_and_a_missing_one_by_the_system(tmp_path):
+    (tmp_path / "torn").write_bytes(gzip.compress(ROWS)[:-20])
+    (tmp_path / "other").write_bytes(ROWS)
+    with pytest.raises(ValueError, match="it ends too early"):
+        look(tmp_path / "torn", compression="gzip")
+    with pytest.raises(ValueError, match="Not a gzipped file"):
+        look(tmp_path / "other", compression="gzip")
+    with pytest.raises(ValueError, match="not a parquet file"):
+        look(tmp_path / "other", "parquet")
+    with pytest.raises(FileNotFoundError):
+        look(tmp_path / "missing")
+
+
+def test_texts_that_a_dictionary_repeats_are_bounded_where_they_are_copied(tmp_path):
+    """SEC13: a few bytes of a file are not copied to gigabytes."""
+    path = tmp_path / "rows"
+    for value in ("a" * 500, {"y": "a" * 500}):
+        parquet.write_table(pa.table({"x": [value] * 2_000}), path)
+        with pytest.raises(ValueError, match=r"column 'x.*' repeats its texts to more than"):
+            look(path, "parquet")
+        parquet.write_table(pa.table({"x": [value] * 20}), path)
+        look(path, "parquet")
+
+
+def test_one_long_text_among_many_short_ones_is_no_repetition(tmp_path):
+    """If each text were the longest there would be 10 MB of them; there are 20 kB."""
+    path = tmp_path / "rows"
+    texts = pa.array(["a" * 500] + ["b"] * 20_000).dictionary_encode()
+    parquet.write_table(pa.table({"x": texts}), path, store_schema=False)
+    look(path, "parquet")
+
+
+def test_columns_without_texts_and_without_rows_repeat_nothing(tmp_path):
+    path = tmp_path / "rows"
+    for values in ([], [None] * 9000):
+        parquet.write_table(pa.table({"x": pa.array(values, pa.string())}), path)
+        look(path, "parquet")
+
+
+def test_a_message_names_so_many_files_at_most():
+    """SEC13: the error for a manifest of very many files names the limit and its setting."""
+    limits = FileLimits.from_config({})
+    limits.check_manifest(5_000)
+    with pytest.raises(TooLargeError, match=r"1,000,000 files, more than 5,000; .*batch_max_files"):
+        limits.check_manifest(1_000_000)
+    FileLimits.from_config({"batch_max_files": 1_000_000}).check_manifest(1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +15,9 @@ from hypothesis import strategies as st
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+from tap_core.limits import Limit
+from tap_core.protocols import lines as line_reader
+from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
 from tap_core.protocols.singer.decode import Decoder
 
 A = StreamId("a")
@@ -168,6 +174,17 @@ def test_half_a_letter_makes_its_record_a_text_and_nothing_else_changes() -> Non
     assert "object" in error
 
 
+@pytest.mark.parametrize(
+    "escape", [rb"\ud80%", rb"\ud8", rb"\udcxy", rb"\ud83d\udc0g", rb"\ud83d\ud8g0", rb"\ud800\u"]
+)
+def test_an_escape_that_is_none_is_no_half_of_a_letter(escape: bytes) -> None:
+    """SEC21: what is no JSON goes on neither as a record nor as a state."""
+    body = b'{"a":"%s0"}' % escape
+    for line in (b'"RECORD","stream":"a","record":%s}\n', b'"STATE","value":%s}\n'):
+        with pytest.raises(InvalidInputLine, match="Line 1 is not a Singer message"):
+            decode(b'{"type":' + line % body)
+
+
 def test_a_broken_line_that_speaks_of_nan_is_refused_in_linear_time() -> None:
     with pytest.raises(InvalidInputLine, match="Line 1"):
         decode(b'{"NaN' + b'\\"' * 500_000 + b"\n")
@@ -278,3 +295,64 @@ def test_how_the_input_is_cut_changes_nothing(
 @given(st.binary(), st.lists(st.integers(0, 100), max_size=4))
 def test_no_bytes_raise_anything_but_the_decoders_own_error(text: bytes, places: list[int]) -> None:
     assert decode_leniently(*cut(text, places)) == decode_leniently(text)
+
+
+LEVELS = st.sampled_from(
+    [
+        (b'{"a":', b"}"),
+        (b"[", b"]"),
+        (b'[{"]}\\\\\\"[":1},{"b" : ', b'},"}}"]'),
+        (b'["\\u00e9[",[', b"]]"),
+    ]
+)
+
+
+@given(st.lists(st.tuples(LEVELS, st.integers(1, 3_000)), max_size=3), st.booleans())
+def test_a_record_that_is_too_deep_is_a_text_and_its_envelope_is_read(runs, is_last: bool) -> None:
+    """Whatever stands in it, in texts too, and on both sides of it."""
+    runs = [*runs, ((b"[", b"]"), 2_000)]
+    begin = b"".join(opened * times for (opened, _), times in runs)
+    end = b"".join(closed * times for (_, closed), times in reversed(runs))
+    body = b'{"id": 1.50, "x": ' + begin + b"{}" + end + b', "y": "}]"}'
+    beside = b'"time_extracted":"2024-01-01T00:00:00Z","version":7'
+    inner = [beside, b'"record": ' + body] if is_last else [b'"record": ' + body, beside]
+    line = b'{"type":"RECORD","stream":"a",' + b",".join(inner) + b"}\n"
+    plain = lines(record({"id": 2}))
+    first, rows, last = decode(plain, line, plain)
+    assert isinstance(rows, Rows)
+    assert [json.loads(row).encode() for row in rows.rows] == [body]
+    assert (rows.extracted_at, rows.version) == (["2024-01-01T00:00:00Z"], 7)
+    assert isinstance(first, Rows)
+    assert isinstance(last, Rows)
+    assert first.rows == last.rows == [b'{"id": 2}']
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"STATE","value":{"a":%s}}',
+        b'{"type":"SCHEMA","stream":"a","schema":{"a":%s}}',
+        b'{"type":"RECORD","stream":"a","record":%s}',
+        b'{"type":"RECORD","stream":"a","record":{"a":[%s}}',
+        b'{"type":"RECORD","stream":"a","record":{"a":%s',
+    ],
+)
+def test_what_is_too_deep_and_no_record_is_refused(line: bytes) -> None:
+    events, error = decode_leniently(line % (b"[" * 5_000 + b"]" * 5_000) + b"\n")
+    assert events == []
+    assert error is not None
+
+
+@pytest.mark.parametrize("decoder", [Decoder, partial(AirbyteDecoder, [])])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_line_that_does_not_end_is_refused_before_it_is_held_whole(
+    monkeypatch: pytest.MonkeyPatch, decoder: Callable[[], Any], ends: bool
+) -> None:
+    """SEC13: what came before it counts; the error names the line, the limit and its variable."""
+    monkeypatch.setattr(line_reader, "LINE_BYTES", Limit("TAP_CORE_LINE_BYTES", 100_000))
+    reader = decoder()
+    assert list(reader.feed(b'{"type":"STATE","value":{"a":1}}\n' * 3 + b'{"type":"')) is not None
+    for _ in range(9):
+        assert list(reader.feed(b"x" * 10_000)) == []
+    with pytest.raises(InvalidInputLine, match=r"Line 4 is longer than .* TAP_CORE_LINE_BYTES"):
+        list(reader.feed(b"x" * 10_000 + (b"\n" if ends else b"")))

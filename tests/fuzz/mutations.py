@@ -63,7 +63,8 @@ class Mutator:
         for _ in range(self._chance.choice((1, 1, 2, 3, 6))):
             is_structured = self._chance.random() < 0.7
             data = (self._change_json(data) if is_structured else None) or self._change(data)
-        return data[:_LARGEST]
+            data = data[:_LARGEST]
+        return data
 
     # By structure
 
@@ -119,7 +120,8 @@ class Mutator:
         if kind == 1:
             return {"value": node}
         if kind == 2 and isinstance(node, str):
-            return self._chance.choice((node * 100, node[::-1], node + "\u0000", node.upper()))
+            longer = (node * 100)[:_LARGEST]
+            return self._chance.choice((longer, node[::-1], node + "\u0000", node.upper()))
         return self._chance.choice(_VALUES)
 
     def _dumped(self, document: Any) -> bytes:

@@ -14,7 +14,14 @@ from tap_core.sinks import BatchSink
 from tests.fuzz.readers import Read
 from tests.sql_targets.small import SmallTarget
 
-__all__ = ["make_sdk_target", "make_sql_target"]
+__all__ = ["make_mapped_target", "make_sdk_target", "make_sql_target"]
+
+MAPS = {
+    "flattening_enabled": True,
+    "flattening_max_depth": 3,
+    "stream_maps": {"a": {"__filter__": "id != 2", "name": "str(name)[:3]", "id": "id"}},
+}
+"""What becomes of stream ``a``; others are only flattened."""
 
 
 class ForgetfulSink(BatchSink):
@@ -44,6 +51,11 @@ def make_sdk_target(_folder: Path) -> Read:
         target.listen(io.BytesIO(data))
 
     return read
+
+
+def make_mapped_target(_folder: Path) -> Read:
+    """Return a reader that maps and flattens lines on their way into a target of the SDK."""
+    return lambda data: ForgetfulTarget(config=MAPS).listen(io.BytesIO(data))
 
 
 def make_sql_target(folder: Path) -> Read:

@@ -34,6 +34,7 @@ def find_maker(place: str) -> Callable[[Path], Read]:
 
 READERS: Final[dict[str, Reader]] = {
     "sdk_target": Reader("tests.fuzz.of_targets:make_sdk_target", "singer_lines"),
+    "mapped_target": Reader("tests.fuzz.of_targets:make_mapped_target", "singer_lines"),
     "sql_target": Reader("tests.fuzz.of_targets:make_sql_target", "singer_lines"),
     "spark_target": Reader("tests.fuzz.of_loader:make_singer", "singer_lines"),
     "airbyte_destination": Reader("tests.fuzz.of_loader:make_airbyte", "airbyte_messages"),

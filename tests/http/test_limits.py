@@ -316,6 +316,59 @@ def test_a_connection_that_falls_silent_is_a_lost_one_and_tried_again():
     assert len(server.requests) == 2
 
 
+def stop_after_a_byte(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n{")
+    server.closing.wait(30)
+
+
+def break_after_a_while(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n{")
+    server.closing.wait(0.3)
+
+
+def cut_json_after_a_while(server: RawServer, connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"Content-Length: 1\r\n\r\n")
+    server.closing.wait(0.15)
+    connection.sendall(b"{")
+
+
+@pytest.mark.parametrize("write", [stop_after_a_byte, break_after_a_while, cut_json_after_a_while])
+def test_the_tries_of_a_request_share_the_time_of_an_answer(write):
+    """SEC13: a server that stops in mid-answer takes no longer for being asked again."""
+    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
+        Source(server).records(**members(server, **SHORT))  # type: ignore[arg-type]
+    assert 2 <= len(server.requests) <= 3
+    assert "for earlier answers" in str(refused.value)
+    assert "raise max_response_seconds" in str(refused.value)
+
+
+def test_the_next_page_has_its_own_time():
+    """Failures of one page are not counted for another."""
+
+    def stop_once_each(server: RawServer, connection: socket.socket) -> None:
+        place = len(server.requests)
+        whole = b'{"data":[{"id": 1}],"next":"%d"}' % place
+        whole = whole if place < 6 else b'{"data":[{"id": 2}]}'
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(whole))
+        if place % 2:
+            server.closing.wait(30)
+        connection.sendall(whole[1:])
+
+    with raw_server(stop_once_each) as server:
+        source = Source(server)  # type: ignore[arg-type]
+        assert len(source.records(**members(server, max_response_seconds=1))) == 3
+
+
+def test_a_download_that_broke_may_be_as_large_and_as_long_again():
+    deadline = Deadline(
+        Limits(max_download_bytes=1_000_000, max_response_seconds=0.1), is_file=True
+    )
+    deadline.count(10_000_000)
+    deadline.try_again()
+    deadline.count(10_000_000)
+    assert (deadline.left() or 0) > 1
+
+
 def test_a_connection_is_used_again_with_its_usual_timeout(server, source):
     server.answers(page({"id": 1}, next="2"), page({"id": 2}))
     seen: list[Any] = []
@@ -357,6 +410,16 @@ def test_a_token_endpoint_that_drips_is_cut_off(write):
             login.update_access_token()
         login._session.close()
     assert len(server.requests) == 1
+
+
+def test_a_token_endpoint_that_stops_takes_no_longer_for_being_asked_again():
+    with raw_server(stop_after_a_byte) as server:
+        login = Login(auth_endpoint=f"{server.url}/token")
+        login.patience = Patience(max_response_seconds=0.4, sleep=lambda _: None)
+        with pytest.raises(AccessTokenError, match=r"0\.4 seconds after its first byte"):
+            login.update_access_token()
+        login._session.close()
+    assert len(server.requests) == 2
 
 
 def test_a_token_endpoint_cannot_fill_the_memory(server):

@@ -222,11 +222,12 @@ def test_a_failure_is_logged_before_the_wait(source, caplog):
     source.records()
     logged = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert logged[0] == (
-        "Backing off 2.25 seconds after 1 tries for URL /users, failing with status 503:"
-        " Service Unavailable"
+        "Stream 'users': Backing off 2.25 seconds after 1 tries for URL /users, failing with"
+        " status 503: Service Unavailable"
     )
     assert logged[1].startswith(
-        "Backing off 4.25 seconds after 2 tries for URL /users, failing with ChunkedEncodingError"
+        "Stream 'users': Backing off 4.25 seconds after 2 tries for URL /users, failing with"
+        " ChunkedEncodingError"
     )
 
 

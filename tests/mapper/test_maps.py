@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.exceptions import MapExpressionError, StreamMapConfigError
+from tap_core.exceptions import MapExpressionError, StreamMapConfigError, StreamSetupError
 from tap_core.mapper import (
     CustomStreamMap,
     PluginMapper,
@@ -34,6 +34,7 @@ SCHEMA = {
     },
 }
 RECORD = {"id": 1, "name": "Ada", "deep": {"x": 2}}
+FLATTENING = {"flattening_enabled": True, "flattening_max_depth": 3}
 FLAT = FlatteningOptions(enabled=True, max_level=1)
 
 
@@ -85,11 +86,28 @@ def test_a_wrong_expression_fails_when_the_map_is_made_and_says_where(definition
         ({"__key_properties__": ["gone"]}, r"Invalid key properties for 'people': \[gone\]"),
         ({"__source__": "people", "__alias__": "x"}, "it can have no __alias__"),
         ({"__alias__": 5}, "it must be text"),
+        *(({"__source__": odd}, "must be text") for odd in (None, 5, ["people"], {})),
     ],
 )
 def test_a_map_that_cannot_be_is_refused_with_its_stream(definition, said):
     with pytest.raises(StreamMapConfigError, match=said):
         mapper(stream_maps={"people": definition})
+
+
+@pytest.mark.parametrize("config", [{"stream_maps": {"odd": {"x": "id"}}}, FLATTENING])
+@pytest.mark.parametrize("properties", ["object", ["a"], 5])
+def test_a_schema_that_is_none_is_refused_with_its_stream(config, properties):
+    """SEC21: target and mapper read schemas of others."""
+    made = PluginMapper(config, LOGGER)
+    with pytest.raises(StreamSetupError, match="schema of stream 'odd' can be neither mapped"):
+        made.register_raw_stream_schema("odd", {"type": "object", "properties": properties}, [])
+
+
+def test_properties_that_flattening_calls_the_same_are_refused_with_their_stream():
+    inner = {"type": "object", "properties": {"b": {"type": "integer"}}}
+    schema = {"properties": {"a__b": {"type": "integer"}, "a": inner}}
+    with pytest.raises(StreamSetupError, match=r"stream 'odd' .* Duplicate column name .* a__b"):
+        PluginMapper(FLATTENING, LOGGER).register_raw_stream_schema("odd", schema, [])
 
 
 def test_an_error_of_a_record_names_stream_and_property():

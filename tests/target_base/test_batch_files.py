@@ -218,6 +218,16 @@ def test_a_bad_file_is_one_error_and_nothing_is_acknowledged(path, fault, tmp_pa
     assert [note for note in made.notes if note[0] == "state"] == [("state", 1), ("state", 2)]
 
 
+def test_a_message_of_too_many_files_is_an_error_before_any_is_read(path):
+    """SEC13: a target on the SDK refuses a manifest of very many files."""
+    made = Loader(config={"batch_max_files": 3})
+    most = {"format": "jsonl", "compression": "gzip"}
+    lines = [schema(), batch("a", *[path] * 3, **most), state(1), batch("a", *[path] * 4, **most)]
+    with pytest.raises(BatchFileError, match=r"Stream 'a': .* names 4 files, more than 3;"):
+        made.listen(io.StringIO("".join(lines)))
+    assert made.notes == [*[("a", ROWS)] * 3, ("state", 1)]
+
+
 @pytest.mark.parametrize(
     "message, error",
     [

@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from tap_core import RecordSink, Target
-from tap_core.exceptions import InvalidInputLine, InvalidRecord
+from tap_core.events import Describe
+from tap_core.exceptions import (
+    InvalidInputLine,
+    InvalidJSONSchema,
+    InvalidRecord,
+    LimitExceededError,
+)
 from tap_core.mapper_base import InlineMapper
+from tap_core.protocols.singer.decode import Decoder
 from tap_core.protocols.singer.messages import SchemaMessage
 from tap_core.protocols.singer.reading import MsgSpecReader, SimpleSingerReader
 from tests.target_base.messages import ID, record, schema, state
@@ -215,3 +222,25 @@ def test_the_command_line_says_it_without_a_traceback(tmp_path):
         assert "Traceback" not in done.stderr
         assert "cannot be read" in done.stderr or "is not a Singer message" in done.stderr
         assert json.loads(done.stdout) == {"n": 1}
+
+
+def test_a_schema_of_very_many_properties_is_refused():
+    """SEC13: a schema that would take too much time and memory is an error with its setting."""
+    properties = {f"field_{n}": {"type": "string"} for n in range(30_000)}
+    line = json.dumps({"type": "SCHEMA", "stream": "wide", "schema": {"properties": properties}})
+    with pytest.raises(LimitExceededError, match=r"'wide' has more than 30,000.*raise TAP_CO"):
+        list(Decoder().feed(line.encode() + b"\n"))
+    fewer = {"properties": dict(list(properties.items())[:29_998])}
+    line = json.dumps({"type": "SCHEMA", "stream": "wide", "schema": fewer})
+    [event] = Decoder().feed(line.encode() + b"\n")
+    assert isinstance(event, Describe)
+
+
+@pytest.mark.parametrize("levels", [300, 450])
+def test_a_schema_that_is_nested_too_deeply_is_an_error_in_words(levels):
+    nested: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        nested = {"type": "object", "properties": {"a": nested}}
+    line = {"type": "SCHEMA", "stream": "deep", "schema": {"properties": {"x": nested}}}
+    with pytest.raises((InvalidJSONSchema, InvalidInputLine), match="deep"):
+        Loader(config={}).listen(io.StringIO(json.dumps({**line, "key_properties": []}) + "\n"))

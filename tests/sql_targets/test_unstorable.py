@@ -1,0 +1,163 @@
+"""A value that the database cannot hold ends the run with its stream, its column and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tap_core.exceptions import DataError
+from tap_core.redaction.rows import LOG_ROWS
+from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of
+from tests.target_base.messages import record, schema, state
+
+COLUMNS = {
+    "id": {"type": "integer"},
+    "name": {"type": ["null", "string"]},
+    "size": {"type": ["null", "integer"]},
+}
+BEYOND = [2**63, -(2**63) - 1, 2**64, 10**40]
+
+
+def refused(url: str, *rows: dict[str, Any], kind: type[SmallTarget] = SmallTarget) -> str:
+    """Load rows of which one cannot be stored; return what the error says."""
+    lines = [schema(**COLUMNS), *(record("a", **row) for row in rows), state({"n": 1})]
+    with pytest.raises(DataError) as caught:
+        load(kind, url, *lines)
+    assert isinstance(caught.value, sa.exc.DataError)
+    return str(caught.value)
+
+
+def rows_with(number: int, **odd: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [{"id": n, "name": f"n{n}", "size": n} for n in range(40)]
+    rows[number] |= odd
+    return rows
+
+
+@pytest.mark.parametrize("number", BEYOND)
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_an_integer_beyond_the_column_is_named(url, number, place):
+    """SEC21: an integer that a database cannot hold."""
+    told = refused(url, *rows_with(place, size=number))
+    assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in told
+    assert f"cannot store in its column 'size': {number} (" in told
+    assert "Correct the value in the tap or with a stream map" in told
+    assert rows_of(url, "a") == []
+
+
+def test_a_key_that_cannot_be_stored_is_named_too(url):
+    assert f"its column 'id': {2**64} (" in refused(url, *rows_with(5, id=2**64, name=None))
+
+
+def test_a_text_with_half_a_surrogate_is_named(url):
+    told = refused(url, *rows_with(21, name="x\ud800"))
+    assert r"its column 'name': 'x\ud800' (UnicodeEncodeError: " in told
+
+
+def test_a_text_with_a_null_character_is_named(postgres_url):
+    assert r"its column 'name': 'x\x00' (" in refused(postgres_url, *rows_with(21, name="x\0"))
+
+
+def test_a_text_longer_than_its_column_is_named(postgres_url):
+    with_limit = "CREATE TABLE a (id bigint, name varchar(3), size bigint)"
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(with_limit)
+    engine.dispose()
+
+    class KeepingConnector(SmallConnector):
+        def prepare_table(self, *_args, **_kwargs):
+            """Leave the table as it is."""
+
+    class KeepingSink(SmallSink):
+        connector_class = KeepingConnector
+
+    class KeepingTarget(SmallTarget):
+        default_sink_class = KeepingSink
+
+    told = refused(postgres_url, *rows_with(33, name="y" * 1000), kind=KeepingTarget)
+    assert f"its column 'name': '{'y' * 59}… (" in told
+    assert "too long" in told
+
+
+def test_a_value_is_named_where_an_author_makes_the_statement(url):
+    class Own(SmallSink):
+        def generate_insert_statement(self, full_table_name, schema):
+            return str(super().generate_insert_statement(full_table_name, schema))
+
+    class OwnTarget(SmallTarget):
+        default_sink_class = Own
+
+    with pytest.warns(DeprecationWarning, match="as a string is deprecated"):
+        told = refused(url, *rows_with(8, size=2**64), kind=OwnTarget)
+    assert f"its column 'size': {2**64} (" in told
+
+
+def test_values_are_kept_out_of_the_message_where_rows_are(url, monkeypatch):
+    monkeypatch.setenv(LOG_ROWS, "false")
+    told = refused(url, *rows_with(8, size=2**64))
+    assert "its column 'size': <integer> (" in told
+    assert str(2**64) not in told
+
+
+def test_an_integer_of_more_digits_than_python_writes_is_described(url):
+    class Growing(SmallSink):
+        def preprocess_record(self, record, context):
+            return {**record, "size": 10**5000}
+
+    class GrowingTarget(SmallTarget):
+        default_sink_class = Growing
+
+    told = refused(url, *rows_with(8), kind=GrowingTarget)
+    assert "its column 'size': <integer> (" in told
+
+
+class UndecidedConnector(SmallConnector):
+    """Commits each statement by itself."""
+
+    def create_engine(self):
+        return super().create_engine().execution_options(isolation_level="AUTOCOMMIT")
+
+
+class UndecidedSink(SmallSink):
+    connector_class = UndecidedConnector
+
+
+class UndecidedTarget(SmallTarget):
+    default_sink_class = UndecidedSink
+
+
+def test_no_row_is_tried_again_where_it_would_stay(postgres_url):
+    told = refused(postgres_url, *rows_with(8, size=2**64), kind=UndecidedTarget)
+    assert "cannot store in one of its columns (" in told
+    left = [row[0] for row in rows_of(postgres_url, "SELECT id FROM a")]
+    assert len(left) == len(set(left))
+
+
+class StrangeConnector(SmallConnector):
+    """A database of which nothing is known."""
+
+    def create_engine(self):
+        engine = super().create_engine()
+        engine.dialect.name = "strange"
+        return engine
+
+
+class StrangeSink(SmallSink):
+    connector_class = StrangeConnector
+
+
+class StrangeTarget(SmallTarget):
+    default_sink_class = StrangeSink
+
+
+def test_a_database_of_which_nothing_is_known_says_why_alone(sqlite_url):
+    told = refused(sqlite_url, *rows_with(8, size=2**64), kind=StrangeTarget)
+    assert "the database (strange) cannot store in one of its columns (OverflowError: " in told
+
+
+def test_an_error_that_is_not_about_a_value_stays_what_it_is(url):
+    rows = [*rows_with(0), {"id": 0}]
+    with pytest.raises(sa.exc.IntegrityError):
+        load(SmallTarget, url, schema(**COLUMNS), *(record("a", **row) for row in rows))
