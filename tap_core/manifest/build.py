@@ -43,17 +43,19 @@ def build(
     expected: Any,
     config: Mapping[str, Any] | None = None,
     parameters: Mapping[str, Any] | None = None,
+    warn: Callable[[str], object] = _log.warning,
 ) -> Any:
     """Make what a part of a manifest declares.
 
     ``expected`` is a component class, or any type hint that a field of one may have. Nothing
     gives None. Without a configuration templates that need it wait for their scope.
-    ``parameters`` are those in force where a part stands that is no component.
+    ``parameters`` are those in force where a part stands that is no component. ``warn`` is called
+    with each sentence about what is odd and does not keep it from running.
 
     Raises:
         ManifestError: the part says something that cannot be done; file, line and keys are named.
     """
-    return Builder(manifest, config or {}).made(node, expected, parameters)
+    return Builder(manifest, config or {}, warn=warn).made(node, expected, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Builder:
     config: Mapping[str, Any] | None = None
     faults: list[Fault] | None = None
     """Where faults are collected; without it the first one is raised."""
+    warn: Callable[[str], object] = _log.warning
+    """Takes sentences about what is odd, where faults are not collected."""
     _scope: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +120,7 @@ class Builder:
             place = self._place(spot)
             raise ManifestError(message, place=place, line=spot.line, path=spot.path)
         else:
-            _log.warning("%s: %s", self._place(spot), message)
+            self.warn(f"{self._place(spot)}: {message}")
         return UNKNOWN
 
     def _place(self, spot: _Spot) -> str:

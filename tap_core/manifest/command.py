@@ -38,16 +38,20 @@ install: write an executable NAME that runs the manifest, for clients that take 
 
   --cutoff last_record|interval_end  what is stored when a window is closed (TAP_MANIFEST_CUTOFF)
   --boundary send|drop               a record that equals the stored value (TAP_MANIFEST_BOUNDARY)
+  --new-slices start|global_cursor   where a slice begins that a later sync is the first to have
+                                     (TAP_MANIFEST_NEW_SLICES)
 """
 _FLAGS: Final = {
     "--manifest": "TAP_MANIFEST_FILE",
     "--cutoff": "TAP_MANIFEST_CUTOFF",
     "--boundary": "TAP_MANIFEST_BOUNDARY",
+    "--new-slices": "TAP_MANIFEST_NEW_SLICES",
 }
 _CONFIG: Final = "--config"
 _CHOICES: Final = {
     "--cutoff": ("last_record", "interval_end"),
     "--boundary": ("send", "drop"),
+    "--new-slices": ("start", "global_cursor"),
 }
 
 
@@ -113,7 +117,11 @@ def _taken(arguments: Sequence[str]) -> _Given:
 def _run(given: _Given) -> int:
     from tap_core.manifest.tap import tap_class
 
-    changes = {name.removeprefix("--"): given.own[name] for name in _CHOICES if name in given.own}
+    changes = {
+        name.removeprefix("--").replace("-", "_"): given.own[name]
+        for name in _CHOICES
+        if name in given.own
+    }
     made = tap_class(Path(given.own["--manifest"]), changes)
     made.config_file = _config_file(given.rest)
     gc.freeze()  # the collector need not look at modules and the document again and again,
@@ -146,9 +154,12 @@ def _lint(arguments: Sequence[str]) -> int:
 
     is_bad = False
     for path in paths:
-        for problem in problems(Path(path)):
+        found = problems(Path(path))
+        for problem in found:
             print(redact_line(str(problem)))  # noqa: T201  (the command's result)
-            is_bad = is_bad or problem.is_error
+        if not found:
+            print(redact_line(f"{path}: no problems"))  # noqa: T201  (the command's result)
+        is_bad = is_bad or any(problem.is_error for problem in found)
     return int(is_bad)
 
 

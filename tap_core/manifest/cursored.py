@@ -81,6 +81,10 @@ class Cursored(Sliced):
         own = self.own_cursor
         return value if own else super().compare_start_date(value, start_date_value)
 
+    @property
+    def _start_date(self) -> Any:
+        return None if self.own_cursor else super()._start_date
+
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
         if not self._is_custom:
@@ -106,7 +110,9 @@ class Cursored(Sliced):
                 if reading.takes(record, one):
                     yield record
             self._sync_costs = made._sync_costs  # noqa: SLF001
-            self._close(context, reading.close(one))
+            kept = reading.close(one)
+            if not self._has_gap:
+                self._close(context, kept)
             if self._is_trial:
                 return
 

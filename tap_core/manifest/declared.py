@@ -11,6 +11,9 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import logging
+import math
+import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -19,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from requests.exceptions import RequestException
 
 from tap_core import metrics
+from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.clock import utc_now
-from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.exceptions import ConfigurationError, FatalAPIError, RetriableAPIError
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.incremental.durations import duration_of
 from tap_core.incremental.order import order_by
@@ -32,10 +36,12 @@ from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.components.schemas import json_schema
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Schemas, Scope, StateMigration, StreamFace
-from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.errors import FailedRecordsError, ManifestError
+from tap_core.manifest.interpolate import named_settings
 from tap_core.manifest.pages import Turn
 from tap_core.manifest.slices import Slices, product
 from tap_core.manifest.states import (
+    GLOBAL_CURSOR,
     LOOKBACK,
     as_others_keep,
     parents_of,
@@ -65,7 +71,9 @@ _MADE: Final = (
     *("_selection", "_signer", "_handler", "_decoder"),
 )
 """What a stream makes of its declaration when it is first needed."""
-_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException)
+_NEW_SLICES: Final = "new_slices"
+"""The change that says where new slices begin: at the ``start`` or at the ``global_cursor``."""
+_OF_ONE_SLICE: Final = (FatalAPIError, RetriableAPIError, RequestException, FailedRecordsError)
 """What may be wrong with one slice, and not with those behind it."""
 
 
@@ -108,6 +116,10 @@ class ManifestHost(Protocol):
     def names_with_state(self) -> frozenset[str]:
         """Names of the streams that had a state when the run began."""
 
+    @property
+    def told(self) -> set[str]:
+        """What was told of oddities of the manifest."""
+
     def parent_stream(self, node: Mapping[str, Any]) -> StreamFace:
         """Return the stream that reads all of a parent."""
 
@@ -146,6 +158,8 @@ class Declared(RESTStream[Turn]):
         self._host: ManifestHost = tap
         self._node = node
         self._config = dict(tap.config)
+        self._warnings: list[str] = []
+        """What is odd in its part of the manifest, until something is read of it."""
         super().__init__(tap, name=self._part("name", str) or "stream")
         self._is_read_by_one = self._makes_jobs
         threads = max(tap.threads, tap.jobs.most) if self._makes_jobs else tap.threads
@@ -169,7 +183,20 @@ class Declared(RESTStream[Turn]):
         node = whole.get(key)
         if node is None:
             return None
-        return build(self._host.manifest, node, kind, self.config, _parameters(whole))
+        return self._component(node, kind, _parameters(whole))
+
+    def _component(self, node: Any, kind: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+        """Make what a part declares; what is odd there is told when something is read."""
+        manifest, warn = self._host.manifest, self._warnings.append
+        return build(manifest, node, kind, self.config, parameters, warn)
+
+    def _tell_warnings(self) -> None:
+        """Log what is odd in what is read now, each sentence once for a tap."""
+        sentences, self._warnings[:] = list(self._warnings), []
+        for sentence in sentences:
+            if sentence not in self._host.told:
+                self._host.told.add(sentence)
+                self.log("%s", sentence, level=logging.WARNING)
 
     @property
     def _incremental_node(self) -> Mapping[str, Any]:
@@ -189,7 +216,7 @@ class Declared(RESTStream[Turn]):
         node = self._incremental_node.get("incremental_sync")
         if not isinstance(node, Mapping) or not (field := node.get("cursor_field")):
             return None
-        found: str = build(self._host.manifest, field, str, self.config, _parameters(node))
+        found: str = self._component(field, str, _parameters(node))
         return found
 
     @cached_property
@@ -201,7 +228,7 @@ class Declared(RESTStream[Turn]):
                 not self.is_parent and self.name in self._host.names_with_state
             )
             node = node["incremental_stream" if known else "full_refresh_stream"]
-        made: DeclarativeStream = build(self._host.manifest, node, DeclarativeStream, self.config)
+        made: DeclarativeStream = self._component(node, DeclarativeStream)
         return made
 
     @property
@@ -224,16 +251,46 @@ class Declared(RESTStream[Turn]):
         found = self.declared.incremental_sync
         if not isinstance(found, DatetimeBasedCursor):
             return None
-        changes: dict[str, Any] = dict(self._host.changes)
+        changes: dict[str, Any] = {
+            name: value for name, value in self._host.changes.items() if name != _NEW_SLICES
+        }
         if self._has_groups:
             changes["global_substream_cursor"] = True
-        return replace(found, **changes) if changes else found
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # they were noted when it was built
+            return replace(found, **changes) if changes else found
 
     @property
     def _has_groups(self) -> bool:
         """Whether slices are groups: one member more shifts them, so they share a state."""
         routers = self.retriever.routers
         return len(routers) == 1 and isinstance(routers[0], GroupingPartitionRouter)
+
+    @property
+    def _has_global_cursor(self) -> bool:
+        """Whether slices that are new begin where the others had come to."""
+        return self._host.changes.get(_NEW_SLICES) == "global_cursor"
+
+    def check_edges(self) -> None:
+        """Raise ConfigurationError where the start or the end of its cursor is no date-time."""
+        try:
+            cursor = self.incremental_sync
+        except ManifestError as error:
+            raise self._wrong_edge(str(error), "start") from None
+        if cursor is not None:
+            super()._edges(cursor)
+
+    def _wrong_edge(self, message: str, name: str) -> ConfigurationError:
+        """Return the error for a start or an end that is no date-time, with its settings."""
+        node = self._incremental_node.get("incremental_sync") or {}
+        given = node.get(f"{name}_datetime")
+        texts = given.values() if isinstance(given, Mapping) else [given]
+        named = {one for text in texts if isinstance(text, str) for one in named_settings(text)}
+        if named:
+            settings = " and ".join(f"'{one}'" for one in sorted(named))
+            word = "setting" if len(named) == 1 else "settings"
+            message = f"{message.rstrip('.')}. It comes from the {word} {settings}."
+        return super()._wrong_edge(message, name)
 
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return from when until when there is anything to read.
@@ -282,7 +339,7 @@ class Declared(RESTStream[Turn]):
     def has_outlived(self, state: Mapping[str, Any]) -> bool:
         """Return whether the API no longer knows what changed since a state of ours."""
         given = self._node.get("api_retention_period")
-        period = build(self._host.manifest, given, str | None, self.config, _parameters(self._node))
+        period = self._component(given, str | None, _parameters(self._node))
         cursor = self.incremental_sync if period and state else None
         if cursor is None:
             return False
@@ -295,7 +352,12 @@ class Declared(RESTStream[Turn]):
     def translated(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """Return a state of this stream as this SDK keeps it, also one of airbyte-cdk."""
         field, state = partition_field(self._incremental_node), self._migrated(kept)
-        return translated(state, cursor_field=self.replication_key, partition_field=field)
+        return translated(
+            state,
+            cursor_field=self.replication_key,
+            partition_field=field,
+            keeps_global=self._has_global_cursor,
+        )
 
     def _migrated(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a state of an older version of the connector as one of this version.
@@ -330,7 +392,10 @@ class Sliced(Declared):
             coming = product(parts)
             if self.replication_key:
                 coming = self._each_once(coming)
+            entries = self.state_manager.get_state_partitions() or ()
+            before = frozenset(freeze(one["context"]) for one in entries if "context" in one)
             known.update(run=run, slices=Slices(coming), parents={})
+            known.update(before=before, begun=time.monotonic())
         return cast("list[dict[str, Any]]", known["slices"])  # iterated, and no more than that
 
     def _each_once(self, contexts: Iterable[Context]) -> Iterator[Context]:
@@ -377,11 +442,8 @@ class Sliced(Declared):
     @property
     def parent_names(self) -> list[str]:
         """Names of the streams that are read for this one's slices, and for theirs."""
-        manifest, node = self._host.manifest, self._incremental_node
-        return [
-            build(manifest, one.get("name"), str, self.config, _parameters(one)) or ""
-            for one in parents_of(node)
-        ]
+        parents = parents_of(self._incremental_node)
+        return [self._component(one.get("name"), str, _parameters(one)) or "" for one in parents]
 
     def parent(self, declared: Mapping[str, Any]) -> StreamFace:
         """Return the stream of a part of the manifest, which reads all of it for its slices."""
@@ -420,13 +482,62 @@ class Sliced(Declared):
         if len(self.retriever.routers) == 1:
             self._of_run["parents"][parent] = position
 
+    def _write_starting_replication_value(self, context: Context | None) -> None:
+        if context and self._has_global_cursor:
+            self._begin_slice(context)
+        super()._write_starting_replication_value(context)
+
+    def _begin_slice(self, context: Context) -> None:
+        """Give a slice that no earlier run had the bookmark of all others, less the lookback."""
+        manager, cursor = self.state_manager, self.incremental_sync
+        known = manager.stream_state.get(GLOBAL_CURSOR)
+        entry = manager.get_context_state(context)
+        if (
+            cursor is None
+            or not isinstance(known, Mapping)
+            or known.get("replication_key") != self.replication_key
+            or "replication_key_value" in entry
+            or freeze(context) in self._of_run.get("before", ())
+            or self.replication_method != REPLICATION_INCREMENTAL
+        ):
+            return
+        try:
+            reached = cursor.read(known.get("replication_key_value"))
+            begin = reached - dt.timedelta(seconds=known.get(LOOKBACK, 0))
+        except (ValueError, TypeError, OverflowError):
+            return  # it begins at the start, as without one
+        entry["replication_key"] = self.replication_key
+        entry["replication_key_value"] = cursor.format.write(begin)
+        manager.touch(context)
+
+    def _keep_global_cursor(self) -> bool:
+        """Keep how far the slices of this run have come; return whether that is known."""
+        manager = self.state_manager
+        values = [
+            one["replication_key_value"]
+            for one in manager.get_state_partitions() or ()
+            if one.get("replication_key") == self.replication_key and "replication_key_value" in one
+        ]
+        if not values or self.incremental_sync is None or "begun" not in self._of_run:
+            return False
+        latest = values[0]
+        for value in values[1:]:
+            latest = value if manager.order.newer_or_equal(value, latest) else latest
+        manager.stream_state[GLOBAL_CURSOR] = {
+            "replication_key": self.replication_key,
+            "replication_key_value": latest,
+            LOOKBACK: math.ceil(time.monotonic() - self._of_run["begun"]),
+        }
+        return True
+
     def _complete_state(self, *, saw_all: bool) -> None:
         super()._complete_state(saw_all=saw_all)
+        is_kept = self._has_global_cursor and self._keep_global_cursor()
         parents = self._of_run.get("parents")
         if parents:
             self.stream_state["parent_state"] = parents
         was_earlier = self.stream_state.pop(LOOKBACK, None)
-        if parents or was_earlier:
+        if parents or was_earlier or is_kept:
             self._tap.document.touch(self.name)
             self._tap.run.checkpoint(owed=True)
 

@@ -1,14 +1,14 @@
 """What is wrong with a manifest.
 
-Rules of the room: one class. Whoever finds a fault says what it is and the way out; where it
-stands (file, line, path of keys) is put before it by whoever knows.
+The code that finds a fault of a manifest says what it is and the way out; where it stands (file,
+line, path of keys) is put before it by the code that knows.
 """
 
 from __future__ import annotations
 
-from tap_core.exceptions import ConfigurationError
+from tap_core.exceptions import ConfigurationError, DataError
 
-__all__ = ["ManifestError"]
+__all__ = ["FailedRecordsError", "ManifestError"]
 
 
 class ManifestError(ConfigurationError):
@@ -24,3 +24,7 @@ class ManifestError(ConfigurationError):
         self.is_placed: bool = bool(place)
         self.line: int = line
         self.path: str = path
+
+
+class FailedRecordsError(DataError):
+    """Templates failed on some records of a context; all others were sent."""

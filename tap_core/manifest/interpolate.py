@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar, cast
@@ -25,8 +25,9 @@ from tap_core.manifest.literals import read_plain
 from tap_core.manifest.macros import CHANGING, MACROS
 from tap_core.manifest.sandbox import Sandbox, bounded, running
 from tap_core.manifest.tree import DataText, OwnText
+from tap_core.redaction.rows import are_rows_shown
 
-__all__ = ["NAMES", "OWN", "STATE", "Bound", "Template", "template"]
+__all__ = ["NAMES", "OWN", "STATE", "Bound", "Template", "named_settings", "template"]
 
 _USUAL: Final = (
     *("config", "parameters", "record", "response", "headers", "next_page_token"),
@@ -56,7 +57,8 @@ _SHOWN: Final = 500
 _LONGEST: Final = 200_000
 """Letters that a template may have."""
 
-_FIXED: Final = frozenset({"config", "parameters"})
+_CONFIG: Final = "config"
+_FIXED: Final = frozenset({_CONFIG, "parameters"})
 _ALIASES: Final = {"stream_interval": "stream_slice", "stream_partition": "stream_slice"}
 
 
@@ -153,8 +155,9 @@ class Template:
         raise ManifestError(f"the template {self.text!r} names '{name}', which is not known here.")
 
     def why(self, error: Exception) -> str:
-        """Say what was raised; its words may repeat a setting, and are left out then."""
-        return type(error).__name__ if "config" in self.names else _said(error)
+        """Say what was raised; its words may repeat a setting, or a row, and are left out then."""
+        is_hidden = _CONFIG in self.names or not are_rows_shown()
+        return type(error).__name__ if is_hidden else _said(error)
 
     def _check_names(self) -> None:
         unknown = sorted(self.names - NAMES - {STATE})
@@ -251,6 +254,36 @@ def template(text: str) -> Template:
         ManifestError: its syntax is wrong, or it names what no template can see.
     """
     return Template(text)
+
+
+def named_settings(text: str) -> frozenset[str]:
+    """Return the settings that a template looks up in ``config`` by a fixed name.
+
+    There are none in a text that is no template, or not a correct one.
+    """
+    try:
+        tree, names = _parsed(text)
+    except ManifestError:
+        return frozenset()
+    return frozenset(_settings_in(tree)) if _CONFIG in names else frozenset()
+
+
+def _settings_in(tree: nodes.Template) -> Iterator[str]:
+    """Yield what follows ``config``: ``config['a']``, ``config.a``, ``config.get('a')``."""
+    for item in tree.find_all(nodes.Getitem):
+        if _is_config(item.node) and isinstance(item.arg, nodes.Const):
+            yield str(item.arg.value)
+    for attribute in tree.find_all(nodes.Getattr):
+        if _is_config(attribute.node) and not hasattr(dict, attribute.attr):
+            yield attribute.attr
+    for call in tree.find_all(nodes.Call):
+        asked = call.node
+        if isinstance(asked, nodes.Getattr) and asked.attr == "get" and _is_config(asked.node):
+            yield from (str(one.value) for one in call.args[:1] if isinstance(one, nodes.Const))
+
+
+def _is_config(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Name) and node.name == _CONFIG
 
 
 def _parsed(text: str) -> tuple[nodes.Template, frozenset[str]]:

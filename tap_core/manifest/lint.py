@@ -28,6 +28,7 @@ from tap_core.manifest.contract import Scope
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.faults import Fault
 from tap_core.manifest.filling import Template, lines_of
+from tap_core.manifest.lint_names import misleading_names
 from tap_core.manifest.literals import has_template
 from tap_core.manifest.load import Manifest, read_manifest, template_names
 from tap_core.manifest.tree import UNKNOWN, Node
@@ -83,6 +84,8 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
     Builder(checked, None, found).made(checked.tree, DeclarativeSource)
     told = list(_of_streams(checked, found))
     yield from [*found, *told]
+    if not any(fault.is_error for fault in [*found, *told]):
+        yield from misleading_names(manifest)
     for line, key in manifest.twice:
         message = f"the key '{key}' stands twice: the last one counts."
         yield Fault(line, key, message, is_error=False)

@@ -23,7 +23,13 @@ from tap_core.manifest.faults import Fault
 from tap_core.manifest.parameters import component, parameter_names
 from tap_core.manifest.references import References
 from tap_core.manifest.tree import Items, Node, is_larger, plain
-from tap_core.schema.yaml_nodes import YAML_NODES, check_nodes, check_text, too_many_nodes
+from tap_core.schema.yaml_nodes import (
+    YAML_NODES,
+    check_nodes,
+    check_text,
+    read_scalar,
+    too_many_nodes,
+)
 
 __all__ = ["Manifest", "read_manifest", "read_value", "template_names"]
 
@@ -236,7 +242,7 @@ class _Reader:
         if node.tag in _TEXTS:
             return node.value
         if node.tag in _WORDS:
-            return self._words.construct_object(node)
+            return read_scalar(node, self._words.construct_object)
         raise yaml.constructor.ConstructorError(
             None, None, f"the tag {node.tag} is not known", node.start_mark
         )

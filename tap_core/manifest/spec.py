@@ -13,7 +13,7 @@ from tap_core.manifest.load import Manifest
 from tap_core.manifest.tree import Node, plain
 from tap_core.types import JsonSchema
 
-__all__ = ["config_jsonschema", "consent", "documentation_url"]
+__all__ = ["changelog_url", "config_jsonschema", "consent", "documentation_url"]
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
@@ -37,10 +37,19 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
 
 def documentation_url(manifest: Manifest) -> str | None:
     """Return the address of the connector's documentation."""
+    return _address(manifest, "documentation_url", "documentationUrl")
+
+
+def changelog_url(manifest: Manifest) -> str | None:
+    """Return the address of what changed between the connector's versions."""
+    return _address(manifest, "changelog_url", "changelogUrl")
+
+
+def _address(manifest: Manifest, *names: str) -> str | None:
     spec = manifest.part("spec")
     if not isinstance(spec, Node):
         return None
-    found = spec.get("documentation_url") or spec.get("documentationUrl")
+    found = next(filter(None, map(spec.get, names)), None)
     return str(found) if found else None
 
 

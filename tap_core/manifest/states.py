@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "CURSOR_STATE",
+    "GLOBAL_CURSOR",
     "LOOKBACK",
     "LegacyToPerPartitionStateMigration",
     "as_others_keep",
@@ -32,6 +33,10 @@ CURSOR_STATE: Final = "cursor_state"
 LOOKBACK: Final = "lookback_window"
 """How long a run of airbyte-cdk took that left one cursor for all slices, in seconds: what changed
 while others were read may be so much earlier."""
+
+GLOBAL_CURSOR: Final = "global_cursor"
+"""The latest bookmark of all slices when a sync had ended, and under `LOOKBACK` how long it took:
+where slices begin that are new in a later one, if that is asked for."""
 
 _OURS: Final = frozenset(
     {
@@ -60,18 +65,26 @@ class LegacyToPerPartitionStateMigration:
 
 
 def translated(
-    state: Mapping[str, Any], *, cursor_field: str | None, partition_field: str | None
+    state: Mapping[str, Any],
+    *,
+    cursor_field: str | None,
+    partition_field: str | None,
+    keeps_global: bool = False,
 ) -> dict[str, Any]:
     """Return a stream's state in the form of this SDK.
 
     ``partition_field`` is the one key of the stream's slices, where they have just one.
+    ``keeps_global`` keeps the cursor from which new slices begin.
     """
     if _is_ours(state) or not state:
         return dict(state)
     if cursor_field is None or any(key in state for key in _NOTHING):
         return {}
     if isinstance(state.get("states"), Sequence):
-        return _of_partitions(state, cursor_field, _bookmark)
+        found = _of_partitions(state, cursor_field, _bookmark)
+        if keeps_global and "partitions" in found:
+            found |= _global_cursor(state, cursor_field)
+        return found
     if (value := _value_of(state, cursor_field)) is not None:
         return _position(cursor_field, value)
     if partition_field is not None and _is_by_key(state, cursor_field):
@@ -207,6 +220,15 @@ def _of_partitions(
     if parents := state.get("parent_state"):
         result["parent_state"] = parents
     return result
+
+
+def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return the cursor of all slices as `GLOBAL_CURSOR`, where airbyte-cdk has kept one."""
+    found = _bookmark(state.get("state"), cursor_field)
+    if not found or state.get("use_global_cursor"):
+        return {}
+    seconds = state.get(LOOKBACK)
+    return {GLOBAL_CURSOR: {**found, LOOKBACK: seconds if isinstance(seconds, int) else 0}}
 
 
 def _bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:

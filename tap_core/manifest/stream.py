@@ -36,6 +36,7 @@ from tap_core.manifest.components.requests import finished
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
 from tap_core.manifest.components.source import DeclarativeStream
 from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
+from tap_core.manifest.failed_records import FailedRecords
 from tap_core.manifest.jobs import JobReader
 from tap_core.manifest.pages import Pages, Turn
 from tap_core.manifest.restarts import BeginAgain, Restarts, Split
@@ -45,7 +46,7 @@ from tap_core.redaction.http import collect_sent_secrets
 
 if TYPE_CHECKING:
     from tap_core.http.request import Auth
-    from tap_core.manifest.components.records import Selection
+    from tap_core.manifest.components.records import OnFailure, Selection
     from tap_core.manifest.contract import Decoder, ErrorHandler
     from tap_core.types import Context, Record
 
@@ -268,6 +269,27 @@ class ManifestStream(_Sending):
         super()._prepare_for_threads(threads)
         _ = self._selection, self._handler
 
+    _failed: FailedRecords | None = None
+    """The records of the context in hand on which templates failed; None ends it with the first."""
+
+    def get_records(self, context: Context | None) -> Iterable[Record]:
+        """Yield the records of a context; those on which templates fail are left out.
+
+        Raises:
+            FailedRecordsError: some were left out, and all others were read.
+        """
+        failed = self._failed = FailedRecords(self.name, self.primary_keys, self.log)
+        yield from super().get_records(context)
+        failed.check()
+
+    @property
+    def _has_gap(self) -> bool:
+        return self._failed is not None and self._failed.count > 0
+
+    @property
+    def _on_failure(self) -> OnFailure | None:
+        return None if self._failed is None else self._failed.add
+
     # What a slice is asked with
 
     def _seen(self, context: Context | None) -> Scope:
@@ -295,6 +317,7 @@ class ManifestStream(_Sending):
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of all pages of a slice, or of one window of it."""
+        self._tell_warnings()
         retriever = self.declared.retriever
         if isinstance(retriever, CustomRetriever):
             yield from retriever.records(self._seen(context), self.schema, self._pages_of)
@@ -336,7 +359,7 @@ class ManifestStream(_Sending):
             place += f", slice {dump_json(dict(one), default=str)}"
         run, place = self._tap.run, self._secrets().hide(place)
         reader = JobReader(self, retriever, scope, self._host.jobs, run, place)
-        return self._selection(reader.records(), scope, lambda: None)
+        return self._selection(reader.records(), scope, lambda: None, self._on_failure)
 
     def asking(
         self, retriever: SimpleRetriever, scope: Scope, *, into_file: bool = False
@@ -394,7 +417,7 @@ class ManifestStream(_Sending):
             walk,
             scope,
             self._decoder.decode,
-            self._selection,
+            partial(self._selection, failed=self._on_failure),
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._decoder),
             behind=self._restarts.behind_page,
@@ -452,7 +475,7 @@ class ManifestStream(_Sending):
             vars(made).pop(made_of_mine, None)
         declared = DeclarativeStream(retriever=retriever, name=self.name)
         vars(made).update(declared=declared, incremental_sync=None, own_cursor=None, schema={})
-        vars(made).update(_in_hand=None, _gate=None)
+        vars(made).update(_in_hand=None, _gate=None, _failed=None)
         return made
 
     def _select(self) -> Selection:
@@ -470,9 +493,12 @@ class ManifestStream(_Sending):
         select = self._select()
 
         def selected(
-            documents: Iterable[Any], scope: Scope, extracted: Callable[[], None]
+            documents: Iterable[Any],
+            scope: Scope,
+            extracted: Callable[[], None],
+            failed: OnFailure | None = None,
         ) -> Iterator[Record]:
-            for record in select(documents, scope, extracted):
+            for record in select(documents, scope, extracted, failed):
                 if None in record.values():
                     yield {name: value for name, value in record.items() if value is not None}
                 else:

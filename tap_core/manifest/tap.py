@@ -26,7 +26,7 @@ from tap_core.manifest.components.source import (
     DynamicStreamCheckConfig,
 )
 from tap_core.manifest.load import read_manifest, template_names
-from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
+from tap_core.manifest.spec import changelog_url, config_jsonschema, consent, documentation_url
 from tap_core.manifest.stream import ManifestStream
 from tap_core.sync.trial import pull_one
 from tap_core.tap_base import Tap
@@ -56,7 +56,7 @@ class ManifestTap(Tap):
     """How a platform gets credentials in the user's browser, where the manifest says so."""
 
     changes: ClassVar[Mapping[str, str]]
-    """What is asked of every cursor from outside: ``cutoff``, ``boundary``."""
+    """What is asked of every cursor from outside: ``cutoff``, ``boundary``, ``new_slices``."""
 
     names_with_state: frozenset[str] = frozenset()
     """Names of the streams that had a state when the run began."""
@@ -103,6 +103,12 @@ class ManifestTap(Tap):
         return [
             (name, ManifestStream(self, node)) for name, node in streams_made(self, self, taken)
         ]
+
+    def check_streams(self) -> None:
+        """Raise ConfigurationError for a stream whose start or end is no date-time."""
+        for stream in self.streams.values():
+            if isinstance(stream, ManifestStream):
+                stream.check_edges()
 
     # The check
 
@@ -228,6 +234,11 @@ class ManifestTap(Tap):
         return build(self.manifest, node, HTTPAPIBudget, self.config) if node else None
 
     @cached_property
+    def told(self) -> set[str]:
+        """What was told of oddities of the manifest: once, whoever meets them."""
+        return set()
+
+    @cached_property
     def answers(self) -> AnswerCache:
         """Answers to requests for streams that are parents."""
         from tap_core.manifest.cache import AnswerCache
@@ -312,6 +323,7 @@ def tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[Mani
         "name": _name(path),
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
+        "changelog_url": changelog_url(manifest),
         "consent": consent(manifest),
         "manifest": manifest,
         "changes": dict(changes or {}),

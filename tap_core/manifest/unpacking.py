@@ -1,8 +1,9 @@
 """Packed answers as streams of bytes, bounded while they are unpacked.
 
 Invariant: nothing is unpacked further than a reader asks for, and no answer to more than its
-bound allows: `max_unpacked_bytes`, or `RATIO` times its own size where that is more. Errors of
-what is packed (a torn or encrypted archive, a checksum) become errors of the API's answer.
+bound allows: `max_unpacked_bytes`, or `RATIO` times its own size where that is more. The time
+that the rows of an answer take is counted at each piece. Errors of what is packed (a torn or
+encrypted archive, a checksum) become errors of the API's answer.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ import requests
 
 from tap_core.bounds import MIB, Bound, TooLargeError, shown
 from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import reading_time_of
+from tap_core.http.filed import body_of
+from tap_core.http.limits import ReadingTime
 from tap_core.manifest.errors import ManifestError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["RATIO", "Bounded", "answer_errors", "each_file", "unpacked"]
+__all__ = ["RATIO", "Bounded", "answer_errors", "each_file", "open_body", "unpacked"]
 
 RATIO: Final = 200
 """Text compresses to a twentieth, seldom to a hundredth; a bomb to a thousandth."""
@@ -36,7 +40,9 @@ _GZIP: Final = b"\x1f\x8b"
 
 _SETTING: Final = "max_unpacked_bytes"
 _MOST: Final = 64 * MIB
-_BLOCK: Final = 1 << 16
+_BLOCK: Final = 1 << 14
+"""Bytes of a piece; thousands of rows may be in one."""
+_PACKED_BLOCK: Final = 1 << 16
 _SMALL_BLOCK: Final = 1 << 12
 _PLAIN_METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 """Of other methods zipfile unpacks all of a block at once, to thousands of times its size."""
@@ -83,18 +89,25 @@ class Bounded:
         return outer or Bound(_MOST, f"{_SETTING} of the decoder")
 
 
-class _Unpacked(io.BufferedReader):
-    """A stream of unpacked bytes that knows its bound."""
+class _Stream(io.BufferedReader):
+    """Bytes of an answer, with what bounds them."""
 
     bound: Bound | None = None
     total: _Total | None = None
+    time: ReadingTime | None = None
 
 
 class _Counted(io.RawIOBase):
-    """Bytes that are unpacked block by block, and counted with those of other files."""
+    """Bytes that are read block by block, and counted with those of other files."""
 
-    def __init__(self, source: IO[bytes], total: _Total, block: int = _BLOCK) -> None:
-        self._source, self._total, self._block = source, total, block
+    def __init__(
+        self,
+        source: IO[bytes],
+        time: ReadingTime | None,
+        total: _Total | None = None,
+        block: int = _BLOCK,
+    ) -> None:
+        self._source, self._time, self._total, self._block = source, time, total, block
         self._size = 0
 
     def readable(self) -> bool:
@@ -105,7 +118,10 @@ class _Counted(io.RawIOBase):
         block = self._source.read(min(len(view), self._block))
         view[: len(block)] = block
         self._size += len(block)
-        self._total.add(len(block))
+        if self._total is not None:
+            self._total.add(len(block))
+        if self._time is not None:
+            self._time.count()
         return len(block)
 
     def tell(self) -> int:
@@ -136,19 +152,29 @@ class _Total:
             )
 
 
+def open_body(response: requests.Response) -> IO[bytes]:
+    """Return a stream of an answer's body; the time that its rows take is counted."""
+    time = reading_time_of(response)
+    made = _Stream(_Counted(body_of(response), time), _BLOCK)
+    made.time = time
+    return cast("IO[bytes]", made)
+
+
 def unpacked(data: IO[bytes], bound: Bound) -> IO[bytes]:
     """Return a stream of the bytes that were packed by gzip, or as they are where they were not."""
-    packed = _Unpacked(cast("io.RawIOBase", data), _BLOCK)
-    packed.bound = bound
+    packed = _Stream(cast("io.RawIOBase", data), _PACKED_BLOCK)
+    time: ReadingTime | None = getattr(data, "time", None)
+    packed.bound, packed.time = bound, time
     if packed.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
         return cast("IO[bytes]", packed)
     source = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
     outer: _Total | None = getattr(data, "total", None)
-    return _stream(source, _Total(bound, packed.tell, outer), _BLOCK)
+    return _stream(source, time, _Total(bound, packed.tell, outer), _BLOCK)
 
 
-def each_file(data: IO[bytes], bound: Bound) -> Iterator[IO[bytes]]:
-    """Yield the files of a zip archive as streams."""
+def each_file(response: requests.Response, bound: Bound) -> Iterator[IO[bytes]]:
+    """Yield the files of an answer that is a zip archive as streams."""
+    data, time = body_of(response), reading_time_of(response)
     size = data.seek(0, io.SEEK_END)
     data.seek(0)
     total = _Total(bound, lambda: size)
@@ -158,12 +184,12 @@ def each_file(data: IO[bytes], bound: Bound) -> Iterator[IO[bytes]]:
                 raise zipfile.BadZipFile(f"its file {member.filename[:100]!r} is encrypted")
             block = _BLOCK if member.compress_type in _PLAIN_METHODS else _SMALL_BLOCK
             with archive.open(member) as file:
-                yield _stream(file, total, block)
+                yield _stream(file, time, total, block)
 
 
-def _stream(source: IO[bytes], total: _Total, block: int) -> IO[bytes]:
-    made = _Unpacked(_Counted(source, total, block), block)
-    made.bound, made.total = total.bound, total
+def _stream(source: IO[bytes], time: ReadingTime | None, total: _Total, block: int) -> IO[bytes]:
+    made = _Stream(_Counted(source, time, total, block), block)
+    made.bound, made.total, made.time = total.bound, total, time
     return cast("IO[bytes]", made)
 
 

@@ -118,8 +118,8 @@ class TestOneJob:
     def test_a_result_lies_on_disk_while_it_is_read(self, tmp_path: Path, api, waits, monkeypatch):
         server, source = api
         seen: list[Any] = []
-        real = decoders.body_of
-        monkeypatch.setattr(decoders, "body_of", lambda it: seen.append(it) or real(it))
+        real = decoders.open_body
+        monkeypatch.setattr(decoders, "open_body", lambda it: seen.append(it) or real(it))
         source.files = lambda _: Reply("id\n1\n")
         path = manifest(tmp_path, reports(retriever="download_decoder: {type: CsvDecoder}"))
         assert run(path, server).records("items") == [{"id": "1"}]

@@ -94,6 +94,36 @@ def test_aliases_and_core_tags_mean_what_they_did():
     assert read["c"] == {"x": "1", "y": 2}
 
 
+@pytest.mark.parametrize(
+    "scalar",
+    ["!!int", "!!int '-'", "!!int _", "!!int a", "!!bool maybe", "!!float ''", "!!float 1:x"],
+)
+def test_a_scalar_that_its_tag_does_not_fit_is_refused(scalar: str):
+    """SEC21: a scalar that its tag does not fit is refused, with its line."""
+    with pytest.raises(ManifestError, match=r"line 2: .* is no (int|bool|float)"):
+        read_manifest(f"b: 1\na: {scalar}\n")
+    with pytest.raises(ValueError, match=r"(?s)is no (int|bool|float).*line 2"):
+        load_yaml(f"b: 1\na: {scalar}\n")
+
+
+def test_a_time_that_its_tag_does_not_fit_is_refused():
+    """SEC21: a manifest has no times, and reads them as text."""
+    with pytest.raises(ValueError, match="'soon' is no timestamp"):
+        load_yaml("a: !!timestamp soon")
+    assert read_manifest("a: !!timestamp soon").raw == {"a": "soon"}
+
+
+@pytest.mark.parametrize(
+    "number", ["1" + ":1" * 1_000_000, "1" + ":1" * 500 + ".5", "0x" + "f" * 9_000, "9" * 5_000]
+)
+def test_a_number_may_not_be_endless(number: str):
+    """SEC21: a number in base 60 costs the square of its length."""
+    with pytest.raises(ManifestError, match=r"line 1: .*(more than 4,300 characters|is no float)"):
+        read_manifest(f"a: {number}")
+    with pytest.raises(ValueError, match=r"more than 4,300 characters|is no float"):
+        load_yaml(f"a: !!{'float' if '.' in number else 'int'} {number}")
+
+
 DOUBLES = "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
 BOMBS = [
     "{{ '%1000000000d' % 1 }}",

@@ -50,7 +50,7 @@ def test_what_mappings_fill_may_be_missing_or_a_placeholder(tmp_path: Path):
         NAMED
         + PATH
         + put("[incremental_sync, cursor_field]", NAME, CREATES)
-        + put('["**", step]', "{{ config['step'] }}")
+        + put('["**", step]', "{{ config['url'] }}")
         + put('["$parameters", size]', NAME, CREATES)
         + put("[retriever, paginator, \"{{ components_values['where'] }}\"]", NAME, CREATES)
         + put("[schema_loader, type]", NAME)

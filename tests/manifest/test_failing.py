@@ -97,3 +97,39 @@ def test_one_cursor_for_all_slices_stays_before_what_failed(tmp_path: Path):
         failing(server, 404)
         run(path, server, state=ran.state)
     assert {one.query["since"][0] for one in server.asked} == {"2024-01-01"}
+
+
+PARENTS = """
+paginator:
+  type: DefaultPaginator
+  pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+  page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+"""
+CHILDREN = """
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+  - type: ParentStreamConfig
+    parent_key: id
+    partition_field: parent
+    stream: {$ref: "#/streams/1"}
+"""
+
+
+@pytest.mark.parametrize("tail", [ONE, SEVERAL])
+def test_children_of_the_parents_before_a_page_that_fails_are_read(tmp_path: Path, tail: str):
+    """However many threads read them: what came of the parents is worth the same."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/parents":
+            rows = [{"id": number} for number in range(1, 6)]
+            return Reply("", 404) if asked.query else page(*rows, next="second")
+        return page({"id": int(asked.path.rpartition("/")[2])})
+
+    children = stream("children", "/children/{{ stream_slice.parent }}", retriever=CHILDREN)
+    path = manifest(tmp_path, children, stream("parents", "/parents", retriever=PARENTS), tail=tail)
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(path, server, fails=True)
+    assert isinstance(ran.error, FatalAPIError)
+    assert sorted(one["id"] for one in ran.records("children")) == [1, 2, 3, 4, 5]

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolate import Bound, template
+from tap_core.manifest.interpolate import Bound, named_settings, template
 from tap_core.manifest.literals import read_literal, read_plain
 from tap_core.manifest.macros import FILTERS, MACROS
 
@@ -254,3 +254,19 @@ def test_only_what_configuration_and_parameters_decide_is_settled_early():
     assert not template("{{ config.a }}{{ now_utc() }}").is_fixed
     assert not template("{{ record.id }}").is_fixed
     assert not template("{{ config['a'] | random }}").is_fixed
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("{{ config['a'] }} and {{ config.b.c }}", {"a", "b"}),
+        ("{{ config.get('a', config['b']) or config['c']['d'] }}", {"a", "b", "c"}),
+        ("{{ config['a' if record.b else 'c'] }}", set()),
+        ("{{ config.items() }}{{ record['a'] }}", set()),
+        ("config['a']", set()),
+        ("{{ config['a' }}", set()),
+        ("{% for one in config['a'] %}{{ one }}{% endfor %}", {"a"}),
+    ],
+)
+def test_the_settings_that_a_template_names_are_known(text: str, settings: set[str]):
+    assert named_settings(text) == settings

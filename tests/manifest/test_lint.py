@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+import pytest
+
 from tap_core.manifest.lint import problems
 
 _GOOD = """\
@@ -157,3 +159,107 @@ def test_every_fault_of_one_cursor_is_told():
     assert "%Q" in told
     assert "PT1S" in told
     assert "two days" in told
+
+
+_NAMED = """\
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [items]}
+spec:
+  type: Spec
+  connection_specification:
+    type: object
+    properties: {api_url: {type: string}, start: {type: string}}
+streams:
+  - type: DeclarativeStream
+    name: items
+    primary_key: [[id]]
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: updated_at
+      datetime_format: "%Y-%m-%d"
+      start_datetime: "{{ config.get('start') or '2024-01-01' }}"
+    retriever:
+      type: SimpleRetriever
+      requester:
+        type: HttpRequester
+        url_base: "{{ config['api_url'] }}"
+        path: items
+      record_selector:
+        type: RecordSelector
+        extractor: {type: DpathExtractor, field_path: []}
+    schema_loader:
+      type: InlineSchemaLoader
+      schema:
+        type: object
+        properties:
+          id: {type: integer}
+          updated_at: {type: [string, "null"], format: date}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        (
+            "['api_url']",
+            "['api_ulr']",
+            22,
+            "the spec has no setting 'api_ulr'. Is 'api_url' meant?",
+        ),
+        ("get('start')", "get('begin')", 17, "the spec has no setting 'begin'."),
+        ("[[id]]", "[idd]", 12, "the schema has no property 'idd'. Is 'id' meant?"),
+        ("[[id]]", "[[nr, id]]", 12, "the schema has no property 'nr'."),
+        (
+            "cursor_field: updated_at",
+            "cursor_field: updated",
+            15,
+            "the schema has no property 'updated'. Is 'updated_at' meant?",
+        ),
+        (
+            "type: integer",
+            "type: integr",
+            32,
+            "JSON Schema has no type 'integr'. Is 'integer' meant?",
+        ),
+        (
+            "type: integer",
+            "minimum: one",
+            32,
+            "this is no JSON Schema: 'one' is not of type 'number'.",
+        ),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_a_warning(old: str, new: str, line: int, message: str):
+    """All of these run, and lose data without a word."""
+    assert problems(_NAMED) == []
+    assert _NAMED.count(old) == 1
+    assert _told(_NAMED.replace(old, new)) == [(line, "warning", message)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("config['api_url']", "config['__injected_api_url']"),
+        (
+            "type: object\n        properties:\n          id",
+            "allOf: [true]\n        properties:\n          id",
+        ),
+        ("[[id]]", "\"{{ config['start'] }}\""),
+        (
+            "properties: {api_url: {type: string}, start: {type: string}}",
+            "additionalProperties: true",
+        ),
+    ],
+)
+def test_what_cannot_be_known_is_passed_over(old: str, new: str):
+    text = _NAMED.replace(old, new)
+    assert text != _NAMED
+    assert problems(text) == []
+
+
+def test_a_name_that_is_a_number_in_yaml_is_one_in_the_schema():
+    text = _NAMED.replace("id: {type: integer}", "id: {}\n          1: {type: [whole]}")
+    [problem] = problems(text)
+    assert problem.path == "streams[0].schema_loader.schema.properties.1.type"
+    assert problem.line == 31

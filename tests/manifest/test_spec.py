@@ -10,7 +10,8 @@ import pytest
 
 from tap_core.manifest.command import main
 from tap_core.manifest.load import read_manifest
-from tap_core.manifest.spec import config_jsonschema, consent, documentation_url
+from tap_core.manifest.spec import changelog_url, config_jsonschema, consent, documentation_url
+from tap_core.manifest.tap import tap_class
 from tap_core.protocols.airbyte.spec import specification
 from tap_core.redaction import collect_secrets, make_redactor
 
@@ -78,6 +79,16 @@ def test_a_manifest_without_settings_takes_any():
 def test_the_address_of_the_documentation_is_found_under_both_names():
     assert documentation_url(read_manifest(_TEXT)) == "https://x/docs"
     assert documentation_url(read_manifest("spec: {documentationUrl: y}\n")) == "y"
+
+
+@pytest.mark.parametrize("name", ["changelog_url", "changelogUrl"])
+def test_the_address_of_the_changes_is_told(name: str, tmp_path: Path) -> None:
+    text = f"{_TEXT}  {name}: https://x/changes\n"
+    assert changelog_url(read_manifest(text)) == "https://x/changes"
+    assert changelog_url(read_manifest(_TEXT)) is None
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text)
+    assert tap_class(path).get_changelog_url() == "https://x/changes"
 
 
 _CONSENT = """\

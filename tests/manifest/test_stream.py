@@ -239,3 +239,28 @@ def test_pages_begin_again_where_an_answer_says_so_and_not_for_ever(tmp_path: Pa
         ran = run(manifest(tmp_path, declared), server, fails=True)
     assert asked(server) == ["/i", "/i"]
     assert "410" in str(ran.error)
+
+
+@pytest.mark.parametrize(
+    ("bookmark", "start"),
+    [(None, "2024-01-05"), ("2024-02-01", "2024-02-01"), ("2023-01-01", "2024-01-05")],
+)
+def test_states_on_the_way_have_the_start_of_the_manifest(
+    tmp_path: Path, bookmark: str | None, start: str
+):
+    """Not a setting that is called start_date, which the manifest does not ask for."""
+    cursor = """
+    incremental_sync:
+      type: DatetimeBasedCursor
+      cursor_field: at
+      start_datetime: "2024-01-05"
+      datetime_format: "%Y-%m-%d"
+    """
+    path = manifest(tmp_path, stream("items", "/items", more=cursor))
+    known = {"replication_key": "at", "replication_key_value": bookmark}
+    state = {"bookmarks": {"items": known}} if bookmark else None
+    with serving() as server:
+        server.answers(Reply(status=404))
+        failed = run(path, server, state=state, config={"start_date": "2020-01-01"}, fails=True)
+    entry = failed.state["bookmarks"]["items"]
+    assert entry["starting_replication_value"] == start

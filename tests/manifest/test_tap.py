@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -377,6 +378,76 @@ class TestTheClass:
         assert asked(server) == ["/fields"]
 
 
+START, END = '"2024-01-01"', '"2024-01-25"'
+FROM = "{{ config['from'] }}"
+LATER_OF_TWO = (
+    "{type: MinMaxDatetime, datetime: \"{{ config.get('from') }}\","
+    ' min_datetime: "{{ config.floor }}"}'
+)
+
+
+class TestDatesFromSettings:
+    """A start or an end that is no date-time is refused before any catalog is handed out."""
+
+    @pytest.mark.parametrize(
+        ("replaced", "given", "named"),
+        [
+            (START, f'"{FROM}"', "The start_datetime is no date-time: .*the setting 'from'"),
+            (END, f'"{FROM}"', "The end_datetime is no date-time: .*the setting 'from'"),
+            (START, LATER_OF_TWO, "The start_datetime is .*the settings 'floor' and 'from'"),
+        ],
+    )
+    @pytest.mark.parametrize("word", ["discover", "--discover"])
+    def test_one_that_does_not_parse_names_stream_and_setting(
+        self,
+        tmp_path: Path,
+        word: str,
+        replaced: str,
+        given: str,
+        named: str,
+    ):
+        declared = stream("items", "/i", more=CURSOR.replace(replaced, given))
+        path = manifest(tmp_path, stream("other", "/o"), declared)
+        config = {"url": "http://127.0.0.1:9", "floor": "2024-01-01"}
+        for start, code in [("01/02/2024", 1), ("2024-01-02", 0)]:
+            file = tmp_path / "config.json"
+            file.write_text(json.dumps({**config, "from": start}), encoding="utf-8")
+            arguments = ["--manifest", str(path), "--config", str(file)]
+            words = [word, *arguments] if word == "discover" else [*arguments, word]
+            done = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.command", *words],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == code
+            assert ('"streams"' in done.stdout) != bool(code)
+            refused = re.search(f"Stream 'items': {named}", done.stdout + done.stderr)
+            assert bool(refused) == bool(code)
+
+    def test_a_setting_that_is_missing_is_named(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        tap = tap_class(manifest(tmp_path, declared))(config={"url": "http://127.0.0.1:9"})
+        with pytest.raises(ConfigurationError, match=r"Stream 'items': .*the setting 'from'"):
+            tap.check_streams()
+
+    def test_a_secret_is_not_shown(self, tmp_path: Path):
+        given = "\"{{ config['api_key'] }}\""
+        declared = stream("items", "/i", more=CURSOR.replace(START, given))
+        config = {"url": "http://127.0.0.1:9", "api_key": "sesame-open"}
+        with pytest.raises(ConfigurationError, match="'api_key'") as raised:
+            tap_class(manifest(tmp_path, declared))(config=config).check_streams()
+        assert "sesame" not in str(raised.value)
+
+    def test_other_streams_are_read_whatever_the_start_of_one(self, tmp_path: Path):
+        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        path = manifest(tmp_path, declared, stream("other", "/o"))
+        with serving() as server:
+            server.answers(page({"id": 1}))
+            tap = tap_class(path)(config={"url": server.url, "from": "soon"})
+            assert [one["id"] for one in tap.streams["other"].get_records(None)] == [1]
+
+
 class TestTheCommand:
     def test_without_a_manifest_it_says_how_it_is_used(self, capsys: pytest.CaptureFixture[str]):
         assert main([]) == 2
@@ -408,6 +479,7 @@ class TestTheCommand:
     def test_lint_lists_problems_by_line(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         good = manifest(tmp_path, stream("items", "/i"))
         assert main(["lint", str(good)]) == 0
+        assert capsys.readouterr().out == f"{good}: no problems\n"
         bad = manifest(tmp_path, stream("items", "/{{ confg.x }}"))
         assert main(["lint", str(bad)]) == 1
         shown = capsys.readouterr().out

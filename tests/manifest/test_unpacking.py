@@ -9,14 +9,19 @@ import os
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import Answer
+from tap_core.http.limits import Deadline, Limits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import (
     CompositeRawDecoder,
     CsvDecoder,
@@ -32,6 +37,8 @@ from tap_core.manifest.components.decoders import (
 )
 from tap_core.manifest.components.files import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
+from tests.http.server import Reply, serving
+from tests.manifest.running import manifest, run, stream
 from tests.manifest.test_decoders import answer, decoded, zipped
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +150,101 @@ def test_what_is_wrong_with_an_archive_is_an_error_of_the_answer():
         assert "The answer cannot be read" in refused(GzipDecoder(JsonlDecoder()), packed)
 
 
+ROWS = b"a\n" + b"1\n" * 100_000
+LINES = b'{"a": 1}\n' * 100_000
+READERS = {
+    "csv": (CsvDecoder(), ROWS),
+    "lines": (JsonlDecoder(), LINES),
+    "texts": (IterableDecoder(), LINES),
+    "gzip": (GzipDecoder(CsvDecoder()), gzip.compress(ROWS)),
+    "gzip in gzip": (GzipDecoder(GzipDecoder(JsonlDecoder())), gzip.compress(gzip.compress(LINES))),
+    "older": (CompositeRawDecoder(GzipParser(JsonLineParser())), gzip.compress(LINES)),
+    "zip": (ZipfileDecoder(JsonlDecoder()), zipped(a=LINES)),
+    "files": (ZipfileDecoder(JsonParser()), zipped(**{f"f{n}": b"[1]" for n in range(2000)})),
+}
+
+
+def timed(body: bytes, seconds: float | None, *, is_file: bool = False) -> requests.Response:
+    deadline = Deadline(Limits(max_response_seconds=seconds), is_file=is_file)
+    if is_file:
+        deadline.count(len(body))
+    return Answer.of(answer(body), None, deadline)
+
+
+@pytest.mark.parametrize("kind", sorted(READERS))
+def test_the_rows_of_an_answer_may_take_so_long_together(kind):
+    """SEC13: rows of an answer, packed or not, take bounded time."""
+    decoder, body = READERS[kind]
+    with pytest.raises(ResponseTooSlowError, match=r"raise max_response_seconds \(here 0\.001"):
+        list(decoder.decode(timed(body, 0.001)))
+    assert list(decoder.decode(timed(body, 1000)))
+    assert list(decoder.decode(timed(body, None)))
+
+
+def test_the_rows_of_a_file_may_take_so_long_together():
+    body = gzip.compress(ROWS)
+    with pytest.raises(ResponseTooSlowError, match="raise max_response_seconds"):
+        list(ResponseToFileExtractor().extract(timed(body, 0.001), {}))
+
+
+def test_a_download_earns_time_for_its_rows():
+    """A second for each 64 KiB that came: reports of any size are read."""
+    body = b"a\n" + os.urandom(2_000_000).hex().encode() + b"\n" + b"1\n" * 50_000
+    with pytest.raises(ResponseTooSlowError):
+        list(CsvDecoder().decode(timed(body, 0.0001)))
+    assert len(list(CsvDecoder().decode(timed(body, 0.0001, is_file=True)))) == 50_001
+
+
+def work(seconds: float) -> None:
+    begun = time.thread_time()
+    while time.thread_time() - begun < seconds:
+        pass
+
+
+def read_with_work(between: Callable[[], object]) -> int:
+    """Read an answer of many pieces that may take half a second, with a second of work."""
+    count = 0
+    for count, _ in enumerate(JsonlDecoder().decode(timed(LINES[:100_000], 0.5)), 1):
+        if not count % 500:
+            work(0.05)
+            between()
+    return count
+
+
+def test_what_is_done_with_the_rows_counts():
+    with pytest.raises(ResponseTooSlowError):
+        read_with_work(lambda: None)
+
+
+def test_what_children_of_a_row_take_does_not_count():
+    """Where another answer is read between two rows, its time is its own."""
+    others = JsonlDecoder()
+    assert read_with_work(lambda: list(others.decode(timed(b"{}", 1)))) > 10_000
+
+
+def test_a_reader_of_the_rows_may_be_slow():
+    """A pipe that is full is waited for as long as it takes."""
+    count = 0
+    for count, _ in enumerate(JsonlDecoder().decode(timed(LINES[:100_000], 0.4)), 1):
+        if not count % 500:
+            time.sleep(0.05)
+    assert count > 10_000
+
+
+def test_a_manifest_bounds_the_time_of_rows_by_its_option(tmp_path: Path):
+    body = gzip.compress(b"id\n" + b"1\n" * 200_000)
+    decoder = "decoder: {type: GzipDecoder, decoder: {type: CsvDecoder}}"
+    for seconds, is_refused in ((0.05, True), (600, False)):
+        limit = f"max_response_seconds: {seconds}"
+        rows = stream("items", "/items", limit, retriever=decoder)
+        path = manifest(tmp_path, rows.replace("field_path: [data]", "field_path: []"))
+        with serving() as server:
+            server.answers(Reply(body))
+            ran = run(path, server, fails=is_refused)
+        assert isinstance(ran.error, ResponseTooSlowError) == is_refused, ran.error
+        assert (len(ran.records("items")) == 200_000) != is_refused
+
+
 def test_a_huge_list_of_files_is_refused():
     """Each entry takes ten times its bytes once it is read."""
     out = io.BytesIO()
@@ -221,6 +323,8 @@ BOMB = """
 import resource, sys
 import requests
 from tap_core.exceptions import FatalAPIError
+from tap_core.http.answer import Answer
+from tap_core.http.limits import Deadline, Limits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import *
 response = requests.Response()
 response.status_code = 200

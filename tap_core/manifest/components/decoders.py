@@ -26,10 +26,9 @@ import requests
 from tap_core.bounds import RowBound
 from tap_core.documents import load_json
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import document_of
-from tap_core.http.filed import body_of
+from tap_core.http.answer import check_xml_size, document_of
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.unpacking import Bounded, answer_errors, each_file, unpacked
+from tap_core.manifest.unpacking import Bounded, answer_errors, each_file, open_body, unpacked
 from tap_core.manifest.xml import document_of_xml
 
 __all__ = [
@@ -142,7 +141,7 @@ class JsonlDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self.parse(body_of(response)))
+        return answer_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
@@ -158,7 +157,7 @@ class JsonItemsDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Return the elements of an answer's list."""
-        return answer_errors(response, self._elements(body_of(response)))
+        return answer_errors(response, self._elements(open_body(response)))
 
     def _elements(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parse(data)
@@ -177,7 +176,7 @@ class IterableDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield a document for each line of an answer."""
-        return answer_errors(response, self._documents(body_of(response)))
+        return answer_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
         for lines in self.bound(data).lines(data):
@@ -208,7 +207,7 @@ class CsvDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the rows of an answer."""
-        return answer_errors(response, self.parse(body_of(response)))
+        return answer_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the rows of a stream of bytes; a missing value is null."""
@@ -242,10 +241,11 @@ class XmlDecoder:
         """Yield the document of an answer.
 
         Raises:
-            FatalAPIError: it is no XML.
+            FatalAPIError: it is no XML, or takes too much memory.
         """
         if not response.content.strip():
             return
+        check_xml_size(response, response.content)
         named = "charset" in str(response.headers.get("Content-Type") or "").lower()
         try:
             yield document_of_xml(response.content, response.encoding if named else None)
@@ -261,7 +261,7 @@ class GzipDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self.parse(body_of(response)))
+        return answer_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
@@ -287,7 +287,7 @@ class CompositeRawDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self._documents(body_of(response)))
+        return answer_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parser.parse(data)
@@ -316,8 +316,7 @@ class ZipfileDecoder(Bounded):
 
     def _documents(self, response: requests.Response) -> Iterator[Any]:
         inner = cast(Parser, self.decoder or self.parser)
-        data = body_of(response)
-        files = each_file(data, self.bound(data))
+        files = each_file(response, self.bound())
         try:
             first = next(files, None)
         except zipfile.BadZipFile as error:

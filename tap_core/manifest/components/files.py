@@ -17,9 +17,8 @@ import requests
 
 from tap_core.bounds import RowBound
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.filed import body_of
 from tap_core.manifest.contract import Decoder, Scope
-from tap_core.manifest.unpacking import Bounded, answer_errors, unpacked
+from tap_core.manifest.unpacking import Bounded, answer_errors, open_body, unpacked
 from tap_core.types import Record
 
 __all__ = ["ResponseToFileExtractor"]
@@ -54,7 +53,7 @@ class ResponseToFileExtractor(Bounded):
     def _rows(self, document: requests.Response) -> Iterator[Record]:
         nothing = {""} if self.preserve_na_values else _NOTHING
         bound = self.bound()
-        lines = RowBound(bound, _text(unpacked(body_of(document), bound)))
+        lines = RowBound(bound, _text(unpacked(open_body(document), bound)))
         reader = csv.reader(line.replace("\0", "") for line in lines)
         rows = filter(None, reader)
         header = next(rows, [])

@@ -8,6 +8,7 @@ has them. The transformations are the stream's and come as functions.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +26,7 @@ __all__ = [
     "CombinedExtractor",
     "DpathExtractor",
     "Normalization",
+    "OnFailure",
     "ParentFieldPath",
     "RecordExpander",
     "RecordFilter",
@@ -32,9 +34,29 @@ __all__ = [
     "Selection",
 ]
 
-Selection: TypeAlias = Callable[[Iterable[Any], Scope, Callable[[], None]], Iterator[Record]]
-"""From the documents of an answer to its records. The last argument is called for each record
-that the extractor finds, before any is filtered out."""
+OnFailure: TypeAlias = Callable[[Record, ManifestError, int], None]
+"""Called with a record that is left out because a template fails on it, the error, and the
+record's place among those of the answer, from 1."""
+
+
+class Selection(Protocol):
+    """Makes records of the documents of an answer."""
+
+    def __call__(
+        self,
+        documents: Iterable[Any],
+        scope: Scope,
+        extracted: Callable[[], None],
+        failed: OnFailure | None = None,
+    ) -> Iterator[Record]:
+        """Yield the records.
+
+        ``extracted`` is called for each record that the extractor finds, before any is filtered
+        out. Without ``failed`` a template that fails on a record ends it all.
+
+        Raises:
+            ManifestError: a template fails.
+        """
 
 
 _Changes: TypeAlias = list[Callable[[Record, Scope], None]]
@@ -237,16 +259,20 @@ class RecordSelector:
             return _extraction(extract)
 
         def select(
-            documents: Iterable[Any], scope: Scope, extracted: Callable[[], None]
+            documents: Iterable[Any],
+            scope: Scope,
+            extracted: Callable[[], None],
+            failed: OnFailure | None = None,
         ) -> Iterator[Record]:
             seen = dict(scope)
+            stays = steps.applied if failed is None else _noting(steps.applied, failed)
             for document in documents:
                 for record in extract(document, scope):
                     if not isinstance(record, dict):
                         _check_object(record)
                     extracted()
                     seen["record"] = record
-                    if steps.applied(record, seen):
+                    if stays(record, seen):
                         yield record
 
         return select
@@ -262,11 +288,31 @@ class RecordSelector:
         return lambda record: asked.transform(record, known)
 
 
+def _noting(
+    applied: Callable[[Record, Scope], bool], failed: OnFailure
+) -> Callable[[Record, Scope], bool]:
+    """Return what changes a record, and leaves it out where a template fails on it."""
+    numbers = itertools.count(1)
+
+    def tried(record: Record, scope: Scope) -> bool:
+        number = next(numbers)
+        try:
+            return applied(record, scope)
+        except ManifestError as error:
+            failed(record, error, number)
+            return False
+
+    return tried
+
+
 def _extraction(extract: Callable[[Any, Scope], Iterable[Any]]) -> Selection:
     """Return the selection that is nothing but extraction."""
 
     def select(
-        documents: Iterable[Any], scope: Scope, extracted: Callable[[], None]
+        documents: Iterable[Any],
+        scope: Scope,
+        extracted: Callable[[], None],
+        failed: OnFailure | None = None,  # noqa: ARG001  nothing can fail
     ) -> Iterator[Record]:
         for document in documents:
             for record in extract(document, scope):

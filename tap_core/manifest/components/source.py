@@ -140,7 +140,14 @@ class Spec:
     IGNORED: ClassVar[frozenset[str]] = frozenset(
         {"advanced_auth", "config_normalization_rules"}
         # Words of older manifests
-        | {"documentationUrl", "changelog_url", "authSpecification", "supportsIncremental"}
+        # and addresses that are read with the settings, before anything is built
+        | {
+            "documentationUrl",
+            "changelog_url",
+            "changelogUrl",
+            "authSpecification",
+            "supportsIncremental",
+        }
         | {"additionalProperties"}
     )
 

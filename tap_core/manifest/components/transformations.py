@@ -76,12 +76,16 @@ class AddFields:
         condition = self.condition
 
         def change(record: Record, scope: Scope) -> None:
-            for path, value, put in added:
-                found = resolved(value, scope)
-                if condition is None or resolved(
-                    condition, {**scope, "value": found, "path": path}
-                ):
-                    put(record, found)
+            path: list[str] = []
+            try:
+                for path, value, put in added:
+                    found = resolved(value, scope)
+                    if condition is None or resolved(
+                        condition, {**scope, "value": found, "path": path}
+                    ):
+                        put(record, found)
+            except ManifestError as error:
+                raise _with_field(".".join(path), error) from None
 
         return change
 
@@ -121,7 +125,11 @@ class RemoveFields:
     def _remove_by_value(self, record: Record, scope: Scope) -> None:
         for place in list(leaves(record)):
             holder, name = place
-            if resolved(self.condition, {**scope, "property": holder[name]}):
+            try:
+                is_removed = resolved(self.condition, {**scope, "property": holder[name]})
+            except ManifestError as error:
+                raise _with_field(str(name), error) from None
+            if is_removed:
                 remove_place(place)
 
 
@@ -214,6 +222,11 @@ class FlattenFields:
     def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
         """Flatten a record."""
         _replace(record, _flat(record, into_lists=self.flatten_lists))
+
+
+def _with_field(name: str, error: ManifestError) -> ManifestError:
+    """Return an error that names the field before it says what is wrong."""
+    return ManifestError(f"field '{name}': {error}")
 
 
 def _put(path: list[str]) -> Callable[[Record, Any], None]:

@@ -1,0 +1,152 @@
+"""Names in a manifest that lead nowhere: settings, keys and cursors, and schemas that are none.
+
+All of it runs, here as under airbyte-cdk, and quietly loses data; so each is a warning. What only
+settings or an API can tell is passed over.
+
+Source: JSON Schema Draft 7, the meta-schema, for the schemas of streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from tap_core.manifest.faults import Fault
+from tap_core.manifest.literals import has_template
+from tap_core.manifest.load import Manifest
+from tap_core.manifest.spec import config_jsonschema
+from tap_core.manifest.tree import Items, Node, plain
+from tap_core.schema.validators import find_schema_errors
+
+__all__ = ["misleading_names"]
+
+_PARTS: Final = ("check", "streams", "dynamic_streams", "api_budget", "concurrency_level")
+"""Where templates see settings."""
+_COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
+_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+
+
+def misleading_names(manifest: Manifest) -> Iterator[Fault]:
+    """Yield a warning for each name that leads nowhere, and for what is wrong with schemas."""
+    yield from _unknown_settings(manifest)
+    for stream in manifest.streams:
+        schema = _declared_schema(stream)
+        if schema is not None:
+            yield from _schema_faults(schema, f"{stream.path}.schema_loader.schema")
+            yield from _unknown_properties(stream, schema)
+
+
+# Settings
+
+
+def _unknown_settings(manifest: Manifest) -> Iterator[Fault]:
+    from tap_core.manifest.interpolate import named_settings
+
+    declared = config_jsonschema(manifest)
+    known = set(declared["properties"])
+    if not known or any(word in declared for word in _COMBINED):
+        return
+    for text, line, path in _texts(manifest):
+        for name in sorted(named_settings(text) - known):
+            if not name.startswith("__"):  # what a platform adds
+                message = f"the spec has no setting '{name}'.{_meant(name, known)}"
+                yield Fault(line, path, message, is_error=False)
+
+
+def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
+    """Yield each template with its line and the keys that lead there."""
+    waiting: list[tuple[Any, int, str]] = [
+        (manifest.tree[key], manifest.raw.lines.get(key, 0), key)
+        for key in _PARTS
+        if key in manifest.tree
+    ]
+    while waiting:
+        value, line, path = waiting.pop()
+        if isinstance(value, str) and has_template(value):
+            yield value, line, path
+        elif isinstance(value, Node):
+            waiting += [
+                (one, value.lines.get(key, value.line), f"{path}.{key}")
+                for key, one in value.items()
+            ]
+        elif isinstance(value, list):
+            lines = value.lines if isinstance(value, Items) else [line] * len(value)
+            waiting += [
+                (one, at, f"{path}[{place}]")
+                for place, (one, at) in enumerate(zip(value, lines, strict=True))
+            ]
+
+
+# Keys, cursors and schemas
+
+
+def _declared_schema(stream: Node) -> Node | None:
+    """Return the schema of a stream where the manifest itself has all of it."""
+    loader = stream.get("schema_loader")
+    if not isinstance(loader, Node) or loader.get("type") != "InlineSchemaLoader":
+        return None
+    schema = loader.get("schema")
+    return schema if isinstance(schema, Node) else None
+
+
+def _unknown_properties(stream: Node, schema: Node) -> Iterator[Fault]:
+    """Look the primary key and the cursor up in the schema of their stream."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping) or not properties:
+        return
+    if any(word in schema for word in _COMBINED):
+        return
+    cursor = stream.get("incremental_sync")
+    fields = [("primary_key", one, stream, "") for one in _key_names(stream.get("primary_key"))]
+    if isinstance(cursor, Node) and isinstance(cursor.get("cursor_field"), str):
+        fields.append(("cursor_field", cursor["cursor_field"], cursor, ".incremental_sync"))
+    for option, name, node, below in fields:
+        if name not in properties and not has_template(name):
+            line, path = node.lines.get(option, node.line), f"{stream.path}{below}.{option}"
+            message = f"the schema has no property '{name}'.{_meant(name, properties)}"
+            yield Fault(line, path, message, is_error=False)
+
+
+def _key_names(given: Any) -> Iterator[str]:
+    """Yield the properties at the top of a record that a primary key names."""
+    for one in given if isinstance(given, list) else [given]:
+        first = one[0] if isinstance(one, list) and one else one
+        if isinstance(first, str) and first:
+            yield first
+
+
+def _schema_faults(schema: Node, path: str) -> Iterator[Fault]:
+    whole = plain(schema)
+    for steps, message in find_schema_errors(whole):
+        place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
+        found = _value_at(whole, steps)
+        is_type = steps[-1:] == ["type"] and isinstance(found, str)
+        told = f"JSON Schema has no type '{found}'.{_meant(found, _TYPES)}" if is_type else message
+        yield Fault(_line_of(schema, steps), f"{path}{place}", told, is_error=False)
+
+
+def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
+    for step in steps:
+        schema = schema[step]
+    return schema
+
+
+def _line_of(schema: Node, steps: Iterable[Any]) -> int:
+    """Return the line of the last key on the way that has one."""
+    value: Any = schema
+    line = schema.line
+    for step in steps:
+        if isinstance(value, Node) and step in value:
+            line = value.lines.get(step, line)
+        elif isinstance(value, Items):
+            line = value.lines[step]
+        else:
+            break  # a key that is no text in YAML
+        value = value[step]
+    return line
+
+
+def _meant(name: str, known: Collection[Any]) -> str:
+    near = get_close_matches(name, list(map(str, known)), n=1)
+    return f" Is '{near[0]}' meant?" if near else ""

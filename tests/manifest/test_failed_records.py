@@ -1,0 +1,209 @@
+"""A template that fails on one record: the record is named and left out, the others are sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core.manifest.errors import FailedRecordsError
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, asked, manifest, run, stream
+
+ONE, SEVERAL = (
+    f"concurrency_level: {{type: ConcurrencyLevel, default_concurrency: {threads}}}"
+    for threads in (1, 3)
+)
+GOOD = {"n": 3, "d": 2, "sub": {"deep": {"x": 3}}}
+BAD = {"n": "a", "d": 0, "sub": {}}
+RECORDS = [{"id": 1, **GOOD}, {"id": 2, **BAD}, {"id": 3, **GOOD}]
+
+
+def added(value: str, path: str = "made") -> str:
+    """Return the transformation that adds a field."""
+    return f"""
+primary_key: id
+transformations:
+- type: AddFields
+  fields: [{{type: AddedFieldDefinition, path: [{path}], value: "{value}"}}]
+"""
+
+
+def removed(condition: str) -> str:
+    return f"""
+primary_key: id
+transformations:
+- {{type: RemoveFields, field_pointers: [[n]], condition: "{condition}"}}
+"""
+
+
+FAILING = [
+    (added("{{ record['n'] + 1 }}"), "field 'made'"),
+    (added("{{ record.n * 2 - 1 }}", "deep, er"), "field 'deep.er'"),
+    (added("{{ 6 / record['d'] }}"), "field 'made'"),
+    (added("{{ record['sub']['deep']['x'] }}"), "field 'made'"),
+    (removed("{{ 1 / property == 7 }}"), "field 'd'"),
+    (removed("{{ 1 / record['d'] == 7 }}"), "field 'id'"),
+]
+
+
+def sent(ran: Ran, name: str = "items") -> list[int]:
+    return sorted(one["id"] for one in ran.records(name))
+
+
+@pytest.mark.parametrize(("more", "field"), FAILING)
+def test_the_others_are_sent_and_the_error_names_record_and_field(
+    tmp_path: Path, more: str, field: str
+):
+    path = manifest(tmp_path, stream("items", "/items", more=more))
+    with serving() as server:
+        server.answers(page(*RECORDS))
+        ran = run(path, server, fails=True)
+    assert sent(ran) == [1, 3]
+    assert isinstance(ran.error, FailedRecordsError)
+    assert "Stream 'items': 1 record is left out" in str(ran.error)
+    assert f"the one with id 2: {field}: manifest.yaml, line" in str(ran.error)
+    records = json.dumps([line for line in ran.lines if line["type"] == "RECORD"])
+    assert "{{" not in records
+    assert "record[" not in records
+
+
+def test_a_filter_that_fails_on_a_record_leaves_out_no_other(tmp_path: Path):
+    text = stream("items", "/items").replace(
+        "extractor:",
+        "record_filter: {type: RecordFilter, condition: \"{{ 1 / record['d'] < 1 }}\"}\n"
+        "        extractor:",
+    )
+    with serving() as server:
+        server.answers(page(*RECORDS))
+        ran = run(manifest(tmp_path, text), server, fails=True)
+    assert sent(ran) == [1, 3]
+    assert "number 2 of its answer" in str(ran.error)
+    assert "record_filter.condition" in str(ran.error)
+
+
+def test_a_template_that_fails_on_every_record_ends_the_stream(tmp_path: Path):
+    def answer(request: Asked) -> Reply:
+        return page(*({"id": number, **BAD} for number in range(400)), next=len(server.asked))
+
+    pages = """
+paginator:
+  type: DefaultPaginator
+  pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
+  page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+"""
+    more = added("{{ record['n'] + 1 }}")
+    path = manifest(tmp_path, stream("items", "/items", retriever=pages, more=more))
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(path, server, fails=True)
+        assert len(server.asked) == 3
+    assert "1,000 records are left out" in str(ran.error)
+    assert "was not read to its end" in str(ran.error)
+
+
+def test_no_value_of_a_row_is_shown_where_rows_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("TAP_CORE_LOG_ROWS", "false")
+    more = added("{{ '2024-01-01' | int / record['n'] }}")
+    path = manifest(tmp_path, stream("items", "/items", more=more))
+    with serving() as server:
+        server.answers(page({"id": "sesame-1", "n": "sesame-2"}))
+        ran = run(path, server, fails=True)
+    assert "the one with id <text of 8 characters>" in str(ran.error)
+    assert "sesame" not in f"{ran.error} {caplog.text}"
+
+
+# Bookmarks
+
+CURSOR = """
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "%Y-%m-%d"
+  start_datetime: "2024-01-01"
+  end_datetime: "2024-01-04"
+  step: P1D
+  cursor_granularity: P1D
+  start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
+"""
+
+
+def by_day(server: Server) -> None:
+    """Give a record for each day; that of the second one is bad."""
+
+    def answer(request: Asked) -> Reply:
+        [day] = request.query["since"]
+        number = int(day[-2:])
+        return page({"id": number, "at": day, **(BAD if number == 2 else GOOD)})
+
+    server.answers_by(answer)
+
+
+@pytest.mark.parametrize("tail", [ONE, SEVERAL])
+def test_all_windows_are_read_and_the_bookmark_does_not_pass_the_record(tmp_path: Path, tail: str):
+    more = added("{{ record['n'] + 1 }}") + CURSOR
+    path = manifest(tmp_path, stream("items", "/items", more=more), tail=tail)
+    with serving() as server:
+        by_day(server)
+        ran = run(path, server, fails=True)
+        state = ran.state["bookmarks"]["items"]
+        assert sent(ran) == [1, 3, 4]
+        assert state.get("replication_key_value", "2024-01-01") == "2024-01-01"
+        path.write_text(path.read_text().replace("record['n'] + 1", "record['n'] ~ 1"))
+        again = run(path, server, state=ran.state)
+    assert set(sent(again)) >= {2, 3, 4}
+    assert again.state["bookmarks"]["items"]["replication_key_value"] == "2024-01-04"
+
+
+SLICES = """
+partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b, c]}
+"""
+
+
+@pytest.mark.parametrize("tail", [ONE, SEVERAL])
+def test_slices_without_such_a_record_are_kept(tmp_path: Path, tail: str):
+    def answer(request: Asked) -> Reply:
+        kind = request.path.strip("/")
+        rows = [{"id": ord(kind), "at": "2024-01-02", **(BAD if kind == "b" else GOOD)}]
+        return page(*rows, {"id": 1, "at": "2024-01-03", **GOOD})
+
+    more = added("{{ record['n'] + 1 }}") + CURSOR.replace("  step: P1D\n", "").replace(
+        "  cursor_granularity: P1D\n", ""
+    )
+    items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, more=more)
+    path = manifest(tmp_path, items, tail=tail)
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(path, server, fails=True)
+        assert len(asked(server)) == 3
+    entries: list[Any] = ran.state["bookmarks"]["items"]["partitions"]
+    kept = {one["context"]["kind"]: one.get("replication_key_value") for one in entries}
+    assert kept == {"a": "2024-01-03", "b": None, "c": "2024-01-03"}
+    assert sent(ran) == [1, 1, 1, ord("a"), ord("c")]
+
+
+def test_children_of_the_other_parents_are_read(tmp_path: Path):
+    parent = stream("parents", "/parents", more=added("{{ record['n'] + 1 }}"))
+    router = """
+partition_router:
+  type: SubstreamPartitionRouter
+  parent_stream_configs:
+  - {type: ParentStreamConfig, parent_key: id, partition_field: parent, stream: PARENT}
+"""
+    child = stream("children", "/children/{{ stream_slice.parent }}", retriever=router)
+    reference = '{$ref: "#/streams/0"}'
+    path = manifest(tmp_path, parent, child.replace("PARENT", reference))
+
+    def answer(request: Asked) -> Reply:
+        last = request.path.rpartition("/")[2]
+        return page({"id": int(last)}) if last.isdigit() else page(*RECORDS)
+
+    with serving() as server:
+        server.answers_by(answer)
+        ran = run(path, server, fails=True)
+    assert sent(ran, "children") == [1, 3]
+    assert isinstance(ran.error, FailedRecordsError)

@@ -1,0 +1,179 @@
+"""Slices that no earlier sync had: they begin at the start, or where all others had come to.
+
+What is expected of ``global_cursor`` is what airbyte-cdk 7.39.1 asks for in the same runs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.http.server import Asked, Reply, Server, page, serving
+from tests.manifest.running import Ran, manifest, run, stream
+
+FORM = "%Y-%m-%dT%H:%M:%SZ"
+CURSOR = f"""
+incremental_sync:
+  type: DatetimeBasedCursor
+  cursor_field: at
+  datetime_format: "{FORM}"
+  start_datetime: "2024-01-01T00:00:00Z"
+  end_datetime: "2024-03-01T00:00:00Z"
+  start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
+"""
+SLICES = """
+partition_router: {type: ListPartitionRouter, cursor_field: kind, values: "{{ config.kinds }}"}
+"""
+GLOBAL = {"new_slices": "global_cursor"}
+START = "2024-01-01T00:00:00Z"
+ROWS = {"a": "2024-02-10T10:00:00Z", "b": "2024-02-05T00:00:00Z", "d": "2024-02-07T00:00:00Z"}
+THREADS = [1, 3]
+
+
+def declared(folder: Path, threads: int = 1, more: str = "") -> Path:
+    tail = f"concurrency_level: {{type: ConcurrencyLevel, default_concurrency: {threads}}}"
+    items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, more=CURSOR + more)
+    return manifest(folder, items, tail=tail)
+
+
+def answering(server: Server, *refused: str) -> None:
+    """Give a record for slices that have one, and none for others; refuse some."""
+
+    def answer(request: Asked) -> Reply:
+        kind = request.path.strip("/")
+        if kind in refused:
+            return Reply("", 404)
+        return page({"id": 1, "at": ROWS[kind]}) if kind in ROWS else page()
+
+    server.answers_by(answer)
+
+
+def read(path: Path, server: Server, kinds: str, before: Ran | None = None, **more: Any) -> Ran:
+    """Sync the slices of these letters, from the state of a run before."""
+    server.asked.clear()
+    state = before.state if before else None
+    return run(path, server, state=state, config={"kinds": list(kinds)}, **more)
+
+
+def since(server: Server) -> dict[str, str]:
+    return {one.path.strip("/"): one.query["since"][0] for one in server.asked}
+
+
+def earlier(text: str, seconds: float) -> str:
+    return (dt.datetime.fromisoformat(text) - dt.timedelta(seconds=seconds)).strftime(FORM)
+
+
+def kept(ran: Ran) -> dict[str, Any]:
+    found: dict[str, Any] = ran.state["bookmarks"]["items"]["global_cursor"]
+    return found
+
+
+def test_they_begin_at_the_start_unless_asked_otherwise(tmp_path: Path):
+    path = declared(tmp_path)
+    with serving() as server:
+        answering(server)
+        first = read(path, server, "abc")
+        again = read(path, server, "abcd", first)
+    assert since(server) == {"a": ROWS["a"], "b": ROWS["b"], "c": START, "d": START}
+    assert "global_cursor" not in again.state["bookmarks"]["items"]
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("days", [0, 2])
+def test_they_begin_where_all_had_come_to_less_the_lookback(
+    tmp_path: Path, threads: int, days: int
+):
+    """Those that were there and had no records are not new, and begin at the start again."""
+    path = declared(tmp_path, threads, f"  lookback_window: P{days}D\n" if days else "")
+    with serving() as server:
+        answering(server)
+        first = read(path, server, "abc", changes=GLOBAL)
+        assert since(server) == dict.fromkeys("abc", START)
+        assert kept(first)["replication_key_value"] == ROWS["a"]
+        begin = earlier(ROWS["a"], kept(first)["lookback_window"])
+        assert begin < ROWS["a"]
+        asked = {"a": ROWS["a"], "b": ROWS["b"], "d": begin, "e": begin}
+        expected = {kind: earlier(at, days * 86_400) for kind, at in asked.items()}
+        second = read(path, server, "abcde", first, changes=GLOBAL)
+        assert since(server) == {**expected, "c": START}
+        read(path, server, "abcde", second, changes=GLOBAL)
+        assert since(server) == {**expected, "c": START}
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_after_a_first_sync_that_failed_the_others_begin_at_the_start(tmp_path: Path, threads: int):
+    """How far the first slices came says nothing of those that were never read."""
+    path = declared(tmp_path, threads)
+    with serving() as server:
+        answering(server, "b")
+        first = read(path, server, "ab", changes=GLOBAL, fails=True)
+        answering(server)
+        read(path, server, "abd", first, changes=GLOBAL)
+    assert since(server) == {"a": ROWS["a"], "b": START, "d": START}
+
+
+def test_a_new_slice_that_fails_begins_there_once_more(tmp_path: Path):
+    path = declared(tmp_path)
+    with serving() as server:
+        answering(server)
+        first = read(path, server, "a", changes=GLOBAL)
+        begin = earlier(ROWS["a"], kept(first)["lookback_window"])
+        answering(server, "d")
+        second = read(path, server, "ad", first, changes=GLOBAL, fails=True)
+        assert since(server)["d"] == begin
+        read(path, server, "ad", second, changes=GLOBAL, fails=True)
+        assert since(server)["d"] == begin
+
+
+def test_a_state_of_airbyte_cdk_says_where_they_begin(tmp_path: Path):
+    theirs = {
+        "use_global_cursor": False,
+        "states": [{"partition": {"kind": "a"}, "cursor": {"at": ROWS["b"]}}],
+        "state": {"at": ROWS["a"]},
+        "lookback_window": 7,
+    }
+    path = declared(tmp_path)
+    for changes, begin in [(GLOBAL, "2024-02-10T09:59:53Z"), ({}, START)]:
+        with serving() as server:
+            answering(server)
+            state = {"bookmarks": {"items": theirs}}
+            run(path, server, state=state, config={"kinds": ["a", "d"]}, changes=changes)
+            assert since(server) == {"a": ROWS["b"], "d": begin}
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("soon", 1), (None, 1), (7, 1), (ROWS["a"], "long"), (ROWS["a"], 10**15), (ROWS["a"], [])],
+)
+def test_a_cursor_that_cannot_be_read_is_none(tmp_path: Path, value: Any, seconds: Any):
+    entry = {"context": {"kind": "a"}, "replication_key": "at", "replication_key_value": ROWS["a"]}
+    odd = {"replication_key": "at", "replication_key_value": value, "lookback_window": seconds}
+    state = {"bookmarks": {"items": {"partitions": [entry], "global_cursor": odd}}}
+    with serving() as server:
+        answering(server)
+        config = {"kinds": ["a", "d"]}
+        run(declared(tmp_path), server, state=state, config=config, changes=GLOBAL)
+        assert since(server)["d"] == START
+
+
+def test_a_flag_asks_for_it(tmp_path: Path):
+    path = declared(tmp_path)
+    with serving() as server:
+        answering(server)
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps({"url": server.url, "kinds": ["a"]}), encoding="utf-8")
+        flags = ["--manifest", str(path), "--config", str(file), "--new-slices", "global_cursor"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tap_core.manifest.command", *flags],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    last = [json.loads(line) for line in done.stdout.splitlines()][-1]
+    assert last["value"]["bookmarks"]["items"]["global_cursor"]["replication_key"] == "at"
