@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ __all__ = [
     "JSONFormatter",
     "MarkdownFormatter",
     "TextFormatter",
+    "changelog_url",
     "documentation_url",
     "get_supported_pythons",
     "python_versions",
@@ -201,11 +202,23 @@ def _numbers(specifier: str) -> list[str]:
 
 def documentation_url(package_metadata: Any) -> str | None:
     """Give the address that a package's metadata has for who wants to read about it."""
+    wanted = ("documentation", "docs", "homepage", "repository", "source")
+    return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
+
+
+def changelog_url(package_metadata: Any) -> str | None:
+    """Give the address that a package's metadata has for its changes.
+
+    The labels are the well-known ones of the Python Packaging User Guide.
+    """
+    wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
+    return _project_url(package_metadata, wanted)
+
+
+def _project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
     labels = [entry.partition(",") for entry in package_metadata.get_all("Project-URL") or []]
     known = {label.strip().lower(): url.strip() for label, _, url in labels}
-    wanted = ("documentation", "docs", "homepage", "repository", "source")
-    found = [*(known.get(label) for label in wanted), package_metadata.get("Home-page")]
-    return next(filter(None, found), None)
+    return next(filter(None, map(known.get, wanted)), None)
 
 
 def python_versions(package_metadata: Any) -> list[str]:

@@ -367,6 +367,12 @@ BATCH_READING_CONFIG = _settings(
         " unless given.",
         minimum=1,
     ),
+    batch_max_files=_setting(
+        "integer",
+        "Batch Max Files",
+        "The most files that one BATCH message may name; 5000 unless given.",
+        minimum=1,
+    ),
     batch_schemes=_setting(
         "array",
         "Batch Schemes",

@@ -60,12 +60,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 class ConfigInput:
     """What ``--config`` gave: the files merged, and whether the environment was asked for.
 
-    ``file`` is the one file that all of it came from, None where it came from elsewhere too.
+    ``file`` is the one file that all of it came from, None where it came from elsewhere too;
+    ``args`` are what was given, as it was given.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
     parse_env: bool = False
     file: Path | None = field(default=None, compare=False)
+    args: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_cli_args(cls, *args: StrPath) -> ConfigInput:
@@ -76,7 +78,8 @@ class ConfigInput:
         """
         files = [path for path in args if path != ENV]
         only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
-        return cls(read_config_files(files), parse_env=len(files) < len(args), file=only)
+        parse_env = len(files) < len(args)
+        return cls(read_config_files(files), parse_env, only, tuple(map(str, args)))
 
 
 def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from numbers import Number
 from typing import Any, TypeAlias
 
 from tap_core.config import types_of
+from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import is_secret, property_schema
 from tap_core.redaction.config import is_showable
 from tap_core.schema.validators import validator_class
+from tap_core.similar_names import find_similar
 from tap_core.types import JsonSchema
 
-__all__ = ["config_faults", "setting_path", "surely_valid", "unknown_settings"]
+__all__ = ["checked_changes", "config_faults", "setting_path", "surely_valid", "unknown_settings"]
 
 _Fault: TypeAlias = Any
 """A ``jsonschema.ValidationError``, named without loading that library."""
@@ -45,6 +47,26 @@ def config_faults(
         for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
         if not error.path or error.path[0] not in skipped
     ]
+
+
+def checked_changes(
+    config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
+) -> dict[str, Any]:
+    """Return what of some changes is another value than a configuration has.
+
+    Raises:
+        ConfigurationError: a setting is not declared, or the new configuration has a fault.
+    """
+    changed = {
+        name: value
+        for name, value in changes.items()
+        if name not in config or config[name] != value
+    }
+    known = schema.get("properties") or {}
+    faults = [f"there is no setting '{name}'" for name in changed if name not in known]
+    if changed and (faults := faults or config_faults({**config, **changed}, schema)):
+        raise ConfigurationError(f"Settings cannot be changed: {'; '.join(faults)}.")
+    return changed
 
 
 def _with_floats(value: Any) -> Any:
@@ -231,18 +253,9 @@ def _near_misses(
     if isinstance(config, Mapping) and known and not free:
         unset = [name for name in known if name not in config]
         for name in config:
-            near = None if name in known else _nearest(str(name), unset)
+            near = None if name in known else find_similar(str(name), unset)
             if near is not None:
                 yield setting_path((*path, name)), setting_path((*path, near))
     for name, inner in known.items():
         if isinstance(config, Mapping) and isinstance(inner, dict) and name in config:
             yield from _near_misses(config[name], inner, (*path, name))
-
-
-def _nearest(name: str, known: list[str]) -> str | None:
-    if not known:
-        return None
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.8)
-    return near[0] if near else None

@@ -112,7 +112,8 @@ class Spooled:
     """Rows that other processes have put down as a loader's spool does, for it alone.
 
     ``paths`` are files, or folders of them; ``count`` and ``nbytes`` are of the rows.
-    ``has_deletes`` is False only if no row can be a delete record.
+    ``has_deletes`` is False only if no row can be a delete record. ``starts`` are the places in the
+    input of the first rows of parts, by the number of the part that a line has.
     """
 
     stream: StreamId
@@ -121,6 +122,7 @@ class Spooled:
     nbytes: int
     version: int | None = None
     has_deletes: bool = True
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,16 @@ class Status:
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how many rows and bytes a stream will have, as far as its source knows."""
+    """About how many rows and bytes a stream will have, as far as its source knows.
+
+    With ``is_total`` it is about all streams together, and ``stream`` has the name of the tap.
+    A later one replaces it.
+    """
 
     stream: StreamId
     rows: int | None = None
     nbytes: int | None = None
+    is_total: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ the ones marked * are this project's own.
     │   │   ├── PartsFailedError *       contexts that were synced elsewhere, and failed
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
-    │   │   └── TooManyRecordsException
+    │   │   ├── TooManyRecordsException
+    │   │   └── UndeclaredRecordError *  a record that is not as its stream declares
     │   ├── RetriableSyncError
     │   │   └── RetriableAPIError        .response
     │   ├── SkippableSyncError
@@ -121,6 +122,7 @@ __all__ = [
     "TapStreamConnectionFailure",
     "TooManyRecordsException",
     "TornInputLine",
+    "UndeclaredRecordError",
     "UnknownMessageType",
     "UnreadableRecordError",
     "UnsupportedBatchEncodingError",
@@ -300,6 +302,12 @@ class TapStreamConnectionFailure(FatalSyncError):  # noqa: N818  singer_sdk's na
 
 class TooManyRecordsException(FatalSyncError):  # noqa: N818  singer_sdk's name
     """A query brought more records than it may."""
+
+
+class UndeclaredRecordError(FatalSyncError):
+    """A record that is not as its stream declares, where no others are taken."""
+
+    failure_type = "config_error"
 
 
 class RetriableSyncError(SyncError):

@@ -151,11 +151,17 @@ class PluginBase(abc.ABC):
     """The one file that all settings came from: a refresh token that the server replaced is
     written back into it. None for settings of other origins."""
 
+    config_args: tuple[str, ...] = ()
+    """The arguments of ``--config`` that the settings came from: for commands in messages."""
+
     config_listener: ConfigListener | None = None
     """Who is told at once when a refresh token was replaced, besides that file."""
 
     documentation_url: str | None = None
     """Where to read about the plugin; None: what its distribution says."""
+
+    changelog_url: str | None = None
+    """Where to read what changed between its versions; None: what its distribution says."""
 
     cli: plugin_cli = plugin_cli()
     """The console script, ``tap_x.tap:TapX.cli``."""
@@ -354,12 +360,20 @@ class PluginBase(abc.ABC):
     @classmethod
     def get_documentation_url(cls) -> str | None:
         """Return where to read about the plugin: as it says itself, else its distribution."""
+        return cls.documentation_url or cls._url_by(about.documentation_url)
+
+    @classmethod
+    def get_changelog_url(cls) -> str | None:
+        """Return where to read of its changes: as it says itself, else its distribution."""
+        return cls.changelog_url or cls._url_by(about.changelog_url)
+
+    @classmethod
+    def _url_by(cls, find: Callable[[Any], str | None]) -> str | None:
+        """Return an address that is found in the metadata of the plugin's distribution."""
         from importlib import metadata
 
-        if cls.documentation_url:
-            return cls.documentation_url
         try:
-            return about.documentation_url(metadata.metadata(cls.package_name or cls.name))
+            return find(metadata.metadata(cls.package_name or cls.name))
         except metadata.PackageNotFoundError:
             return None
 

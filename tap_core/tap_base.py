@@ -25,6 +25,7 @@ from tap_core.capabilities import (
 )
 from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.config import merge_missing_config_jsonschema
+from tap_core.config_validation import checked_changes
 from tap_core.documents import dump_json, read_json_file
 from tap_core.events import Checkpoint
 from tap_core.exceptions import (
@@ -43,12 +44,14 @@ from tap_core.protocols.singer.writing import (
     is_plain,
     outlet_of,
 )
+from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.state.bookmarks import write_stream_state
 from tap_core.state.checkpoint import Cadence
 from tap_core.state.document import StateDocument
 from tap_core.state.load import check_bookmarks
 from tap_core.sync.beside import Turns
 from tap_core.sync.engine import sync_part
+from tap_core.sync.estimates import estimate_total, tell_total
 from tap_core.sync.limits import lowered, stream_classes
 from tap_core.sync.overrides import is_overridden, member_of
 from tap_core.sync.run import Outlet, Run
@@ -67,7 +70,7 @@ __all__ = ["StateWriter", "Tap"]
 
 
 class _Voice(PluginBase):
-    """What a tap says, and through what: rows, states, and messages that an author writes."""
+    """What a tap says, and through what: rows, states, estimates, and what an author writes."""
 
     document: StateDocument
 
@@ -126,6 +129,43 @@ class _Voice(PluginBase):
         """What writes states for authors who do so themselves."""
         return StateWriter(self)
 
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return about how many rows and bytes all streams will bring, None where that is unknown.
+
+        Asked before the first stream, under protocols that have a word for it (Airbyte's
+        ESTIMATE of type SYNC). Where it is known the streams are not asked.
+        """
+        return None
+
+    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
+        """Tell about how many rows and bytes this sync brings in all; the last one counts.
+
+        Without effect where streams were estimated: platforms take no mixture.
+        """
+        tell_total(self.run, self.name, rows, nbytes)
+
+    def update_config(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of this tap from now on, as where a source has replaced a credential.
+
+        Airbyte gets a CONTROL message; a Fivetran connector keeps them while it runs; under Singer
+        they are those of this run, which is warned of.
+
+        Raises:
+            ConfigurationError: `config_jsonschema` does not declare a setting, or refuses a value.
+        """
+        schema = self._full_schema()
+        changed = checked_changes(self._config, changes, schema)
+        register_secrets(self, collect_secrets(changed, schema))
+        streams: Mapping[str, Stream] = self.__dict__.get("_streams") or {}
+        for config in (self._config, *(one._config for one in streams.values())):
+            config.update(changed)
+        if changed and self.config_listener is None:
+            names = ", ".join(map(repr, changed))
+            self.logger.warning("The tap has changed %s: the next run needs the new values.", names)
+        elif changed and self.config_listener:
+            self.run.settle()
+            self.config_listener(lambda given: {**given, **changed})
+
     def _leave_state(self, unfinished: str | None) -> None:
         """Write how far the sync came, marked as unfinished, after an error or a signal.
 
@@ -176,6 +216,9 @@ class Tap(_Voice):
     """What is tried with a user's settings, under protocols that run tests by name (Fivetran):
     labels for people by the names of the tests, in their order. The test ``x`` is the method
     ``check_x``, which raises an error where it fails."""
+
+    selection_not_supported: ClassVar[bool] = False
+    """Say to Fivetran that its users cannot choose among tables and columns."""
 
     capabilities: ClassVar[Sequence[CapabilitiesEnum]] = [
         TapCapabilities.CATALOG,
@@ -257,11 +300,10 @@ class Tap(_Voice):
 
     def discover_streams(self) -> Sequence[Stream]:
         """Return all streams that the source has."""
-        msg = (
+        raise NotImplementedError(
             f"Tap '{self.name}' does not support discovery. Please set the '--catalog'"
             " command line argument and try again."
         )
-        raise NotImplementedError(msg)
 
     @final
     def load_streams(self) -> list[Stream]:
@@ -277,11 +319,10 @@ class Tap(_Voice):
             if kind.parent_stream_type is None:
                 continue
             if kind.parent_stream_type not in by_type:
-                msg = (
+                raise DiscoveryError(
                     f"'{children[0].name}' is a child of {kind.parent_stream_type.__name__},"
                     " which discover_streams() did not return. Return the parent too."
                 )
-                raise DiscoveryError(msg)
             for parent in by_type[kind.parent_stream_type]:
                 parent.child_streams.extend(children)
                 for child in children:
@@ -320,9 +361,13 @@ class Tap(_Voice):
 
     def run_discovery(self) -> str:
         """Print the discovered catalog and return its text."""
+        self.check_streams()
         text = self.catalog_json_text
         print(text)  # noqa: T201 - the protocol's output
         return text
+
+    def check_streams(self) -> None:
+        """Raise an error, before a catalog is handed out, for a stream that cannot be read."""
 
     # Stream maps
 
@@ -420,6 +465,7 @@ class Tap(_Voice):
             try:
                 if self.document.tap_state:
                     run.checkpoint(owed=True)
+                estimate_total(self, run)
                 turns.sync(run)
             except BaseException:
                 self._leave_state(turns.unfinished)

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, final
 
 from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.limits import FileLimits
+from tap_core.bounds import TooLargeError
 from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG,
     ADD_RECORD_METADATA_CONFIG,
@@ -34,7 +36,13 @@ from tap_core.capabilities import (
 from tap_core.config import merge_missing_config_jsonschema
 from tap_core.documents import dump_json, serialize_json
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
-from tap_core.exceptions import InvalidInputLine, InvalidRecord, UnreadableRecordError
+from tap_core.exceptions import (
+    BatchFileError,
+    InvalidInputLine,
+    InvalidJSONSchema,
+    InvalidRecord,
+    UnreadableRecordError,
+)
 from tap_core.intake import binary, blocks
 from tap_core.moved import find_moved
 from tap_core.plugin_base import Command
@@ -308,7 +316,12 @@ class Target(SaidOfTargets, Router, abc.ABC):
         if not own and self._described.get(name) == event:
             return
         self._described[name] = event
-        self._process_schema_message(schema_message(event))
+        try:
+            self._process_schema_message(schema_message(event))
+        except RecursionError:
+            raise InvalidJSONSchema(
+                f"The schema of stream '{name}' is nested too deeply: let the tap flatten it."
+            ) from None
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
         """Make the sinks of a stream, or make them anew where schema or keys have changed."""
@@ -361,6 +374,10 @@ class Target(SaidOfTargets, Router, abc.ABC):
         """Drain the sinks of a stream, then bring files of records into them."""
         self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
+        try:
+            FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
+        except TooLargeError as error:
+            raise BatchFileError(f"Stream '{message_dict['stream']}': {error}") from None
         routes = self._routes_of(message_dict["stream"])
         taken = []
         for route in routes:

@@ -11,19 +11,28 @@ from __future__ import annotations
 import codecs
 import logging
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
+from tap_core.bounds import MIB, shown
+from tap_core.events import Describe
+from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
+from tap_core.limits import Limit
 from tap_core.redaction.rows import are_rows_shown, describe_value
 
 __all__ = [
+    "LINE_BYTES",
     "UNREADABLE",
     "Lines",
+    "RecordCheck",
     "WithoutInfinities",
     "bare",
+    "check_record",
     "check_text",
     "excerpt",
+    "read_kind",
     "reason",
     "same_place",
     "with_whole_letters",
@@ -34,6 +43,9 @@ logger: logging.Logger = logging.getLogger(__name__)
 UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 """What reading a line may raise where it is not what was hoped for."""
 
+RecordCheck: TypeAlias = Callable[[Describe | None, bytes], str | None]
+"""Returns what is wrong with a record, given its stream's description (None: there is none)."""
+
 _EXCERPT_LENGTH: Final = 200
 _CHECK_SIZE: Final = 1 << 20
 # A text, closed or not, is taken whole, so that only what stands outside of texts is met
@@ -42,8 +54,21 @@ _TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|N
 # Escapes one after the other, so that an escaped backslash is not taken for the start of
 # one. The group is half of a pair without its other half.
 _HALF_LETTERS: Final = re.compile(
-    rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL
+    rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][\da-fA-F]{2})|.)",
+    re.DOTALL,
 )
+
+
+_TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]+|[\]}]+', re.DOTALL)
+_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NULL: Final = msgspec.Raw(b"null")
+_DEPTH: Final = 64
+"""How deep a line is that stays of one that is too deep: far more than an envelope has."""
+
+
+LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 128 * MIB)
+"""The most bytes of one line: a record, a schema or a state."""
 
 
 class Lines:
@@ -52,10 +77,24 @@ class Lines:
     def __init__(self) -> None:
         """Start with nothing pending."""
         self._pending: list[bytes] = []
+        self._waiting = 0
+        self._ended = 0
+        self._most = LINE_BYTES.whole
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that end within ``data``, without their ends."""
+        """Return the lines that end within ``data``, without their ends.
+
+        Raises:
+            InvalidInputLine: a line is too long to be held in memory.
+        """
         first_end = data.find(b"\n")
+        self._waiting += len(data) if first_end < 0 else first_end
+        if self._waiting > self._most:
+            self._pending.clear()
+            raise InvalidInputLine(
+                f"Line {self._ended + 1} is longer than {shown(self._most)}. Let the tap send"
+                f" smaller records or states, or raise {LINE_BYTES.variable} (bytes)."
+            )
         if first_end < 0:
             self._pending.append(data)
             return []
@@ -67,6 +106,8 @@ class Lines:
         if last_end > first_end:
             lines += data[first_end + 1 : last_end].split(b"\n")
         self._pending.append(data[last_end + 1 :])
+        self._waiting = len(data) - last_end - 1
+        self._ended += len(lines)
         return lines
 
     def rest(self) -> bytes:
@@ -114,6 +155,43 @@ def with_whole_letters(line: bytes) -> bytes:
     return _HALF_LETTERS.sub(_whole_letter, line)
 
 
+def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
+    """Return a line that can be read, and the ``type`` of its message, None where it has none.
+
+    A message of the type ``may_be_deep`` that is nested deeper than readers go has blanks where it
+    is deep, in the line that is returned; any other such line raises `RecursionError`.
+    """
+    try:
+        return line, _kind(line)
+    except RecursionError:
+        flat = _without_depths(line)
+        if (kind := _kind(flat)) != may_be_deep:
+            raise
+        return flat, kind
+
+
+def _kind(line: bytes) -> object:
+    return msgspec.json.decode(_decode_fields(line).get("type", _NULL))
+
+
+def _without_depths(line: bytes) -> bytes:
+    """Return the line with blanks for all that stands in more than 64 lists and objects."""
+    flat = bytearray(line)
+    depth = begin = 0
+    for match in _TEXT_OR_BRACKETS.finditer(line):
+        first, length = line[match.start()], match.end() - match.start()
+        if first in b"[{":
+            if depth < _DEPTH <= depth + length:
+                begin = match.start() + _DEPTH - depth
+            depth += length
+        elif first in b"]}":
+            if depth - length < _DEPTH <= depth:
+                end = match.start() + depth - _DEPTH
+                flat[begin:end] = b" " * (end - begin)
+            depth -= length
+    return bytes(flat)
+
+
 def _whole_letter(match: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if match[1] else match[0]
 
@@ -157,3 +235,15 @@ def excerpt(line: bytes) -> str:
 
 def _escaped(sign: str) -> str:
     return sign.encode("unicode_escape").decode()
+
+
+def check_record(
+    check: RecordCheck, line: int, stream: object, described: Describe | None, body: bytes
+) -> None:
+    """Hold the record of a line against the description of its stream.
+
+    Raises:
+        UndeclaredRecordError: it is not as described; names line, stream and field.
+    """
+    if fault := check(described, body):
+        raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")

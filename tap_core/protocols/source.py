@@ -41,6 +41,10 @@ class SourceTap(Protocol):
     def get_documentation_url(cls) -> str | None:
         """Where to read about it."""
 
+    @classmethod
+    def get_changelog_url(cls) -> str | None:
+        """Where to read of its changes."""
+
     @property
     def config(self) -> Mapping[str, Any]:
         """Its settings."""
@@ -67,6 +71,9 @@ class SourceTap(Protocol):
 
     def check_connection(self) -> None:
         """Raise an error where the source cannot be reached."""
+
+    def check_streams(self) -> None:
+        """Raise an error for a stream that its settings do not allow to be read."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take a state over."""

@@ -67,5 +67,16 @@ def copied_along(path: tuple[str, ...], record: Record) -> Record:
 
 
 def _properties(schema: Any) -> Mapping[str, Any]:
-    found = schema.get("properties") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    """Return what an object consists of; of several variants, those of the first that has some."""
+    if not isinstance(schema, Mapping):
+        return {}
+    found = schema.get("properties")
+    if isinstance(found, Mapping):
+        return found
+    variants = (one for word in ("anyOf", "oneOf") for one in _listed(schema.get(word)))
+    return next((found for one in variants if (found := _properties(one))), {})
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list as it is, and none for anything else."""
+    return value if isinstance(value, list) else []

@@ -31,6 +31,7 @@ from tap_core.streams.stateful import Stateful
 from tap_core.sync.batches import BATCH_HOOKS, finished_records
 from tap_core.sync.children import sync_child_contexts, sync_children
 from tap_core.sync.engine import sync_stream
+from tap_core.sync.estimates import tell_stream
 from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
 from tap_core.sync.plan import (
     HOOKS,
@@ -156,9 +157,17 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         """Return about how many rows and how many bytes a sync will bring, as far as known.
 
         Asked before the first record, under protocols that have a word for it (Airbyte's
-        ESTIMATE). By default nothing is known.
+        ESTIMATE), unless `Tap.estimate_sync` knows the total. By default nothing is known.
         """
         return None
+
+    def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
+        """Tell about how many rows and bytes this stream brings in this sync, from its first on.
+
+        Call it while the stream is synced, as often as more is known: the last one counts.
+        Without effect under protocols that have no word for it.
+        """
+        tell_stream(self, rows, nbytes)
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
         """Return where rows go as files and what these hold; None for RECORD messages.

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tap_core.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
+    Breadcrumb,
     Catalog,
     CatalogEntry,
+    Metadata,
     MetadataMapping,
     Schema,
     SelectionMask,
@@ -58,10 +60,7 @@ class Declared:
     """The class of the parent stream; a child is synced once for each of its records."""
 
     takes_any_replication_key: bool = False
-    """Whether whoever configures a sync may name the replication key, as for a table.
-
-    It may then stand inside of objects: `replication_path` says where.
-    """
+    """Whether whoever configures a sync may name the replication key, as for a table."""
 
     ignore_parent_replication_key: bool = False
     """True when a parent's replication key does not move with its children's changes:
@@ -201,20 +200,34 @@ class Declared:
     def replication_path(self) -> tuple[str, ...]:
         """Names on the way to the value of the replication key, one unless it is inside of objects.
 
-        Only a key that a user chooses can be: ``meta.at`` is then the value ``at`` of ``meta``,
-        unless there is a property of that very name.
+        ``meta.at`` is the value ``at`` of ``meta``, unless there is a property of that very name.
         """
-        key = self.replication_key
-        if not key:
-            return ()
-        return path_of(key, self.effective_schema) if self.takes_any_replication_key else (key,)
+        key = self._one_replication_key
+        return path_of(key, self.effective_schema) if key else ()
+
+    @property
+    def _one_replication_key(self) -> str | None:
+        """The replication key.
+
+        Raises:
+            InvalidReplicationKeyException: there are several, by which nothing is read here.
+        """
+        key: Any = self.replication_key or None
+        if key is None or isinstance(key, str):
+            return key
+        raise InvalidReplicationKeyException(
+            f"Stream '{self.name}': its replication key is {key!r}. A stream has one, and it is a"
+            " text: name the one property that grows with every change, or read it as FULL_TABLE"
+            " without any."
+        )
 
     @property
     def replication_method(self) -> str:
         """FULL_TABLE, INCREMENTAL or LOG_BASED: as forced, else by the replication key."""
+        key = self._one_replication_key
         if self.forced_replication_method:
             return str(self.forced_replication_method)
-        return REPLICATION_INCREMENTAL if self.replication_key else REPLICATION_FULL_TABLE
+        return REPLICATION_INCREMENTAL if key else REPLICATION_FULL_TABLE
 
     @property
     def is_timestamp_replication_key(self) -> bool:
@@ -255,7 +268,7 @@ class Declared:
 
     def _standard_metadata(self) -> MetadataMapping:
         """Make the metadata of a stream that no catalog speaks of."""
-        key = self.replication_key
+        key = self._one_replication_key
         metadata = MetadataMapping.get_standard_metadata(
             schema=self.schema,
             replication_method=self.forced_replication_method,
@@ -264,6 +277,11 @@ class Declared:
             schema_name=None,
             selected_by_default=self.selected_by_default,
         )
+        crumb: Breadcrumb = ()
+        for name in path_of(key, self.schema) if key else ():  # it may be inside of objects
+            crumb = (*crumb, "properties", name)
+            if crumb in metadata:
+                metadata[crumb].inclusion = Metadata.InclusionType.AUTOMATIC
         metadata.root.selected = self._tap_input_catalog is None and self.selected_by_default
         return metadata
 

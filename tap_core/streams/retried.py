@@ -66,24 +66,12 @@ class Retried(Windowed, abc.ABC):
     def backoff_handler(self, details: Details) -> None:
         """Log a failure before the wait that follows it."""
         error = details.get("exception")
-        wait, tries, path = details.get("wait"), details.get("tries"), self.path
-        if isinstance(error, RetriableAPIError) and error.response is not None:
-            self.log(
-                "Backing off %0.2f seconds after %d tries for URL %s, failing with status %s: %s",
-                wait,
-                tries,
-                path,
-                error.response.status_code,
-                error.response.reason,
-                level=logging.ERROR,
-            )
-        else:
-            self.log(
-                "Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
-                wait,
-                tries,
-                path,
-                type(error).__name__,
-                error,
-                level=logging.ERROR,
-            )
+        response = error.response if isinstance(error, RetriableAPIError) else None
+        failure = (type(error).__name__, error)
+        if response is not None:
+            failure = (f"status {response.status_code}", response.reason)
+        self.log(
+            "Stream '%s': Backing off %0.2f seconds after %d tries for URL %s, failing with %s: %s",
+            *(self.name, details.get("wait"), details.get("tries"), self.path, *failure),
+            level=logging.ERROR,
+        )

@@ -256,9 +256,14 @@ class Stateful(Declared):
             context=context,
             replication_method=self.replication_method,
             replication_key=self.replication_key,
-            config=self._config,
+            config={"start_date": self._start_date},
             compare_start_date_fn=self.compare_start_date,
         )
+
+    @property
+    def _start_date(self) -> Any:
+        """Where a context without a bookmark starts, None where nothing says so."""
+        return self._config.get("start_date")
 
     def _increment_stream_state(
         self, latest_record: Record, *, context: Context | None = None

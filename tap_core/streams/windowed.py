@@ -124,6 +124,13 @@ class Windowed(Stream, abc.ABC):
         order = self.state_manager.order
         return value if order.newer_or_equal(value, start_date_value) else start_date_value
 
+    @property
+    def _start_date(self) -> Any:
+        cursor = self.incremental_sync
+        if cursor is None or self.replication_method != REPLICATION_INCREMENTAL:
+            return super()._start_date
+        return cursor.format.write(self._edges(cursor)[0])
+
     def _parse_datetime(self, value: str) -> dt.datetime:
         """Parse a date-time: in the formats of the cursor, else in ISO 8601."""
         order = self.state_manager.order
@@ -155,11 +162,16 @@ class Windowed(Stream, abc.ABC):
                     begin_window(self, context, end=window.end_time, last=last)
                 self.stream_interval = window  # for `post_process`, which no copy is asked for
                 yield from records
-                if current.in_sync:
+                if current.in_sync and not self._has_gap:
                     until = window.end_time if is_kept else None
                     close_window(self, context, until=until, is_last=window.is_last)
                 elif current.is_trial:
                     return
+
+    @property
+    def _has_gap(self) -> bool:
+        """Whether records of the context in hand were left out, so that no window is closed."""
+        return False
 
     def _parts(self, current: _Round) -> Iterator[tuple[Window, Iterable[Record]]]:
         """Yield the windows of a round with their records, which are pulled before the next."""
@@ -279,11 +291,19 @@ class Windowed(Stream, abc.ABC):
     def _edges(self, cursor: DatetimeBasedCursor) -> tuple[dt.datetime, dt.datetime]:
         """Return from when until when there is anything to read, as the settings say."""
         now = utc_now()
+        return self._edge(cursor, "start", now), self._edge(cursor, "end", now)
+
+    def _edge(self, cursor: DatetimeBasedCursor, name: str, now: dt.datetime) -> dt.datetime:
         try:
-            return cursor.start(self.config, now), cursor.end(self.config, now)
+            found: dt.datetime = getattr(cursor, name)(self.config, now)
         except ValueError as error:
             secrets = collect_secrets(self.config, getattr(self._tap, "config_jsonschema", None))
-            raise ConfigurationError(f"Stream '{self.name}': {secrets.hide(str(error))}") from None
+            raise self._wrong_edge(secrets.hide(str(error)), name) from None
+        return found
+
+    def _wrong_edge(self, message: str, name: str) -> ConfigurationError:  # noqa: ARG002
+        """Return the error for a start or an end that is no date-time."""
+        return ConfigurationError(f"Stream '{self.name}': {message}")
 
     def _stored(self, cursor: DatetimeBasedCursor, context: Context | None) -> dt.datetime | None:
         """Return the instant up to which a context was sent, None for the beginning."""

@@ -33,6 +33,9 @@ class Host(Protocol):
     name: str
     shared_state: bool
 
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return about how many rows and bytes all streams will bring."""
+
     @property
     def logger(self) -> logging.Logger:
         """Where it logs."""

@@ -8,11 +8,11 @@ below what changed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tap_core.events import Estimate, Progress, Status
+from tap_core.events import Progress, Status
+from tap_core.sync.estimates import estimate_stream
 from tap_core.sync.plan import id_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Endings:
             if stream.selected and stream not in self._begun:
                 self._begun.add(stream)
                 _tell(stream, Progress.STARTED)
-                _estimate(stream)
+                estimate_stream(stream)
 
     def _note(self, stream: SyncStream, root: SyncStream) -> None:
         if stream.selected or stream.has_selected_descendents:
@@ -64,18 +64,3 @@ class Endings:
 def _tell(stream: SyncStream, progress: Progress) -> None:
     """Say how far a stream has come, behind all of its rows so far."""
     stream._tap.run.emit(Status(id_of(stream), progress))
-
-
-def _estimate(stream: SyncStream) -> None:
-    """Say how much a stream will bring, where it knows and the protocol has a word for it."""
-    run = stream._tap.run
-    if not getattr(run.outlet, "takes_estimates", False):
-        return
-    try:
-        found = stream.estimate_sync()
-    except Exception as error:  # noqa: BLE001  a guess is no reason to stop
-        stream.log("'%s' cannot be estimated: %s", stream.name, error, level=logging.WARNING)
-        return
-    if found is not None:
-        rows, nbytes = found
-        run.emit(Estimate(id_of(stream), rows, nbytes))

@@ -32,7 +32,7 @@ from tap_core.sync.again import was_sent
 from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
 from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
 from tap_core.sync.failing import Failures
-from tap_core.sync.meters import Tally, metered
+from tap_core.sync.meters import metered
 from tap_core.sync.plan import plan_of
 from tap_core.sync.replication import (
     log_sort_error,
@@ -45,12 +45,12 @@ from tap_core.sync.workers import Job
 from tap_core.sync.yielded import record_of, unpack
 
 if TYPE_CHECKING:
-    from tap_core.metrics import Counter
     from tap_core.state.cursor import Cursor
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.parts import Part
     from tap_core.sync.plan import Plan
     from tap_core.sync.run import Run
+    from tap_core.sync.tally import Tally
     from tap_core.types import Context, Record
 
 __all__ = [
@@ -122,9 +122,9 @@ def _sync_contexts(
     """Sync the contexts of one sync: elsewhere, in threads, in the compiled lane, or by hooks."""
     contexts: Iterable[Context | None] = contexts_of(stream, context)
     if (plan.threads > 1 or plan.spreads) and context is None:
-        contexts = list(contexts)
-        if len(contexts) > 1:
-            _share_out(stream, run, plan, contexts, signpost)
+        contexts, failure = _list_contexts(contexts)
+        if failure is not None or len(contexts) > 1:
+            _share_out(stream, run, plan, contexts, signpost, failure)
             return
         if plan.spreads and _spread_intervals(stream, run, contexts[0]):
             return
@@ -140,10 +140,30 @@ def _sync_contexts(
 # Several threads, or processes
 
 
+def _list_contexts(
+    contexts: Iterable[Context | None],
+) -> tuple[list[Context | None], Exception | None]:
+    """Return the contexts that come, and the error that ends them, None where there is none."""
+    found: list[Context | None] = []
+    try:
+        found.extend(contexts)
+    except Exception as error:  # noqa: BLE001  raised when those that came are synced
+        return found, error
+    return found, None
+
+
 def _share_out(
-    stream: SyncStream, run: Run, plan: Plan, contexts: list[Context | None], signpost: Any
+    stream: SyncStream,
+    run: Run,
+    plan: Plan,
+    contexts: list[Context | None],
+    signpost: Any,
+    failure: Exception | None,
 ) -> None:
-    """Sync the contexts of one sync in workers, here or elsewhere."""
+    """Sync the contexts of one sync in workers, here or elsewhere.
+
+    ``failure`` is the error that kept further contexts from coming; it is raised in the end.
+    """
     for current in contexts:
         make_entry(stream, current)
         if plan.spreads:
@@ -155,6 +175,8 @@ def _share_out(
             crew.submit(Job(stream, current, failures.noting(work)))
         crew.drain()
     failures.tell()
+    if failure is not None:
+        raise failure
     end_records(stream, None)
 
 
@@ -205,8 +227,8 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
     run, plan = stream._tap.run, plan_of(stream)
     run.open(plan)
     if plan.compiled:
-        with metered(stream, run) as (counter, _):
-            sync_partition(stream, run, plan, context, signpost, counter, 0)
+        with metered(stream, run) as tally:
+            sync_partition(stream, run, plan, context, signpost, tally, 0)
     else:
         if signpost is not None:
             stream._write_replication_key_signpost(context, signpost)
@@ -257,13 +279,11 @@ def _pull(
 ) -> None:
     """Pull all records of the contexts of one sync."""
     done, failures = 0, Failures(stream)
-    with metered(stream, run) as (counter, timer), family_of(stream, run, plan):
+    with metered(stream, run) as tally, family_of(stream, run, plan):
         for current in contexts:
-            counter.with_context(current or {})
-            timer.with_context(current or {})
             signpost = None if context else signpost
             with failures.noted():
-                done = sync_partition(stream, run, plan, current, signpost, counter, done)
+                done = sync_partition(stream, run, plan, current, signpost, tally, done)
     failures.tell()
     end_records(stream, context)
 
@@ -274,7 +294,7 @@ def sync_partition(
     plan: Plan,
     context: Context | None,
     signpost: Any,
-    counter: Counter | Tally,
+    tally: Tally,
     done: int,
 ) -> int:
     """Sync one context, from its first record to its final bookmark.
@@ -289,13 +309,13 @@ def sync_partition(
         with pulling(stream, run, records), _cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
-                done = write(_Pull(stream, run, plan, cursor, counter), records, done)
+                done = write(_Pull(stream, run, plan, cursor, tally), records, done)
             else:
                 done += sum(1 for _ in records)
             if family is not None:
                 family.drain()
         end_partition(stream, context, bookmark)
-        if isinstance(counter, Tally) and state_is_due(stream, counter, done, sys.maxsize):
+        if run.is_worker and state_is_due(stream, tally, done, sys.maxsize):
             stream._write_state_message()  # partitions may all be smaller than that
     return done
 
@@ -360,12 +380,12 @@ class _Pull(NamedTuple):
     run: Run
     plan: Plan
     cursor: Cursor | None
-    counter: Counter | Tally
+    tally: Tally
 
 
 def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901 - one flat loop
     """Write the records of a context; return their count within this sync."""
-    stream, run, plan, cursor, counter = pull
+    stream, run, plan, cursor, tally = pull
     shape, bodies, key = plan.shape, run.bodies, stream.replication_key
     append, encode, fits, key_of = bodies.append, shape.encode, shape.fits, plan.key_of
     start, size, next_state = done, run.waiting, _next_state(stream, done)
@@ -406,11 +426,11 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
         size += len(body)
         if done >= stop or size >= most:
             run.waiting = size
-            counter.increment(done - counted)
+            tally.pulled(done - counted)
             next_state = _end_chunk(pull, done, next_state)
             counted, stop = done, min(done + run.room(), next_state)
     run.waiting = size
-    counter.increment(done - counted)
+    tally.pulled(done - counted)
     return done
 
 
@@ -419,32 +439,35 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
 
     The bookmark is that of the records, whatever becomes of them.
     """
-    stream, run, plan, cursor, counter = pull
+    stream, run, plan, cursor, tally = pull
     assert plan.mapped is not None  # noqa: S101 - the caller asked
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
     find = value_finder(stream.replication_path)
     bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
     stop = min(done + run.limit - len(bodies), next_state)
-    for pulled in records:
-        if (record := record_of(pulled)) is None:
-            continue
-        done += 1
-        made = bodies_of(record)
-        if made:
-            if not bodies:
-                run.begin()
-            bodies.extend(made)
-            run.waiting += sizes(made)
-        if cursor is not None:
-            try:
-                cursor.advance(find(record))
-            except (KeyError, InvalidStreamSortException) as error:
-                _refuse(stream, cursor, error, record, done, start)
-        if done >= stop or run.waiting >= run.most:
-            counter.increment(done - counted)
-            next_state = _end_chunk(pull, done, next_state)
-            counted, stop = done, min(done + run.room(), next_state)
-    counter.increment(done - counted)
+    try:
+        for pulled in records:
+            if (record := record_of(pulled)) is None:
+                continue
+            made = bodies_of(record)
+            if made:
+                if not bodies:
+                    run.begin()
+                bodies.extend(made)
+                run.waiting += sizes(made)
+            done += 1
+            if cursor is not None:
+                try:
+                    cursor.advance(find(record))
+                except (KeyError, InvalidStreamSortException) as error:
+                    _refuse(stream, cursor, error, record, done, start)
+            if done >= stop or run.waiting >= run.most:
+                ready, counted = done - counted, done
+                tally.pulled(ready)
+                next_state = _end_chunk(pull, done, next_state)
+                stop = min(done + run.room(), next_state)
+    finally:
+        tally.pulled(done - counted)
     return done
 
 
@@ -452,23 +475,23 @@ def _end_chunk(pull: _Pull, done: int, next_state: int) -> int:
     """Send what is there, and the state where it is time; return when it is time again."""
     stream = pull.stream
     pull.run.settle()
-    if state_is_due(stream, pull.counter, done, next_state):
+    if state_is_due(stream, pull.tally, done, next_state):
         stream._write_state_message()
     elif done < next_state:
         return next_state
     return _next_state(stream, done)
 
 
-def state_is_due(stream: SyncStream, counter: Counter | Tally, done: int, next_state: int) -> bool:
+def state_is_due(stream: SyncStream, tally: Tally, done: int, next_state: int) -> bool:
     """Tell whether a state is owed: after a file, or after so many records.
 
     The records are those of all threads, where there are several.
     """
-    files = stream._tap.run.files
-    if stream.name in files:
-        return files.wants_state()
-    if isinstance(counter, Tally):
-        return counter.is_due(stream.STATE_MSG_FREQUENCY)
+    run = stream._tap.run
+    if stream.name in run.files:
+        return run.files.wants_state()
+    if run.is_worker:
+        return tally.is_due(stream.STATE_MSG_FREQUENCY)
     return done >= next_state
 
 

@@ -35,10 +35,9 @@ from tap_core.sync.replication import log_sort_error
 from tap_core.sync.yielded import is_foreign, unpack
 
 if TYPE_CHECKING:
-    from tap_core.metrics import Counter
     from tap_core.sync.contract import SyncStream
-    from tap_core.sync.meters import Tally
     from tap_core.sync.run import Run
+    from tap_core.sync.tally import Tally
     from tap_core.types import Context, Record
 
 __all__ = ["abort_sync", "check_record_limit", "hooked_records", "write_record"]
@@ -51,14 +50,12 @@ def hooked_records(
     run = stream._tap.run
     signpost = None if context else stream.get_replication_key_signpost(context)
     done = 0
-    with metered(stream, run) as (counter, timer), family_of(stream, run, plan_of(stream)):
+    with metered(stream, run) as tally, family_of(stream, run, plan_of(stream)):
         for current in contexts_of(stream, context):
-            counter.with_context(current or {})
-            timer.with_context(current or {})
             with alone(stream, run, current):
                 bookmark = begin_partition(stream, current, signpost)
                 try:
-                    lane = _Lane(stream, counter, done, write_messages=write_messages)
+                    lane = _Lane(stream, tally, done, write_messages=write_messages)
                     yield from lane.records(current, bookmark)
                 finally:
                     run.settle()
@@ -71,11 +68,11 @@ class _Lane:
     """One partition on its way through the hooks; ``done`` counts over all of a sync."""
 
     def __init__(
-        self, stream: SyncStream, counter: Counter | Tally, done: int, *, write_messages: bool
+        self, stream: SyncStream, tally: Tally, done: int, *, write_messages: bool
     ) -> None:
         self.stream = stream
         self.run: Run = stream._tap.run
-        self.counter = counter
+        self.tally = tally
         self.done = self.before = done
         self.write_messages = write_messages
         self._is_sent: Callable[[Any], bool] | None = None
@@ -128,21 +125,22 @@ class _Lane:
             family.drain()
         if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
             return
-        if self.write_messages:
-            stream._write_record_message(record)
-        else:  # before its bookmark moves: others may send a state then
-            stream._tap.run.files.hold(stream.name)
+        with self.run.whole():  # a stop in between would leave a row that was not counted
+            if self.write_messages:
+                stream._write_record_message(record)
+            else:  # before its bookmark moves: others may send a state then
+                self.run.files.hold(stream.name)
+            self.tally.pulled(1)
         stream._increment_stream_state(record, context=context)
         if self.write_messages and self._owes_state():
             stream._write_state_message()
-        self.counter.increment()
         yield record
 
     def _owes_state(self) -> bool:
         """Tell whether it is time for a state."""
         done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
         next_state = done if done % frequency == 0 else done + 1
-        return state_is_due(self.stream, self.counter, done, next_state)
+        return state_is_due(self.stream, self.tally, done, next_state)
 
 
 def write_record(stream: SyncStream, record: Record) -> None:

@@ -137,6 +137,9 @@ class Outbox:
         self._said: dict[Hashable, Any] = {}
         self._visited: dict[Hashable, object] = {}
         self._turn = threading.Condition()
+        self.takes_estimates: bool = getattr(outlet, "takes_estimates", False)
+        self.has_total = False
+        """Whether it was told about how much all streams together will bring."""
         self.spreader: Spreader | None = getattr(outlet, "spreader", None)
         self.attended: Attended | None = (
             cast(Attended, outlet) if hasattr(outlet, "state_seconds") else None

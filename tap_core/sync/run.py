@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from tap_core.events import Describe, Event, StreamId
-    from tap_core.metrics import Counter, Timer
     from tap_core.state.checkpoint import Cadence
     from tap_core.state.cursor import Cursor
     from tap_core.state.document import StateDocument
     from tap_core.sync.files import FileRows
+    from tap_core.sync.tally import Tally
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "MAX_AGE_SECONDS", "Leader", "Outlet", "Run", "Source"]
 
@@ -95,9 +95,6 @@ class Leader(Protocol):
     def copy(self, stream: Any, /) -> Any:
         """Return the copy of a stream for one thread."""
 
-    def meters(self, name: str, pair: tuple[Counter, Timer], /) -> tuple[Any, Any]:
-        """Return what counts for one stream in all threads."""
-
 
 class Run:
     """What one sync of a tap shares among its streams, in one thread."""
@@ -112,7 +109,8 @@ class Run:
         """Start a run that writes to ``outlet``; ``clock`` gives extraction times."""
         self.outbox = Outbox(outlet, document, cadence)
         self.document = document
-        self.meters: dict[str, tuple[Counter, Timer]] = {}
+        self.tallies: dict[str, Tally] = {}
+        """By the name of a stream: who counts its records."""
         self.meter_stack: ExitStack | None = None
         self.most: int = getattr(outlet, "chunk_bytes", CHUNK_BYTES)
         """Bytes of bodies after which a chunk closes."""
@@ -174,7 +172,7 @@ class Run:
         if self.bodies:
             if self.leader is not None:
                 self.leader.check_output()
-            with self._whole(), self.outbox.lock:
+            with self.whole(), self.outbox.lock:
                 self.send()
         if self.outbox.failure is not None:
             raise self.outbox.failure
@@ -195,6 +193,9 @@ class Run:
             version, at = self._source.version(), self._extracted_at
             for stream, bodies in self._source.parts(rows):
                 self.outbox.hand(Rows(stream, bodies, extracted_at=at, version=version))
+            tally = self.tallies.get(self._source.stream.name)
+            if tally is not None:
+                tally.sent(count)
             self.limit = self.room()
         del self.bodies[:count]
 
@@ -246,7 +247,7 @@ class Run:
         self.settle()
         if self.leader is not None:
             self.leader.check_output()
-        with self._whole(), self.outbox.lock:
+        with self.whole(), self.outbox.lock:
             self.outbox.hand(event)
 
     def describe(self, event: Describe) -> None:
@@ -267,7 +268,7 @@ class Run:
         self.settle()
         if self.leader is not None:
             self.leader.check_output()
-        with self._whole():
+        with self.whole():
             self.outbox.checkpoint(document)
 
     @property
@@ -283,7 +284,7 @@ class Run:
         with self.outbox.lock:
             made._begin_alone(leader)
         if leader.leads:
-            made.meters, made.meter_stack = {}, None
+            made.tallies, made.meter_stack = {}, None
         return made
 
     @contextmanager
@@ -305,9 +306,14 @@ class Run:
         return threads.get(threading.get_ident(), self) if threads else self
 
     @property
+    def is_worker(self) -> bool:
+        """Whether this thread syncs single contexts, beside others of the same stream."""
+        return self.leader is not None and not self.leader.leads
+
+    @property
     def may_lead(self) -> bool:
         """Whether work of this thread may be given to others."""
-        return self.leader is None or self.leader.leads
+        return not self.is_worker
 
     def own(self, stream: _Stream) -> _Stream:
         """Return this thread's copy of a stream, made for it; the first run has none."""
@@ -353,7 +359,7 @@ class Run:
     # Signals and time
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def whole(self) -> Iterator[None]:
         """Hold back a stop while something is half done."""
         self._busy += 1
         try:

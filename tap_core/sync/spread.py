@@ -221,10 +221,10 @@ def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
 
 
 def _count(run: Run, stream: SyncStream, counts: Mapping[str, int]) -> None:
-    pair = run.meters.get(stream.name)
-    if pair is not None:
+    tally = run.tallies.get(stream.name)
+    if tally is not None:
         names = (str(each.stream) for each in plan_of(stream).describes)
-        pair[0].increment(sum(counts.get(name, 0) for name in names))
+        tally.count(sum(counts.get(name, 0) for name in names))
 
 
 def _failure(failed: Sequence[tuple[Job, str]]) -> PartsFailedError:

@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tap_core.sync.meters import Tally
 from tap_core.sync.plan import plan_of
 
 if TYPE_CHECKING:
     from tap_core.incremental.windows import Interval
-    from tap_core.metrics import Counter, Timer
     from tap_core.sync.contract import SyncStream
     from tap_core.sync.run import Run
     from tap_core.types import Context
@@ -77,7 +75,6 @@ class Crew:
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._branches: list[Run] = []
-        self._tallies: dict[str, Tally] = {}
         self._error: BaseException | None = None
         self._ended = self._is_over = self._abandoned = False
 
@@ -205,11 +202,6 @@ class Crew:
         made._plan = None
         made._sync_costs = {}
         return made
-
-    def meters(self, name: str, pair: tuple[Counter, Timer]) -> tuple[Tally, Tally]:
-        """Return what counts for one stream in all threads; nobody times a thread."""
-        tally = self._tallies.setdefault(name, Tally(pair[0]))
-        return tally, tally
 
     def _work(self, branch: Run) -> None:
         with branch.entered():

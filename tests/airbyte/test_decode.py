@@ -249,6 +249,13 @@ def test_half_a_letter_makes_a_record_a_text_and_leaves_a_state_as_it_came() -> 
     assert checkpoint == Checkpoint(b'{"type":"LEGACY","data":{"x":"\\ud83d"}}')
 
 
+@pytest.mark.parametrize("escape", [b"\\ud80%0", b"\\ud83d\\udc0g"])
+def test_a_state_with_an_escape_that_is_none_is_left_out(escape: bytes) -> None:
+    """SEC21: what is no JSON is no message, and does not go on as a state."""
+    line = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"%s"}}}\n' % escape
+    assert not any(isinstance(event, Checkpoint) for event in decode(line))
+
+
 # States
 
 
@@ -327,3 +334,14 @@ def test_a_message_that_the_end_tore_completes_nothing_and_is_an_error() -> None
         found += rest
     assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 1
     assert complete(found) == []
+
+
+def test_a_record_that_is_nested_too_deeply_is_a_text_and_is_not_left_out() -> None:
+    begin, end = '[{"a":' * 5_000, "}]" * 5_000
+    data = f'{{"x":{begin}1{end}}}'
+    deep = f'{{"type":"RECORD","record":{{"stream":"a","data":{data},"emitted_at":0}}}}\n'
+    state = f'{{"type":"STATE","state":{{"data":{data}}}}}\n'
+    rows, *others = decode(deep.encode() + state.encode())
+    assert isinstance(rows, Rows)
+    assert rows.rows == [json.dumps(data).encode()]
+    assert not any(isinstance(event, Checkpoint) for event in others)

@@ -58,6 +58,7 @@ class Users(RESTStream):
 class TapApi(Tap):
     name = "tap-api"
     documentation_url = "https://example.com/tap-api"
+    changelog_url = "https://example.com/changes"
     config_jsonschema = {
         "properties": {
             "url": {"type": "string"},
@@ -173,6 +174,7 @@ def test_where_to_read_about_a_tap_is_in_its_specification(api: Any, tmp_path: P
     """SP5: the tap's own word."""
     [spec] = airbyte(api, "spec", tmp_path).of_type("SPEC")
     assert spec["documentationUrl"] == "https://example.com/tap-api"
+    assert spec["changelogUrl"] == "https://example.com/changes"
 
 
 # What the source answers

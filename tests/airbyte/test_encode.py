@@ -156,6 +156,20 @@ def test_an_estimate_says_what_is_known() -> None:
     assert both["trace"]["estimate"]["namespace"] == "main"
 
 
+def test_an_estimate_of_the_whole_sync_has_its_type() -> None:
+    """TR3: a stream's is left out behind it, and the other way: platforms take no mixture."""
+    total = Estimate(StreamId("tap-x"), 9, is_total=True)
+    reader = Reader()
+    [told] = reader.tell(total)
+    assert told["trace"]["estimate"] == {"name": "tap-x", "type": "SYNC", "row_estimate": 9}
+    assert reader.tell(Estimate(A, rows=3)) == []
+    [again] = reader.tell(Estimate(StreamId("tap-x"), 12, is_total=True))
+    assert again["trace"]["estimate"]["row_estimate"] == 12
+    reader = Reader()
+    assert len(reader.tell(Estimate(A, rows=3))) == len(reader.tell(Estimate(A, rows=4))) == 1
+    assert reader.tell(total) == []
+
+
 # States
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from collections.abc import Callable
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from tap_core import Stream, Tap
-from tap_core.about import documentation_url
+from tap_core.about import changelog_url, documentation_url
 from tap_core.authenticators.config_file import write_refresh_token
 from tap_core.catalog import Catalog
-from tap_core.events import Estimate, Event, Progress, Status
+from tap_core.events import Estimate, Event, Progress, Rows, Status
 from tap_core.haste import fewer_tries, in_haste, shorter_timeout, shorter_wait
 from tap_core.redaction import make_redactor
 from tests.airbyte.running import airbyte, configured
+from tests.airbyte.shapes import TapTables
 
 
 class Collector:
@@ -106,6 +108,114 @@ def test_an_estimate_is_asked_for_where_it_can_be_told(caplog: Any) -> None:
     assert (told.stream.name, told.rows, told.nbytes) == ("parent", 1, None)
     assert "'child' cannot be estimated: nobody knows" in caplog.text
     assert Stream.estimate_sync(Parent(TapFamily())) is None
+
+
+class Growing(Stream):
+    """Knows more while it is read."""
+
+    name = "growing"
+    schema = Parent.schema
+
+    def get_records(self, context):
+        self.update_estimate(5)
+        yield {"id": 1}
+        self.update_estimate(7, 70)
+
+
+class TapGrowing(Tap):
+    name = "tap-growing"
+    config_jsonschema = {"properties": {"total": {"type": "integer"}}}
+
+    def discover_streams(self):
+        return [Growing(self), Parent(self)]
+
+    def estimate_sync(self):
+        total = self.config.get("total")
+        if total == 0:
+            raise ValueError("nobody knows")
+        return total and (total, 10 * total)
+
+
+def estimates_of(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any, ...]]:
+    outlet = Collector(takes_estimates=takes_estimates)
+    tap.speak_by(outlet)
+    tap.sync_all()
+    told = outlet.of(Estimate)
+    return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in told]
+
+
+def test_a_later_estimate_is_told_behind_the_rows_before_it(caplog: Any) -> None:
+    """TR3: what can be told is told; where the protocol has no word for it, nothing is."""
+    later = [("growing", False, 5, None), ("growing", False, 7, 70), ("parent", False, 1, None)]
+    assert estimates_of(TapGrowing()) == later
+    assert estimates_of(TapGrowing(config={"total": 0})) == later
+    assert "The sync cannot be estimated: nobody knows" in caplog.text
+    assert estimates_of(TapGrowing(), takes_estimates=False) == []
+
+
+def test_a_tap_that_knows_the_total_does_not_ask_its_streams() -> None:
+    """TR3: and may tell another total while streams are synced."""
+    Parent.asked = 0
+    tap = TapGrowing(config={"total": 9})
+    parent = tap.streams["parent"]
+    parent.get_records = lambda _: iter([tap.update_estimate(11)])  # type: ignore[method-assign]
+    told = estimates_of(tap)
+    assert [one for one in told if one[1]] == [
+        ("tap-growing", True, 9, 90),
+        ("tap-growing", True, 11, None),
+    ]
+    assert Parent.asked == 0
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Callable[[], Tap]:
+    path = tmp_path / "tables.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table users (id integer primary key, at timestamp)")
+        rows = [(day, f"2024-01-{day:02} 00:00:00") for day in range(1, 10)]
+        connection.executemany("insert into users values (?, ?)", rows)
+    connection.close()
+
+    def make() -> Tap:
+        tap = TapTables(str(path))
+        for stream in tap.streams.values():
+            stream.selected = True
+        return tap
+
+    return make
+
+
+@pytest.mark.parametrize(("bookmark", "rows"), [(None, 9), (4, 6), (9, 1), (10, 0)])
+def test_a_table_counts_the_rows_of_its_query(
+    tables: Callable[[], Tap], bookmark: int | None, rows: int
+) -> None:
+    """TR3: as many as are then sent."""
+    tap = tables()
+    [users] = tap.streams.values()
+    users.replication_key = "id"
+    users.forced_replication_method = "INCREMENTAL"
+    state = {"replication_key": "id", "replication_key_value": bookmark}
+    if bookmark is not None:
+        tap.load_state({"bookmarks": {users.name: state}})
+    outlet = Collector(takes_estimates=True)
+    tap.speak_by(outlet)
+    tap.sync_all()
+    assert [(one.rows, one.nbytes) for one in outlet.of(Estimate)] == [(rows, None)]
+    assert sum(len(chunk.rows) for chunk in outlet.of(Rows)) == rows
+
+
+def test_a_table_is_not_counted_where_its_author_does_not_want_it(
+    tables: Callable[[], Tap],
+) -> None:
+    assert [told[2] for told in estimates_of(tables())] == [9]
+    tap = tables()
+    [users] = tap.streams.values()
+    users.estimates_by_count = False
+    assert estimates_of(tap) == []
+    tap = tables()
+    [users] = tap.streams.values()
+    users.get_records = lambda _: iter(())  # type: ignore[method-assign]
+    assert estimates_of(tap) == []
 
 
 def test_a_catalog_may_come_after_discovery() -> None:
@@ -222,8 +332,18 @@ def test_where_to_read_is_what_a_package_says(headers: Any, url: str | None) -> 
     assert documentation_url(metadata) == (None if url is None else f"https://{url}")
 
 
+@pytest.mark.parametrize("label", ["Changelog", "changes", "Release Notes", "What's New"])
+def test_where_to_read_of_changes_is_what_a_package_says(label: str) -> None:
+    metadata = Message()
+    metadata["Project-URL"] = "Documentation, https://a"
+    assert changelog_url(metadata) is None
+    metadata["Project-URL"] = f"{label}, https://b"
+    assert changelog_url(metadata) == "https://b"
+
+
 def test_a_tap_that_is_not_installed_has_no_page() -> None:
     assert TapFamily.get_documentation_url() is None
+    assert TapFamily.get_changelog_url() is None
 
 
 # Tables

@@ -74,16 +74,66 @@ class Mapped(Rows):
     name = "mapped"
 
 
+class Defined(Rows):
+    """The same, by a cursor that the source defines."""
+
+    name = "defined"
+    takes_any_replication_key = False
+    replication_key = "meta.by.n"
+
+
+class DefinedHooked(Hooked):
+    """That, record by record through a hook."""
+
+    name = "defined_hooked"
+    takes_any_replication_key = False
+    replication_key = "meta.by.n"
+
+
+class Dotted(Rows):
+    """Read by a property whose name has a dot, beside an object with a property of that name."""
+
+    name = "dotted"
+    takes_any_replication_key = False
+    replication_key = "meta.at"
+    schema: Any = {"properties": {**Rows.schema["properties"], "meta.at": {"type": "integer"}}}
+
+    def get_records(self, context: Any) -> Any:
+        self.started = self.get_starting_replication_key_value(context)
+        yield from ({**row, "meta.at": row["id"] * 10} for row in deepcopy(ROWS))
+
+
+class Either(Rows):
+    """The object is one variant of several."""
+
+    name = "either"
+    takes_any_replication_key = False
+    replication_key = "meta.by.n"
+    schema: Any = {
+        "properties": {
+            "id": {"type": "integer"},
+            "meta": {"anyOf": [{"type": "null"}, Rows.schema["properties"]["meta"]]},
+        }
+    }
+
+
 class TapRows(Tap):
     """The same rows by all lanes."""
 
     name = "tap-rows"
 
     def discover_streams(self) -> Any:
-        return [kind(self) for kind in (Rows, Hooked, Spoken, Mapped)]
+        kinds = (Rows, Hooked, Spoken, Mapped, Defined, DefinedHooked, Dotted, Either)
+        return [kind(self) for kind in kinds]
 
 
 LANES = ["rows", "hooked", "spoken", "mapped"]
+DEFINED = [
+    ("defined", NUMBER, 7),
+    ("defined_hooked", NUMBER, 7),
+    ("dotted", ["meta.at"], 40),
+    ("either", NUMBER, 7),
+]
 MAPS = {"stream_maps": {"mapped": {"__filter__": "1 == 1"}}}
 
 Read = Callable[..., "tuple[list[Any], Any]"]
@@ -190,6 +240,37 @@ def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:
     assert told["rows"]["default_cursor_field"] == NUMBER
     assert told["rows"]["source_defined_cursor"] is False
     assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
+
+
+@pytest.mark.parametrize(("name", "path", "kept"), DEFINED)
+def test_a_cursor_that_the_source_defines_may_stand_inside_of_an_object(
+    read: Read, name: str, path: list[str], kept: int
+) -> None:
+    """CU3, DI6: told as a path, followed, and resumed from."""
+    tap = TapRows(config=MAPS)
+    [told] = [one for one in discovered(tap.streams)["streams"] if one["name"] == name]
+    assert told["source_defined_cursor"] is True
+    assert told["default_cursor_field"] == path
+    entry = {"stream": told, "sync_mode": "incremental", "destination_sync_mode": "append"}
+    _, state = read({"streams": [entry]})
+    position = {"replication_key": ".".join(path), "replication_key_value": kept}
+    assert state["stream"]["stream_state"] == position
+    rows, again = read({"streams": [entry]}, [state])
+    assert (len(rows), again["stream"]) == (4, state["stream"])
+    tap.load_state({"bookmarks": {name: position}})
+    tap.streams[name].sync()
+    assert tap.streams[name].started == kept
+
+
+def test_a_singer_catalog_that_deselects_a_nested_cursor_does_not_lose_it() -> None:
+    """As a replication key at the top, it is sent whatever is selected."""
+    entry = TapRows().streams["defined"]._singer_catalog_entry.to_dict()
+    for one in entry["metadata"]:
+        one["metadata"]["selected"] = not one["breadcrumb"]
+    stream = TapRows(catalog={"streams": [entry]}).streams["defined"]
+    record = {"id": 1, "meta": {"by": {"n": 7}, "x": "a"}}
+    [message] = stream._generate_record_messages(record)
+    assert message.record == {"meta": {"by": {"n": 7}}}
 
 
 def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> None:

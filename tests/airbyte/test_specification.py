@@ -53,7 +53,15 @@ def test_a_page_about_it_is_told() -> None:
     """SP5: as an address."""
     found = specification({}, documentation="https://example.com/tap")
     assert found["documentationUrl"] == "https://example.com/tap"
+    assert "changelogUrl" not in found
     assert found["connectionSpecification"] == {"type": "object", "properties": {}}
+
+
+def test_a_page_about_its_changes_is_told() -> None:
+    """SP5: as an address, beside that of the documentation."""
+    found = specification({}, changelog="https://example.com/changes")
+    assert found["changelogUrl"] == "https://example.com/changes"
+    assert "documentationUrl" not in found
 
 
 def test_a_destination_says_its_modes() -> None:

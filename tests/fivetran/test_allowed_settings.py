@@ -299,6 +299,8 @@ def test_each_setting_is_either_allowed_or_known_to_be_dangerous() -> None:
         "jars",
         "staging",
         "report",
+        "batch_max_files",
+        "batch_max_line_bytes",
         "batch_schemes",
         "delete_batch_files",
     }

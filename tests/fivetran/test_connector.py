@@ -57,9 +57,17 @@ def test_every_call_is_answered_by_the_tap(server):
     ],
 )
 def test_a_test_that_fails_says_why(server, test, settings, word):
-    """F7."""
+    """F7, and so does the log."""
     answer = Client(server, **settings).call("Test", name=test)
     assert word in answer.failure
+    line = server.await_line("Test failed after")
+    assert line["level"] == "SEVERE"
+    assert line["message"].endswith(f"s: {test}: {answer.failure}")
+
+
+def test_a_test_that_passes_is_logged_by_its_name(server):
+    assert Client(server, people="3").call("Test", name="connection").success
+    assert server.await_line("Test: connection in")["level"] == "INFO"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +166,23 @@ def test_a_refresh_token_that_was_renewed_is_known_to_the_next_call(caplog):
         assert caller.call("Test", name="connection").success
     assert Renewing.seen == ["first", "second", "other"]
     assert "log in again" in caplog.text
+
+
+def test_a_setting_that_the_tap_changes_is_known_to_the_next_call(caplog):
+    class Changing(TapShop):
+        seen: list[Any] = []
+
+        def check_connection(self) -> None:
+            self.seen.append((self.config["token"], self.config.get("people")))
+            self.update_config({"token": "second", "people": 5})
+
+    connector = Connector(Changing, token="first")
+    for _ in range(2):
+        assert connector.call("Test", name="connection").success
+    assert [token for token, _ in Changing.seen] == ["first", "second"]
+    assert Changing.seen[1][1] == 5
+    assert caplog.text.count("A setting has a new value") == 1
+    assert "second" not in caplog.text
 
 
 def test_a_run_of_another_protocol_imports_nothing_of_grpc():

@@ -60,6 +60,20 @@ def test_schema_tells_tables_with_types_keys_and_digits_and_the_same_each_time()
     assert (place.type, place.HasField("params")) == (DataType.JSON, False)
 
 
+def test_a_tap_can_say_that_its_tables_cannot_be_selected():
+    """F10: the form and the answer to Schema say the same."""
+
+    class TapWhole(tap_of((Rows, "a"))):
+        selection_not_supported = True
+
+    connector = Connector(TapWhole)
+    assert connector.call("Schema").selection_not_supported
+    form = connector.call("ConfigurationForm")
+    assert not form.table_selection_supported
+    assert not form.schema_selection_supported
+    assert Connector(tap_of((Rows, "a"))).call("ConfigurationForm").table_selection_supported
+
+
 def test_tables_stand_in_schemas_where_every_stream_has_one():
     """F10, F13: with schemas every record names its own."""
     connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))

@@ -20,7 +20,7 @@ ALIASED = "import runpy, sys; from tap_core import alias; alias.install(); "
 
 OURS = {
     *("max_parallel_partitions", "max_parallel_streams"),
-    *("batch_max_line_bytes", "batch_schemes"),
+    *("batch_max_files", "batch_max_line_bytes", "batch_schemes"),
 }
 """Settings that plugins have here alone."""
 

@@ -141,6 +141,26 @@ def test_a_key_that_the_schema_lacks_is_an_error():
         _ = found.is_timestamp_replication_key
 
 
+@pytest.mark.parametrize("key", [["id", "u"], ("id", "u"), {"id": 1}])
+@pytest.mark.parametrize("method", [None, "FULL_TABLE", "INCREMENTAL"])
+def test_several_keys_are_an_error_that_says_so(key, method):
+    """When it is discovered, when it is synced, and when a catalog names them."""
+    kind = stream("a", [{"id": 1}], replication_key=key, forced_replication_method=method)
+    fault = pytest.raises(
+        InvalidReplicationKeyException, match="Stream 'a': its replication key is"
+    )
+    with fault:
+        _ = make(kind).catalog_dict
+    with fault:
+        make(kind).sync_all()
+    plain = make(stream("a", [{"id": 1}]))
+    catalog = plain.catalog_dict
+    catalog["streams"][0]["replication_key"] = key
+    catalog["streams"][0]["replication_method"] = method or "INCREMENTAL"
+    with fault:
+        make(stream("a", [{"id": 1}]), catalog=catalog).sync_all()
+
+
 def test_a_key_without_a_type_is_an_error():
     found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
     with pytest.raises(EmptySchemaTypeError):

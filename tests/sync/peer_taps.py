@@ -514,6 +514,7 @@ def run(name, args):
 if __name__ == "__main__":
     codes = {}
     for scenario, (tap, arguments) in json.loads(Path(sys.argv[1]).read_text()).items():
+        print("SCENARIO", scenario, file=sys.stderr, flush=True)
         with output_to(f"{scenario}.out"):
             codes[scenario] = run(tap, arguments)
     Path("codes.json").write_text(json.dumps(codes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -87,6 +88,25 @@ def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None)
         for message in messages
         if message["type"] == kind and stream in {None, message.get("stream")}
     ]
+
+
+def measured(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
+    """Return the measurements of one kind in a text of the log."""
+    lines = [line.split("METRIC: ")[1] for line in text.splitlines() if "METRIC: " in line]
+    return [point for point in map(json.loads, lines) if point["metric"] == metric]
+
+
+def counts_of(text: str) -> dict[str, int]:
+    """Return how many records of each stream a log says there were; without those of none."""
+    found: Counter[str] = Counter()
+    for point in measured(text):
+        found[point["tags"]["stream"]] += point["value"]
+    return {name: count for name, count in found.items() if count}
+
+
+def lines_of(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return how many RECORD lines each stream has."""
+    return dict(Counter(message["stream"] for message in of(messages, "RECORD")))
 
 
 def make(*kinds: type[Stream], output: Output | None = None, **given: Any) -> StillTap:

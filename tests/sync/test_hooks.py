@@ -314,13 +314,3 @@ def test_records_are_counted(lane, caplog):
     assert len(counters) == 1
     assert '"metric":"record_count","value":3,"tags":{"stream":"mine"' in caplog.text
     assert '"metric":"sync_duration"' in caplog.text
-
-
-def test_the_contexts_of_a_child_are_measured_together(caplog):
-    parent = stream("p", ROWS, get_child_context=lambda self, record, context: {"of": record["id"]})
-    child = stream("c", ROWS, parent_stream_type=parent)
-    with caplog.at_level(logging.INFO):
-        sync(parent, child)
-    counts = [r.getMessage() for r in caplog.records if "record_count" in r.getMessage()]
-    assert sum('"value":9,"tags":{"stream":"c"' in line for line in counts) == 1
-    assert sum('"value":3,"tags":{"stream":"p"' in line for line in counts) == 1

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.sync.syncing import of, parsed
+from tests.sync.syncing import counts_of, lines_of, of, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("leaving_taps.py")
@@ -43,9 +43,11 @@ def running(folder: Path, ends: str, **more: Any):
 
 
 def end(tap: subprocess.Popen[bytes], before: bytes = b"") -> tuple[list[dict[str, Any]], str]:
-    """Read a tap's output to its end; only whole lines may be in it."""
+    """Read a tap's output to its end: whole lines, as many as the log counts."""
     out, err = tap.communicate(timeout=LONG)
-    return parsed(before + out), err.decode()
+    messages, log = parsed(before + out), err.decode()
+    assert counts_of(log) == lines_of(messages)
+    return messages, log
 
 
 def read_until(tap: subprocess.Popen[bytes], text: bytes = b"", least: int = 1) -> bytes:

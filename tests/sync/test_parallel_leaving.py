@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.sync.syncing import of, parsed
+from tests.sync.syncing import counts_of, lines_of, of, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
@@ -74,9 +74,11 @@ def all_have_begun(found: bytes) -> bool:
 
 
 def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any]], str]:
-    """Read a tap's output to its end; only whole lines may be in it."""
+    """Read a tap's output to its end: whole lines, as many as the log counts."""
     out, err = tap.communicate(timeout=LONG)
-    return parsed(before + out), err.decode()
+    messages, log = parsed(before + out), err.decode()
+    assert counts_of(log) == lines_of(messages)
+    return messages, log
 
 
 def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:

@@ -10,7 +10,7 @@ import logging
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.events import Rows
@@ -281,6 +281,7 @@ def test_a_context_that_fails_leaves_the_others_done():
     assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
+@settings(deadline=None)
 @given(bad=st.sets(st.integers(0, 5), max_size=6), most=st.integers(1, 8), ordered=st.booleans())
 def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
     """Whichever children fail, the parent's bookmark lets each be read by a later sync."""

@@ -12,13 +12,14 @@ import os
 import subprocess
 import sys
 from decimal import Decimal
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import of, parsed
+from tests.sync.syncing import counts_of, lines_of, measured, of, parsed
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ class Side:
         self.folder.mkdir()
         self.python = sys.executable if sdk == "tap_core" else str(PEER)
         self.codes: dict[str, Any] = {}
-        self.stderr = ""
+        self.logs: dict[str, str] = {}
         (self.folder / "taps.py").write_text(TAPS.read_text().replace("tap_core", sdk))
 
     def run(self, scenarios: dict[str, dict[str, Any]]) -> None:
@@ -56,7 +57,10 @@ class Side:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        self.stderr = done.stderr
+        for part in done.stderr.split("SCENARIO ")[1:]:
+            name, *lines = part.splitlines()
+            # The other SDK adds a handler with each tap: it writes each line once for each.
+            self.logs[name] = "\n".join(line for line, _ in groupby(lines))
         self.codes |= json.loads((self.folder / "codes.json").read_text())
 
     def _call(self, name: str, scenario: dict[str, Any]) -> list[Any]:
@@ -317,6 +321,27 @@ def test_the_last_states_are_the_same(sides):
         },
         "currently_syncing": "broken",
     }
+
+
+def test_the_records_of_each_stream_are_counted_alike(sides):
+    """But one: the record that is refused for its order went out, and counts here."""
+    for name in syncs(sides):
+        ours, theirs = (counts_of(sides[sdk].logs[name]) for sdk in SIDES)
+        if name == "broken":
+            theirs = {stream: count + 1 for stream, count in theirs.items()}
+        assert ours == theirs, name
+        assert ours == lines_of(sides["tap_core"].messages(name)), name
+
+
+def test_measurements_have_the_same_form(sides):
+    """A context is tagged with none: one line tells of all contexts of a stream."""
+    for metric in ("record_count", "sync_duration"):
+        ours, theirs = (measured(sides[sdk].logs["plain"], metric) for sdk in SIDES)
+        forms = [{(*point, *point["tags"]) for point in points} for points in (ours, theirs)]
+        assert forms[0] == forms[1]
+        assert all(point["tags"]["context"] == {} for point in ours)
+        streams = [point["tags"]["stream"] for point in ours]
+        assert len(streams) == len(set(streams))
 
 
 def test_states_say_the_same_at_the_same_place(sides):

@@ -345,7 +345,7 @@ def test_records_are_counted_while_a_stream_runs():
     values = []
 
     def rows(self, context):
-        counter, _ = self._tap.run.meters["a"]
+        counter = self._tap.run.tallies["a"]._counter
         for number in range(2_500):
             if number % 500 == 0:
                 values.append(counter.value)

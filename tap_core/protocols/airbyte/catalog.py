@@ -126,9 +126,8 @@ class _Replication(NamedTuple):
         return cls(method, key or None, is_free)
 
     def path_in(self, schema: JsonSchema) -> _Path:
-        """Return the names on the way to the key; only where users choose it may be several."""
-        key = self.key or ""
-        return path_of(key, schema) if self.is_free else (key,)
+        """Return the names on the way to the key: several where it is inside of objects."""
+        return path_of(self.key or "", schema)
 
     @property
     def is_possible(self) -> bool:

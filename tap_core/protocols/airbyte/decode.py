@@ -34,14 +34,22 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from tap_core.events import Checkpoint, Describe, Event, Progress, Rows, Status, StreamId, Truncate
-from tap_core.exceptions import RecordsWithoutSchemaException, TornInputLine
+from tap_core.exceptions import (
+    FatalSyncError,
+    InvalidInputLine,
+    RecordsWithoutSchemaException,
+    TornInputLine,
+)
 from tap_core.protocols.lines import (
     UNREADABLE,
     Lines,
+    RecordCheck,
     WithoutInfinities,
     bare,
+    check_record,
     check_text,
     excerpt,
+    read_kind,
     reason,
     same_place,
     with_whole_letters,
@@ -184,12 +192,21 @@ class Decoder:
     Call `feed` with each block of bytes and `close` at the end of the input, and take
     every event from both; then `remarks` says what was left out. With ``fails_on_strangers``
     a record of a stream that the catalog does not have, or with a field that it does not have,
-    raises `RecordsWithoutSchemaException`.
+    raises `RecordsWithoutSchemaException`; one in which ``check`` finds a fault raises
+    `UndeclaredRecordError`, and a line that begins as a message and is none `InvalidInputLine`.
     Raises `TornInputLine` where the input ends within a message.
     """
 
-    def __init__(self, expected: Iterable[Expected], *, fails_on_strangers: bool = False) -> None:
+    def __init__(
+        self,
+        expected: Iterable[Expected],
+        *,
+        fails_on_strangers: bool = False,
+        check: RecordCheck | None = None,
+    ) -> None:
         """Start at line 1 with the streams of the catalog."""
+        self._check = check
+        self._holds = fails_on_strangers or check is not None
         self._expected = {each.describe.stream: each for each in expected}
         self._by_name = _by_name(self._expected)
         self._fails_on_strangers = fails_on_strangers
@@ -236,32 +253,49 @@ class Decoder:
         chunk = _Chunk("", None, None)
         message: _Message | None
         body: _Body | None
-        for message in self._messages(lines):
-            if not isinstance(message, _Record):
-                yield from chunk.finished()
-                yield from self._said(message)
-                continue
-            body = message.record
-            if body.stream != chunk.name or body.namespace != chunk.namespace or not chunk.expected:
-                yield from chunk.finished()
-                chunk = self._chunk(body)
-                if chunk.expected is None:
+        try:
+            for message in self._messages(lines):
+                if not isinstance(message, _Record):
+                    yield from chunk.finished()
+                    yield from self._said(message)
                     continue
-            if self._fails_on_strangers and (names := _undeclared(body.data, chunk.expected)):
-                yield from chunk.finished()
-                raise self._stranger(f"has the fields {', '.join(names)} beside those", body)
-            self._take(body, chunk)
-        message = body = None  # else they would hold a line that may be long
+                body = message.record
+                is_same = body.stream == chunk.name and body.namespace == chunk.namespace
+                if not is_same or not chunk.expected:
+                    yield from chunk.finished()
+                    chunk = self._chunk(body)
+                if self._holds:
+                    self._hold(body, chunk.expected)
+                if chunk.expected is not None:
+                    self._take(body, chunk)
+            message = body = None  # else they would hold a line that may be long
+        except (FatalSyncError, InvalidInputLine):
+            yield from chunk.finished()
+            raise
         yield from chunk.finished()
 
     def _chunk(self, body: _Body) -> _Chunk:
         """Begin a chunk with a record's stream, which may be none that is expected."""
         expected = self._expected.get(self._stream(body.stream, body.namespace))
         if expected is None:
-            if self._fails_on_strangers:
-                raise self._stranger("is none of those", body)
             self._strangers[str(StreamId(body.stream, body.namespace))] += 1
         return _Chunk(body.stream, body.namespace, expected)
+
+    def _hold(self, body: _Body, expected: Expected | None) -> None:
+        """Hold a record against what the catalog says of its stream.
+
+        Raises:
+            FatalSyncError: it is not as the catalog says.
+        """
+        if self._fails_on_strangers:
+            if expected is None:
+                raise self._stranger("is none of those", body)
+            if names := _undeclared(body.data, expected):
+                raise self._stranger(f"has the fields {', '.join(names)} beside those", body)
+        if self._check is not None:
+            stream = StreamId(body.stream, body.namespace)
+            described = expected.describe if expected else None
+            check_record(self._check, self._lines_read, stream, described, bytes(body.data))
 
     def _stranger(self, what: str, body: _Body) -> RecordsWithoutSchemaException:
         """Return the error for a record that is not as the catalog says."""
@@ -312,11 +346,16 @@ class Decoder:
             check_text(whole)
             whole = self._without_infinities(whole, self._lines_read)
             mended = with_whole_letters(whole)
-            kind = msgspec.json.decode(_decode_fields(mended).get("type", _NULL))
+            mended, kind = read_kind(mended, may_be_deep="RECORD")
             if kind in _KNOWN_TYPES:
                 message = _decode(mended)
                 return message if mended == whole else _as_it_came(message, mended, whole)
         except UNREADABLE as error:
+            if self._check is not None and whole.startswith(b"{"):
+                raise InvalidInputLine(
+                    f"Line {self._lines_read} is no Airbyte message ({reason(error)}):"
+                    f" {excerpt(line)}"
+                ) from error
             self._drop(line, reason(error))
             return None
         if not isinstance(kind, str):
@@ -432,12 +471,12 @@ class _Times:
         return f"{self._until_second}.{millisecond:03d}Z"
 
 
-def _undeclared(data: msgspec.Raw, expected: Expected | None) -> list[str]:
+def _undeclared(data: msgspec.Raw, expected: Expected) -> list[str]:
     """Return the fields of a record that its schema does not declare, if it declares any.
 
     Those that Airbyte's own tables have come back from PyAirbyte's cache.
     """
-    declared = expected.describe.schema.get("properties") if expected else None
+    declared = expected.describe.schema.get("properties")
     if not isinstance(declared, Mapping) or not declared:
         return []
     try:

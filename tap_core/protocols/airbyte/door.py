@@ -178,8 +178,13 @@ def _spec(job: _Job) -> None:
 
     kind = job.tap_class
     schema = kind._full_schema()  # noqa: SLF001  the same
-    page, consent = kind.get_documentation_url(), getattr(kind, "consent", None)
-    job.say("SPEC", "spec", specification(schema, documentation=page, consent=consent))
+    body = specification(
+        schema,
+        documentation=kind.get_documentation_url(),
+        changelog=kind.get_changelog_url(),
+        consent=getattr(kind, "consent", None),
+    )
+    job.say("SPEC", "spec", body)
 
 
 def _check(job: _Job) -> None:
@@ -201,7 +206,9 @@ def _check(job: _Job) -> None:
 def _discover(job: _Job) -> None:
     from tap_core.protocols.airbyte.catalog import discovered
 
-    job.say("CATALOG", "catalog", discovered(job.tap().streams))
+    tap = job.tap()
+    tap.check_streams()
+    job.say("CATALOG", "catalog", discovered(tap.streams))
 
 
 def _read(job: _Job) -> None:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Final
+from typing import Final, Literal
 
 from tap_core.clock import parse_instant
 from tap_core.events import Checkpoint, Estimate, Event, Files, Progress, Rows, Status, StreamId
@@ -58,6 +58,7 @@ class AirbyteOutlet:
         self._heads: dict[str, bytes] = {}
         self._progress: dict[str, Progress] = {}
         self._strangers: set[str] = set()
+        self._estimated: Literal["", "STREAM", "SYNC"] = ""
 
     encode = staticmethod(encode_json)
 
@@ -87,8 +88,7 @@ class AirbyteOutlet:
         if isinstance(event, Status):
             return self._status(event.stream.name, event.progress)
         if isinstance(event, Estimate):
-            stream = self._known(event.stream.name)
-            return b"" if stream is None else estimate_line(stream, event.rows, event.nbytes)
+            return self._estimate(event)
         if isinstance(event, Files):
             raise UnsupportedFeatureError(
                 f"Stream '{event.stream.name}' writes its rows into files and names these in"
@@ -96,6 +96,17 @@ class AirbyteOutlet:
                 " from get_records()."
             )
         return b""
+
+    def _estimate(self, event: Estimate) -> bytes:
+        """Return how much will come; a platform takes totals or streams, and no mixture."""
+        stream = event.stream if event.is_total else self._known(event.stream.name)
+        if stream is None:
+            return b""
+        kind: Literal["STREAM", "SYNC"] = "SYNC" if event.is_total else "STREAM"
+        self._estimated = self._estimated or kind
+        if kind != self._estimated:
+            return b""
+        return estimate_line(stream, kind, event.rows, event.nbytes)
 
     def _records(self, event: Rows) -> bytes:
         """Return the RECORD lines of a chunk, in one join as copies of a chunk are dear."""

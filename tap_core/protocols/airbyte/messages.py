@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -67,14 +67,16 @@ def status_line(stream: StreamId, status: str) -> bytes:
     return trace_line("STREAM_STATUS", {"stream_descriptor": descriptor(stream), "status": status})
 
 
-def estimate_line(stream: StreamId, rows: int | None, nbytes: int | None) -> bytes:
-    """Return about how much a stream will bring in this sync."""
+def estimate_line(
+    stream: StreamId, kind: Literal["STREAM", "SYNC"], rows: int | None, nbytes: int | None
+) -> bytes:
+    """Return about how much a stream, or the whole sync, will bring."""
     known = {"row_estimate": rows, "byte_estimate": nbytes}
     return trace_line(
         "ESTIMATE",
         {
             **descriptor(stream),
-            "type": "STREAM",
+            "type": kind,
             **{name: value for name, value in known.items() if value is not None},
         },
     )

@@ -31,12 +31,14 @@ def specification(
     schema: Mapping[str, Any],
     *,
     documentation: str | None = None,
+    changelog: str | None = None,
     consent: Mapping[str, Any] | None = None,
     destination_sync_modes: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the ConnectorSpecification of an actor with these settings.
 
-    ``documentation`` is the address of a page about it, ``consent`` how a platform gets
+    ``documentation`` is the address of a page about it, ``changelog`` of one about its changes,
+    ``consent`` how a platform gets
     credentials in the user's browser (``advanced_auth``). A destination names the modes in
     which it can write.
     """
@@ -46,6 +48,8 @@ def specification(
     }
     if documentation:
         result["documentationUrl"] = documentation
+    if changelog:
+        result["changelogUrl"] = changelog
     if consent:
         result["advanced_auth"] = dict(consent)
     if destination_sync_modes is not None:

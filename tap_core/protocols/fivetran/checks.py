@@ -8,12 +8,15 @@ development guide, "Test".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from tap_core.haste import in_haste
 from tap_core.protocols.fivetran.faults import told
 
-__all__ = ["TestedTap", "run_test", "unknown_test"]
+__all__ = ["NAME_LIMIT", "TestedTap", "run_test", "unknown_test"]
+
+NAME_LIMIT: Final = 100
+"""Letters that are told of the name of a test: a caller may send any."""
 
 
 class TestedTap(Protocol):
@@ -43,4 +46,4 @@ def run_test(tap: TestedTap, name: str, hide: Callable[[str], str] = str) -> str
 def unknown_test(tests: Mapping[str, str], name: str) -> str:
     """Say that there is no such test, and which there are."""
     known = ", ".join(map(repr, tests)) or "none"
-    return f"There is no test {name[:100]!r}. Known are: {known}."
+    return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."

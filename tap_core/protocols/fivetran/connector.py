@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from tap_core.protocols.fivetran import messages
 from tap_core.protocols.fivetran.allowance import Allowance
-from tap_core.protocols.fivetran.checks import run_test, unknown_test
+from tap_core.protocols.fivetran.checks import NAME_LIMIT, run_test, unknown_test
 from tap_core.protocols.fivetran.declared import check_declared
 from tap_core.protocols.fivetran.faults import told as told_in_words
 from tap_core.protocols.fivetran.form import form_of
@@ -45,6 +45,7 @@ class ConnectorTap(SourceTap, Protocol):
 
     config_jsonschema: ClassVar[JsonSchema]
     connection_tests: ClassVar[Mapping[str, str]]
+    selection_not_supported: ClassVar[bool]
 
 
 def connector(
@@ -109,22 +110,27 @@ class _Connector:
         """Answer ConfigurationForm."""
         kind = self._tap_class
         schema = kind._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
-        return form_of(schema, kind.connection_tests)
+        can_select = not kind.selection_not_supported
+        return form_of(schema, kind.connection_tests, selects_tables=can_select)
 
-    def test(self, request: Any, _call: Call) -> Any:
+    def test(self, request: Any, call: Call) -> Any:
         """Answer Test."""
+        call.note(request.name[:NAME_LIMIT])
         failure = self._failure(request.name, dict(request.configuration))
         if failure is None:
             return messages.TestResponse(success=True)
-        return messages.TestResponse(failure=self._journal.clean(failure))
+        call.failure = self._journal.clean(failure)
+        return messages.TestResponse(failure=call.failure)
 
     def schema(self, request: Any, call: Call) -> Any:
         """Answer Schema."""
         configuration = dict(request.configuration)
-        tables = discovered(self._tap(configuration))
+        tap = self._tap(configuration)
+        tap.check_streams()
+        tables = discovered(tap)
         self._told.keep(configuration, {table.id: table for table in tables})
         call.note(counted(len(tables), "table"))
-        return schema_response(tables)
+        return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
 
     def update(self, request: Any, call: Call) -> Iterator[bytes]:
         """Answer Update."""
@@ -161,9 +167,9 @@ class _Connector:
             self._journal.hide_also(make_redactor(made, schema))
             self._renewed.keep(configuration, made)
             _logger.warning(
-                "The source has replaced a token of the settings. The new one is used from now on,"
-                " but the settings cannot be changed from here: when the connector is started"
-                " anew, it may be necessary to log in again."
+                "A setting has a new value, such as a token that the source has replaced. It is"
+                " used from now on, but the settings cannot be changed from here: when the"
+                " connector is started anew, it may be necessary to log in again."
             )
 
         tap.config_listener = renewed

@@ -53,7 +53,7 @@ _WORDINGS: Final = 200
 """Wordings of warnings that a call may say."""
 
 _RETRIED: Final = "Backing off"
-"""How what is said before another try begins, here and in the library that waits."""
+"""What is said before another try."""
 
 _GIVEN_UP: Final = "_log_giveup"
 """What that library says of the last try; the error itself is told by the call."""
@@ -154,7 +154,7 @@ class Journal:
 
     def _hear(self, record: logging.LogRecord) -> None:
         """Tell what a logger says, if it concerns people."""
-        is_retried = str(record.msg).startswith(_RETRIED)
+        is_retried = _RETRIED in str(record.msg)
         if record.funcName == _GIVEN_UP:
             return
         if record.levelno >= logging.WARNING and self._is_said(record, 1 if is_retried else _ALIKE):

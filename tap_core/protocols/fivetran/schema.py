@@ -18,9 +18,9 @@ from tap_core.protocols.fivetran.words import DataType
 __all__ = ["schema_change", "schema_response"]
 
 
-def schema_response(tables: Sequence[Table]) -> Any:
-    """Return what Schema answers; tables and columns can be selected."""
-    return messages.SchemaResponse(selection_not_supported=False, **_lists(tables))
+def schema_response(tables: Sequence[Table], *, can_select: bool = True) -> Any:
+    """Return what Schema answers; ``can_select``: tables and columns can be selected."""
+    return messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
 
 
 def schema_change(table: Table) -> Any:

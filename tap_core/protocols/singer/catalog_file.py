@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from tap_core.catalog import CatalogEntry
 from tap_core.documents import load_json
 from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.lines import with_whole_letters
 
 __all__ = ["Described", "parse_catalog", "strangers"]
 
@@ -33,14 +34,16 @@ class Described(Protocol):
 
 
 def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
-    """Read a catalog; ``source`` is its name for messages.
+    """Read a catalog; ``source`` is its name for messages. A lone surrogate becomes U+FFFD.
 
     Raises:
         CatalogFileError: it is not JSON, not an object with a list of ``streams``, or one of
             these cannot be read.
     """
+    content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
-        found = load_json(text)
+        whole = with_whole_letters(content)
+        found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise CatalogFileError(f"Catalog '{source}' is not JSON: {error.msg} ({place})") from None
@@ -60,12 +63,10 @@ _TEXTS: Final = ("tap_stream_id", "stream", "replication_key", "replication_meth
 
 def _check_entry(entry: Mapping[str, Any], place: str) -> None:
     """Raise CatalogFileError unless an entry can be read as a stream's."""
+    _check_keys(entry, place)
     for name in _TEXTS:
         if not isinstance(entry.get(name), str | None):
             raise CatalogFileError(f"{place}: '{name}' is not a text")
-    keys = entry.get("key_properties") or []
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise CatalogFileError(f"{place}: 'key_properties' is not a list of texts")
     try:
         CatalogEntry.from_dict(entry)
         _check_schema(entry.get("schema"), place)
@@ -76,6 +77,22 @@ def _check_entry(entry: Mapping[str, Any], place: str) -> None:
         raise CatalogFileError(f"{place}: a value is not of the right type: {error}") from None
     except RecursionError:
         raise CatalogFileError(f"{place}: the schema is nested too deeply") from None
+
+
+def _check_keys(entry: Mapping[str, Any], place: str) -> None:
+    """Raise CatalogFileError for several replication keys, and for keys that are no names."""
+    metadata = entry.get("metadata")
+    listed = metadata if isinstance(metadata, list) else []
+    roots = [one for one in listed if isinstance(one, Mapping) and not one.get("breadcrumb")]
+    about = roots[0].get("metadata") if roots else None
+    in_metadata = about.get("replication-key") if isinstance(about, Mapping) else None
+    for key in (entry.get("replication_key"), in_metadata):
+        if isinstance(key, list):
+            told = f"{str(key)[:100]} as the replication key; a stream has one, which is a text"
+            raise CatalogFileError(f"{place}: {told}")
+    keys = entry.get("key_properties") or []
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise CatalogFileError(f"{place}: 'key_properties' is not a list of texts")
 
 
 _DEEPEST: Final = 500

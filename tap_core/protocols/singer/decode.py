@@ -9,8 +9,9 @@ Rules of the room:
 - Whatever stood before a line that is no message is yielded before the error is raised;
   after the error the decoder is spent.
 - Half of a letter (an escape such as ``\ud83d`` without its other half) can stand in no
-  text. A record that has one goes on as a JSON text of itself, so that whoever reads it
-  as an object must set it aside; nobody replaces the half by a question mark.
+  text, and nothing reads what is nested some hundred levels deep. A record that has either
+  goes on as a JSON text of itself, so that whoever reads it as an object must set it aside;
+  nobody replaces the half by a question mark.
 - Blank lines, a byte order mark at the start and carriage returns at line ends are
   forgiven. NaN and the infinities, which JSON does not know and Python's ``json``
   writes, become null with one warning. All else that is not a message is an error:
@@ -29,23 +30,31 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
-from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+from tap_core.exceptions import (
+    InvalidInputLine,
+    TornInputLine,
+    UndeclaredRecordError,
+    UnknownMessageType,
+)
 from tap_core.protocols.lines import (
     UNREADABLE,
     Lines,
+    RecordCheck,
     WithoutInfinities,
     bare,
+    check_record,
     check_text,
     excerpt,
+    read_kind,
     reason,
     same_place,
     with_whole_letters,
 )
+from tap_core.schema.size import check_schema_size
 
 __all__ = ["Decoder"]
 
 _OPEN_BRACE: Final = ord("{")
-_NULL: Final = msgspec.Raw(b"null")
 _Version: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -96,7 +105,6 @@ class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
 _Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
 _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
-_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(slots=True)
@@ -114,11 +122,14 @@ class Decoder:
 
     Call `feed` with each block of bytes and `close` at the end of the input, and take
     every event from both. Raises `InvalidInputLine` (`TornInputLine` where the input
-    ends within a message, `UnknownMessageType`) naming the line.
+    ends within a message, `UnknownMessageType`) naming the line, and `UndeclaredRecordError`
+    for a record in which ``check`` finds a fault.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: RecordCheck | None = None) -> None:
         """Start at line 1 with nothing pending."""
+        self._check = check
+        self._described: dict[str, Describe] = {}
         self._lines = Lines()
         self._lines_read = 0
         self._streams: dict[str, StreamId] = {}
@@ -161,10 +172,14 @@ class Decoder:
                 body = bytes(message.record)
                 if body[0] != _OPEN_BRACE and not isinstance(message, _TextRecord):
                     raise _complaint(self._lines_read, body, "a record must be an object")
+                if self._check is not None:
+                    name = message.stream
+                    known = self._described.get(name)
+                    check_record(self._check, self._lines_read, name, known, body)
                 chunk.rows.append(body)
                 chunk.times.append(message.time_extracted)
             message = None  # else it would hold a line that may be long while its row is written
-        except InvalidInputLine:
+        except (InvalidInputLine, UndeclaredRecordError):
             yield from self._finished(chunk)
             raise
         yield from self._finished(chunk)
@@ -204,7 +219,7 @@ class Decoder:
             check_text(whole)
             whole = self._without_infinities(whole, self._lines_read)
             mended = with_whole_letters(whole)
-            kind = _kind(mended)
+            mended, kind = read_kind(mended, may_be_deep="RECORD")
             if kind in _KNOWN_TYPES:
                 message = _decode(mended)
                 return message if mended == whole else _as_it_came(message, mended, whole)
@@ -226,10 +241,21 @@ class Decoder:
             return Checkpoint(bytes(message.value))
         stream = self._stream(message.stream)
         if isinstance(message, _Schema):
+            check_schema_size(message.schema, message.stream)
             keys = tuple(message.key_properties or ())
-            return Describe(stream, message.schema, keys, _cursor(message.bookmark_properties))
+            cursor = _cursor(message.bookmark_properties)
+            described = Describe(stream, message.schema, keys, cursor)
+            if self._check is not None:
+                self._described[message.stream] = described
+            return described
         if isinstance(message, _ActivateVersion):
             return Truncate(stream, message.version)
+        if self._check is not None:
+            raise UndeclaredRecordError(
+                f"Line {self._lines_read} is a BATCH message of stream {stream}: the records in its"
+                " files cannot be checked as those in messages are. Let the tap write records (take"
+                " batch_config out of its settings), or set strict to false."
+            )
         return Files(stream, tuple(message.manifest), message.encoding, version=message.version)
 
 
@@ -241,11 +267,6 @@ def _cursor(bookmark_properties: Any) -> str | None:
     listed = isinstance(bookmark_properties, list)
     first = next(iter(bookmark_properties), None) if listed else bookmark_properties
     return first if isinstance(first, str) else None
-
-
-def _kind(line: bytes) -> object:
-    """Return the ``type`` of a message; raises where the line is no JSON object."""
-    return msgspec.json.decode(_decode_fields(line).get("type", _NULL))
 
 
 def _as_it_came(message: _Message, mended: bytes, line: bytes) -> _Message:

@@ -104,6 +104,8 @@ class TapPlugin(Plugin, Protocol):
 class TargetPlugin(Plugin, Protocol):
     """A target, or a mapper; its class is called with these keywords."""
 
+    config_args: tuple[str, ...]
+
     def __init__(
         self,
         *,
@@ -376,6 +378,7 @@ def _listen(target_class: type[TargetPlugin], config: Sequence[str], file_input:
     target = target_class(
         config=given.config, parse_env_config=given.parse_env, validate_config=True
     )
+    target.config_args = given.args
     with _opened(file_input) as source:
         code = target.listen(source)
     if code:

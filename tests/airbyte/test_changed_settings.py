@@ -1,0 +1,100 @@
+"""A tap that changes its settings while it runs tells whoever keeps them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tap_core import Stream, Tap
+from tap_core import typing as th
+from tap_core.exceptions import ConfigurationError
+from tests.airbyte.rules import read_faults
+
+SECRET = "very-much-hidden-2"
+
+
+class Pages(Stream):
+    """Replaces a key of the settings between its records."""
+
+    name = "pages"
+    schema = th.PropertiesList(th.Property("key", th.StringType)).to_dict()
+
+    def get_records(self, context: Any) -> Any:
+        yield {"key": "first"}
+        self._tap.update_config({"session_key": SECRET, "page": 7})
+        self._tap.update_config({"page": 7})
+        self.logger.warning("The key is %s now.", self.config["session_key"])
+        yield {"key": str(self.config["page"])}
+
+
+class TapKeys(Tap):
+    name = "tap-keys"
+    config_jsonschema = th.PropertiesList(
+        th.Property("session_key", th.StringType, secret=True),
+        th.Property("page", th.IntegerType, default=1),
+        th.Property("url", th.StringType),
+    ).to_dict()
+
+    def discover_streams(self) -> Any:
+        return [Pages(self)]
+
+
+def test_a_control_message_has_all_settings_behind_the_records_before(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """CT1, CT2: once, though a value is set twice; what the file does not have is left out."""
+    stream = {"name": "pages", "json_schema": Pages.schema}
+    catalog = {"streams": [{"stream": stream, "sync_mode": "full_refresh"}]}
+    files = {"config": {"session_key": "old", "url": "u"}, "catalog": catalog}
+    arguments = ["read"]
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+        arguments += [f"--{name}", str(tmp_path / name)]
+    with pytest.raises(SystemExit) as ended:
+        TapKeys.cli(arguments)
+    output = capsysbinary.readouterr().out
+    assert ended.value.code in {0, None}
+    assert read_faults(output, catalog, 0) == []
+    messages = [json.loads(line) for line in output.splitlines()]
+    order = [one["type"] for one in messages if one["type"] in {"RECORD", "CONTROL"}]
+    assert order == ["RECORD", "CONTROL", "RECORD"]
+    [control] = [one["control"] for one in messages if one["type"] == "CONTROL"]
+    assert control["type"] == "CONNECTOR_CONFIG"
+    told = control["connectorConfig"]["config"]
+    assert told == {"session_key": SECRET, "url": "u", "page": 7}
+    others = [line for line in output.splitlines() if b'"CONTROL"' not in line]
+    assert SECRET.encode() not in b"".join(others)
+
+
+def test_under_singer_what_the_next_run_needs_is_warned_of(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"session_key": "old"}')
+    TapKeys.cli(["--config", str(config)], standalone_mode=False)
+    out, log = capfd.readouterr()
+    records = [json.loads(line) for line in out.splitlines() if '"RECORD"' in line]
+    assert [one["record"]["key"] for one in records] == ["first", "7"]
+    assert "The tap has changed 'session_key', 'page': the next run needs" in log
+    assert SECRET not in log + out
+    assert "CONTROL" not in out
+    assert config.read_text() == '{"session_key": "old"}'
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"sesion_key": "x"}, "no setting 'sesion_key'"), ({"page": SECRET}, "page")],
+)
+def test_what_the_schema_does_not_take_is_refused(changes: dict[str, Any], word: str) -> None:
+    """CT2: a platform would end the sync."""
+    tap = TapKeys(config={"session_key": "old"})
+    told: list[Any] = []
+    tap.config_listener = told.append
+    with pytest.raises(ConfigurationError, match=word):
+        tap.update_config(changes)
+    assert (told, dict(tap.config)) == ([], {"session_key": "old", "page": 1})
+    tap.update_config({"page": 1})
+    assert told == []

@@ -1,0 +1,126 @@
+"""``record_count`` is the number of records that a stream has sent, however its sync ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tap_core.exceptions import InvalidStreamSortException
+from tests.sync.syncing import counts_of, failed, hooked, lines_of, make, measured, stream, sync
+
+both_lanes = pytest.mark.parametrize(
+    "lane", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+)
+
+
+@pytest.fixture(autouse=True)
+def _all_is_logged(caplog):
+    caplog.set_level(logging.INFO)
+
+
+def rows_and(error: BaseException, count: int) -> Any:
+    """Return what yields so many records, and then raises."""
+
+    def rows(_stream, _context):
+        yield from ({"id": number} for number in range(count))
+        raise error
+
+    return rows
+
+
+@both_lanes
+@pytest.mark.parametrize("error", [RuntimeError("away"), KeyboardInterrupt(), SystemExit(1)])
+@pytest.mark.parametrize("count", [0, 1, 499, 2_345])
+def test_of_a_stream_that_ends_early(lane, error, count, caplog):
+    output, _ = failed(type(error), lane(stream("a", rows_and(error, count))))
+    assert counts_of(caplog.text) == lines_of(output.messages) == ({"a": count} if count else {})
+    [time] = measured(caplog.text, "sync_duration")
+    assert time["tags"]["status"] == "failed"
+
+
+@both_lanes
+def test_of_a_stream_with_maps_that_fails(lane, caplog):
+    """Maps may make any number of rows of a record: what is counted is the records."""
+    maps = {"a": {"__filter__": "id % 2 == 0"}}
+    kind = lane(stream("a", rows_and(RuntimeError("away"), 501)))
+    output, _ = failed(RuntimeError, kind, config={"stream_maps": maps})
+    assert lines_of(output.messages) == {"a": 251}
+    assert counts_of(caplog.text) == {"a": 501}
+
+
+@both_lanes
+def test_of_a_record_that_is_out_of_order(lane, caplog):
+    rows = [{"id": number} for number in (1, 2, 0, 3)]
+    kind = stream("a", rows, replication_key="id", is_sorted=True)
+    output, _ = failed(InvalidStreamSortException, lane(kind))
+    assert counts_of(caplog.text) == lines_of(output.messages) == {"a": 3}
+
+
+@both_lanes
+def test_of_a_stream_with_a_record_limit(lane, caplog):
+    kind = lane(stream("a", [{"id": number} for number in range(9)]))
+    output = []
+    tap = make(kind, output=output)
+    assert tap.run_sync_dry_run(dry_run_record_limit=4)
+    assert counts_of(caplog.text) == {"a": 4}
+
+
+@both_lanes
+def test_of_a_parent_whose_child_fails(lane, caplog):
+    """The parent's record behind which the child fails was not sent; those before it were."""
+
+    def rows(_stream, context):
+        yield from ({"id": number} for number in range(10))
+        if context["of"] == 3:
+            raise RuntimeError("away")
+
+    contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
+    parent = lane(stream("p", [{"id": number} for number in range(9)], **contexts))
+    child = lane(stream("c", rows, parent_stream_type=parent))
+    output, _ = failed(RuntimeError, parent, child)
+    assert counts_of(caplog.text) == lines_of(output.messages) == {"p": 3, "c": 40}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@both_lanes
+def test_all_contexts_of_a_stream_are_one_count_without_a_context(lane, threads, caplog):
+    contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
+    parent = lane(
+        stream(
+            "p",
+            [{"id": number} for number in range(3)],
+            partitions=[{"at": place} for place in "abc"],
+            max_parallel_partitions=threads,
+            **contexts,
+        )
+    )
+    child = lane(
+        stream(
+            "c",
+            [{"id": number} for number in range(5)],
+            parent_stream_type=parent,
+            max_parallel_partitions=threads,
+        )
+    )
+    output = sync(parent, child)
+    assert lines_of(output.messages) == {"p": 9, "c": 45}
+    found = {point["tags"]["stream"]: point for point in measured(caplog.text)}
+    assert len(measured(caplog.text)) == 2
+    assert {name: point["value"] for name, point in found.items()} == {"p": 9, "c": 45}
+    assert all(point["tags"]["context"] == {} for point in found.values())
+
+
+@both_lanes
+def test_of_workers_when_one_fails(lane, caplog):
+    def rows(_stream, context):
+        for number in range(5_000):
+            if context["p"] == 2 and number == 700:
+                raise RuntimeError("away")
+            yield {"id": number, "p": context["p"]}
+
+    places = [{"p": place} for place in range(4)]
+    kind = lane(stream("a", rows, partitions=places, max_parallel_partitions=4))
+    output, _ = failed(RuntimeError, kind)
+    assert counts_of(caplog.text) == lines_of(output.messages)
