@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -21,9 +22,11 @@ import yaml
 from tests.airbyte.models import model_faults, needs_models
 from tests.airbyte.rules import read_faults, single_faults
 from tests.airbyte.running import ROOT, configured, environment
+from tests.samples.test_manifests import script
 
 FOLDER = ROOT / "samples" / "airbyte"
 SOURCE, DESTINATION = "source-flights", "destination-spark"
+MANIFEST = "source-manifest"
 
 
 def entry_point(image: str) -> list[str]:
@@ -42,13 +45,13 @@ def metadata(image: str) -> dict[str, Any]:
     return found
 
 
-def called(image: str, line: str, folder: Path, feed: bytes = b"") -> bytes:
+def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
     """Call an image's entry point with a line of the document; return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [*entry_point(image), *line.split()],
         cwd=folder,
-        env=environment(PATH=path),
+        env=environment(PATH=path, **env),
         input=feed,
         capture_output=True,
         timeout=200,
@@ -58,7 +61,7 @@ def called(image: str, line: str, folder: Path, feed: bytes = b"") -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize("image", [SOURCE, DESTINATION])
+@pytest.mark.parametrize("image", [SOURCE, MANIFEST, DESTINATION])
 def test_the_files_of_an_image_agree(image: str) -> None:
     told, data = text(image), metadata(image)["data"]
     [variable] = re.findall(r'^ENV AIRBYTE_ENTRYPOINT="(.*)"$', told, re.MULTILINE)
@@ -92,6 +95,44 @@ def test_the_source_answers_the_lines_of_the_document(tmp_path: Path) -> None:
     again = called(SOURCE, f"{line} --state state.json", tmp_path)
     assert again.count(b'"RECORD"') == output.count(b'"RECORD"') > 16
     assert model_faults(status + discovered + again) == []
+
+
+def in_image(image: str, name: str) -> str:
+    """Return an instruction's value for a variable, with the defaults of build arguments in it."""
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text(image), re.MULTILINE))
+    [value] = re.findall(rf"^ENV {name}=(\S+)$", text(image), re.MULTILINE)
+    return re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], str(value))
+
+
+@needs_models
+@pytest.mark.peer
+def test_the_source_of_a_manifest_answers_the_lines_of_the_document(tmp_path: Path) -> None:
+    """E1, RD1: the manifest that the image has by default, called by the image's variable."""
+    [given] = re.findall(r"^ARG MANIFEST=(\S+)$", text(MANIFEST), re.MULTILINE)
+    place = Path(in_image(MANIFEST, "TAP_MANIFEST_FILE"))
+    assert f"COPY ${{MANIFEST}} {place}" in text(MANIFEST).replace(
+        "${CONNECTOR}", place.parent.name
+    )
+    copied = tmp_path / place.parent.name / place.name
+    copied.parent.mkdir()
+    shutil.copy(ROOT / given, copied)
+    variables = {"TAP_MANIFEST_FILE": str(copied)}
+    assert single_faults(called(MANIFEST, "spec", tmp_path, **variables), "SPEC") == []
+    served = script("serve")
+    with served.serving(served.API()) as address:
+        days = {"start_date": "2023-04-14", "end_date": "2023-04-15"}
+        config = {"api_url": address, "base": "EUR", **days}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        status = called(MANIFEST, "check --config config.json", tmp_path, **variables)
+        assert b"SUCCEEDED" in status
+        discovered = called(MANIFEST, "discover --config config.json", tmp_path, **variables)
+        [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
+        chosen = configured(catalog["catalog"], ["rates"])
+        (tmp_path / "catalog.json").write_text(json.dumps(chosen))
+        line = "read --config config.json --catalog catalog.json"
+        output = called(MANIFEST, line, tmp_path, **variables)
+    assert read_faults(output, chosen) == []
+    assert output.count(b'"RECORD"') == 2
 
 
 @needs_models

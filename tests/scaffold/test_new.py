@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -68,6 +69,69 @@ def test_a_new_project_describes_itself(project: Project, made: Path) -> None:
     done = run(made / project.name, project.package, "--about", "--format=json")
 
     assert json.loads(done.stdout)["name"] == project.name
+
+
+def instructions(project: Project, made: Path) -> list[tuple[str, str]]:
+    """Return the words and arguments of a project's container file, comments left out."""
+    text = (made / project.name / "Dockerfile").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in joined.splitlines()]
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_a_new_project_has_a_container_file(project: Project, made: Path) -> None:
+    """No image is built here: its instructions are read."""
+    found = instructions(project, made)
+    assert {word for word, _ in found} <= {
+        *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
+    }
+    assert [told for word, told in found if word == "FROM"] == [
+        "${BASE_IMAGE} AS build",
+        "${BASE_IMAGE}",
+    ]
+    [user] = [told for word, told in found if word == "USER"]
+    made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(found))
+    assert made_users == [user] != ["root"]
+    places = [index for index, (word, _) in enumerate(found) if word in {"USER", "ENTRYPOINT"}]
+    assert [found[index][0] for index in places] == ["USER", "ENTRYPOINT"]
+    [copied, installed] = [told for word, told in found if word == "COPY"]
+    assert (copied, installed) == (". /build", "--from=build /app /app")
+    assert json.loads(found[places[1]][1]) == [project.name]
+    variables = [told for word, told in found if word == "ENV" and "AIRBYTE" in told]
+    wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.what == "tap" else []
+    assert variables == wanted
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+def test_settings_and_secrets_are_not_copied_into_an_image(project: Project, made: Path) -> None:
+    ignored = (made / project.name / ".dockerignore").read_text("utf-8").splitlines()
+    assert {".git", ".env", "*.json"} <= set(ignored)
+
+
+def test_the_entry_point_of_a_container_file_is_a_program_that_answers(
+    made: Path, tmp_path: Path
+) -> None:
+    """The project is installed as the container file does it, but for what it depends on."""
+    project = Project.of("tap-keyed", "rest", "api-key", "page")
+    offline = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
+    app = tmp_path / "app"
+    installed = run(made, "pip", "install", *offline, "--target", str(app), project.name + "/")
+    assert installed.returncode == 0, installed.stderr
+    [entry] = [
+        json.loads(told) for word, told in instructions(project, made) if word == "ENTRYPOINT"
+    ]
+    done = subprocess.run(
+        [str(app / "bin" / entry[0]), "spec"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{app}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["SPEC"]
 
 
 def test_new_projects_are_formatted_and_sorted(made: Path) -> None:

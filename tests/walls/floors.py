@@ -33,6 +33,7 @@ FLOORS: dict[str, int] = {
     "tap_core.bounds": 1,  # how much is read into memory at once
     "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
     "tap_core.haste": 1,  # whether somebody waits for a short answer
+    "tap_core.similar_names": 1,  # what a misspelled name may mean
     "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
     "tap_core.private_files": 1,  # files that no other user of the machine controls
     "tap_core.encryption": 1,  # whether requests may leave unencrypted
@@ -86,7 +87,10 @@ FLOORS: dict[str, int] = {
     "target_spark.errors": 1,  # what can go wrong, in words for a person
     "target_spark.names": 1,  # source names to column and table names
     "target_spark.places": 1,  # addresses of folders
+    "target_spark.ordinals": 1,  # places in the input of rows that many processes put down
+    "target_spark.value_settings": 1,  # settings of Spark that decide what is stored
     "target_spark.stores": 1,  # what a storage of objects says when it refuses
+    "target_spark.quarantine_summary": 1,  # what was set aside of a stream, in words
     "target_spark.tables": 1,  # which table, and how it is laid out
     "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
     "target_spark.states": 1,  # states that wait, and the form in which they leave
@@ -129,6 +133,7 @@ FLOORS: dict[str, int] = {
     "target_spark.commands": 7,  # the words after the name: doctor, last-state, replay
     "target_spark.doctor": 6,  # whether a run would work
     "target_spark.designs": 3,  # how the table of a stream is laid out
+    "target_spark.record_checks": 4,  # each record against its description, in strict loads
     "target_spark.undeclared": 3,  # what a record has that its schema does not declare
     "target_spark.refusals": 3,  # settings that cannot be together, or not with a format
     "target_spark.decoded": 2,  # records that stream maps change
@@ -173,6 +178,7 @@ PEERS_OF_ONE_SHAPE: tuple[str, ...] = (
 """None of these imports another."""
 
 TARGET_MAY_USE: tuple[str, ...] = (
+    "tap_core.similar_names",
     "tap_core.types",
     "tap_core.events",
     "tap_core.exceptions",
@@ -182,6 +188,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.typing",
     "tap_core.schema",
     "tap_core.config",
+    "tap_core.config_validation",
     "tap_core.metrics",
     "tap_core.logging",
     "tap_core.redaction",
@@ -316,13 +323,18 @@ HEAVY: dict[str, Home] = {
         lazily=True,
         why="needed only for files elsewhere; Python itself opens those on disk",
     ),
+    "deltalake": Home(
+        ("target_spark.writers.delta_transaction",),
+        lazily=True,
+        why="commits to Delta tables in local folders; a tap never needs it",
+    ),
     "pyarrow": Home(
         (
             "tap_core.batch",
             "tap_core.protocols.fivetran.tester",
             "target_spark.fivetran",
             "target_spark.extract",
-            "target_spark.writers.delta_bounds",
+            "target_spark.writers.parquet_footers",
         ),
         lazily=False,
         why="an extra: Parquet and Fivetran's batch files; who imports these rooms does it late",

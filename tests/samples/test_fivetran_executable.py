@@ -1,0 +1,69 @@
+"""One executable of a connector, built by the lines of docs/fivetran.md and called by gRPC."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_code_blocks import blocks_of, environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "fivetran.md"
+NOT_NEEDED = (".*", "__pycache__", "*.egg-info", "tests", "docs", "dist", "build", "warehouse")
+
+
+def recipe() -> list[str]:
+    """Return the lines by which the documentation builds and starts one executable."""
+    [block] = [each for each in blocks_of(PAGE.read_text("utf-8")) if "pyinstaller" in each.body]
+    return block.body.splitlines()
+
+
+def needs_registry(folder: Path) -> None:
+    """Skip the test where pip cannot fetch what the recipe installs."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "pyinstaller"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"pip cannot fetch pyinstaller: {done.stderr[-200:]}")
+
+
+def test_the_recipe_ends_by_starting_what_it_has_built() -> None:
+    assert recipe()[-1].split() == ["dist/connector", "--port", "50051"]
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_the_executable_of_the_recipe_serves_all_calls(tmp_path: Path) -> None:
+    """Form, tests, schema, update, resumes and selections, by the tester's own walk."""
+    needs_registry(tmp_path)
+    folder = tmp_path / "repository"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_NEEDED))
+    *build, start = recipe()
+    built = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(build)],
+        cwd=folder,
+        env=environment(folder / "nothing"),
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-4000:]
+    (folder / "config.json").write_text(json.dumps({"until": "2013-01-01T12:00:00Z"}))
+    walk = ["tap-core", "fivetran-test", "--config", "config.json", "--resumes", "1", "--"]
+    done = subprocess.run(
+        [*walk, start.split()[0]],
+        cwd=folder,
+        env=environment(ROOT),
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    for words in ("Test Reaching", "Schema: 5 tables", "weather:", "No rule is broken."):
+        assert words in done.stdout
