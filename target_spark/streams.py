@@ -18,7 +18,7 @@ from typing import Final
 from tap_core.events import Describe, StreamId
 from tap_core.exceptions import SchemaNotValidError
 from tap_core.schema.references import normal_form, resolve_schema_references
-from tap_core.similar_names import find_similar
+from tap_core.similar_names import suggest
 from tap_core.types import JsonSchema
 from target_spark.columns import DELETED_AT, Layout, layout_of, undeclared_keys
 from target_spark.designs import design_of, with_filled
@@ -244,18 +244,15 @@ def _check_keys(event: Describe, schema: JsonSchema, keys: Sequence[str]) -> Non
     lost, declared = undeclared_keys(schema, keys, event.nested)
     if not lost:
         return
-    faults = [f"its schema does not declare the key {key!r}{_hint(key, declared)}" for key in lost]
+    faults = [
+        f"its schema does not declare the key {key!r}.{suggest(key, declared)}" for key in lost
+    ]
     more = f" and {len(declared) - _NAMED} more" if len(declared) > _NAMED else ""
     raise UnsupportedError(
-        f"Stream {event.stream}: {'; '.join(faults)}. It declares"
+        f"Stream {event.stream}: {' '.join(faults)} It declares"
         f" {', '.join(declared[:_NAMED])}{more}. Mend key_properties (of a manifest:"
         " primary_key) or the schema in the tap; no row under this schema was taken."
     )
-
-
-def _hint(key: str, declared: Sequence[str]) -> str:
-    similar = find_similar(key, declared)
-    return "" if similar is None else f". Is {similar!r} meant?"
 
 
 def layout_wanted(

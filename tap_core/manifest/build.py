@@ -9,7 +9,6 @@ depends on a configuration that it does not have.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from tap_core.manifest.registry import MODULES, class_of
 from tap_core.manifest.scalars import fitted, wanted_by
 from tap_core.manifest.shapes import Plan, Shape, plan_of, shape_of
 from tap_core.manifest.tree import UNKNOWN, DataMapping, DataText, Items, Node, plain
+from tap_core.similar_names import suggest
 
 __all__ = ["Builder", "build"]
 
@@ -379,7 +379,7 @@ class Builder:
         named = [one for one in classes if getattr(one, "TYPE", None) == kind]
         cls = named[0] if named else class_of(str(kind))
         if cls is None:
-            said = f"there is no component '{kind}'.{_near(str(kind), MODULES)}"
+            said = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
             if str(kind) in NOT_SUPPORTED:
                 said = f"the component '{kind}' is not supported."
             return self._wrong(spot, said)
@@ -393,7 +393,7 @@ class Builder:
         for key, is_error in unknown_options(node, known, self.manifest.parameter_names):
             at = spot.below(key, node.lines.get(key, 0))
             said = "" if is_error else " It is ignored."
-            message = f"{kind} has no option '{key}'.{said}{_near(str(key), plan.shapes)}"
+            message = f"{kind} has no option '{key}'.{said}{suggest(str(key), plan.shapes)}"
             if key in NOT_SUPPORTED:
                 message = f"the option '{key}' of {kind} is not supported."
             self._wrong(at, message, is_error=is_error)
@@ -461,8 +461,3 @@ def _fits(cls: type, expected: type) -> bool:
     names = [name for one in expected.__mro__ for name in vars(one) if not name.startswith("_")]
     fields = getattr(cls, "__dataclass_fields__", {})
     return all(hasattr(cls, name) or name in fields for name in names)
-
-
-def _near(word: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(word, list(known), n=1)
-    return f" Is '{found[0]}' meant?" if found else ""

@@ -8,8 +8,7 @@ Source: JSON Schema Draft 7, the meta-schema, for the schemas of streams.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from tap_core.manifest.faults import Fault
@@ -18,6 +17,7 @@ from tap_core.manifest.load import Manifest
 from tap_core.manifest.spec import config_jsonschema
 from tap_core.manifest.tree import Items, Node, plain
 from tap_core.schema.validators import find_schema_errors
+from tap_core.similar_names import suggest
 
 __all__ = ["misleading_names"]
 
@@ -50,7 +50,7 @@ def _unknown_settings(manifest: Manifest) -> Iterator[Fault]:
     for text, line, path in _texts(manifest):
         for name in sorted(named_settings(text) - known):
             if not name.startswith("__"):  # what a platform adds
-                message = f"the spec has no setting '{name}'.{_meant(name, known)}"
+                message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
                 yield Fault(line, path, message, is_error=False)
 
 
@@ -104,7 +104,7 @@ def _unknown_properties(stream: Node, schema: Node) -> Iterator[Fault]:
     for option, name, node, below in fields:
         if name not in properties and not has_template(name):
             line, path = node.lines.get(option, node.line), f"{stream.path}{below}.{option}"
-            message = f"the schema has no property '{name}'.{_meant(name, properties)}"
+            message = f"the schema has no property '{name}'.{suggest(name, map(str, properties))}"
             yield Fault(line, path, message, is_error=False)
 
 
@@ -122,7 +122,7 @@ def _schema_faults(schema: Node, path: str) -> Iterator[Fault]:
         place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
         found = _value_at(whole, steps)
         is_type = steps[-1:] == ["type"] and isinstance(found, str)
-        told = f"JSON Schema has no type '{found}'.{_meant(found, _TYPES)}" if is_type else message
+        told = f"JSON Schema has no type '{found}'.{suggest(found, _TYPES)}" if is_type else message
         yield Fault(_line_of(schema, steps), f"{path}{place}", told, is_error=False)
 
 
@@ -145,8 +145,3 @@ def _line_of(schema: Node, steps: Iterable[Any]) -> int:
             break  # a key that is no text in YAML
         value = value[step]
     return line
-
-
-def _meant(name: str, known: Collection[Any]) -> str:
-    near = get_close_matches(name, list(map(str, known)), n=1)
-    return f" Is '{near[0]}' meant?" if near else ""

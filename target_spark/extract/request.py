@@ -12,7 +12,6 @@ import re
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from tap_core.events import Describe
 from tap_core.exceptions import ConfigurationError
 from tap_core.protocols.singer.catalog_file import parse_catalog
 from tap_core.redaction import make_redactor
+from tap_core.similar_names import suggest
 from tap_core.state.load import parse_json, read_state
 from tap_core.sync.plan import descriptions_of
 from target_spark.columns import ColumnOptions, Decimal, Layout, layout_of
@@ -150,7 +150,7 @@ def _described(source: Source, name: str) -> tuple[Describe, str]:
                 return described, stream.name
             known.append(described.stream.name)
     raise UnsupportedError(
-        f"The tap has no stream {name}.{_meant(name, known)} It has: {', '.join(sorted(known))}."
+        f"The tap has no stream {name}.{suggest(name, known)} It has: {', '.join(sorted(known))}."
     )
 
 
@@ -236,15 +236,10 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     for name in options:
         if name not in OPTIONS:
             raise UnsupportedError(
-                f"There is no option {name}.{_meant(name, OPTIONS)}"
+                f"There is no option {name}.{suggest(name, OPTIONS)}"
                 f" There are: {', '.join(sorted(OPTIONS))}."
             )
     return options
-
-
-def _meant(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f" Is {close[0]} meant?" if close else ""
 
 
 def _needed(options: Mapping[str, str], name: str) -> str:

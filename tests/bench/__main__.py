@@ -55,6 +55,7 @@ BENCHMARKS = {
     "target-load": Benchmark(targets.load, 300_000, 3),
     "target-long": Benchmark(targets.whole, 2_000_000, 1),
     "target-delta": Benchmark(deltas.narrow, 2_000_000, 1),
+    "target-appends": Benchmark(deltas.appends, 2_000_000, 1),
     "target-wide": Benchmark(deltas.wide, 500_000, 1),
     "target-streams": Benchmark(deltas.streams, 100_000, 1),
     "target-upsert": Benchmark(deltas.upsert, 100_000, 3),

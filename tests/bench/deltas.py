@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,13 +20,14 @@ from tests.bench.measure import Program, Runs, in_turns, run
 from tests.bench.places import PROGRAMS, ours, peer, written
 from tests.bench.table import Row
 
-__all__ = ["narrow", "overlap", "streams", "upsert", "wide"]
+__all__ = ["appends", "narrow", "overlap", "streams", "upsert", "wide"]
 
 MEBIBYTE = 1 << 20
 MEMORY = 150
 OURS, SINGER, DLT, BY_HAND = "ours", "singer_sdk sink", "dlt to Delta", "a loop by hand"
 STREAMS = 200
 _APPEND = {"format": "delta", "write_mode": "append"}
+VERSIONS = 12
 
 
 def narrow(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) -> Iterator[Row]:
@@ -60,6 +62,40 @@ def _beside_loaders(
         yield Row(what, beside, runs[OURS].cpu, cpu, "of theirs", round(wanted, 3))
         yield Row(what, beside, runs[OURS].wall, wall, "of theirs", 1, "wall s")
     yield _memory(runs[OURS])
+
+
+def appends(folder: Path, records: int, rounds: int) -> Iterator[Row]:
+    """Loads into Delta tables that have twelve versions: beside dlt, and beside a new table."""
+    feed, little = _input(folder, "narrow", records), _input(folder, "narrow", VERSIONS * 100)
+    layouts: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "partitioned": {"partition_by": ["active"]},
+        "clustered": {"cluster_by": ["id"]},
+    }
+    programs = {"new": _ours(folder, feed, **_APPEND)}
+    for layout, settings in layouts.items():
+        place, start = folder / layout, folder / f"{layout}-before"
+        small_commits = _config(folder, layout, {**_APPEND, **settings, "flush_rows": 100})
+        run(ours("target.py", "--config", small_commits, feed=little))
+        place.rename(start)
+        config = _config(folder, layout, {**_APPEND, **settings})
+        copy = partial(_copy, start, place)
+        programs[layout] = ours("target.py", "--config", config, feed=feed, before=copy)
+    few = _input(folder, "narrow", 100)
+    for _ in range(VERSIONS):
+        run(_dlt(folder, few, "narrow", is_new=False))
+    place, start = folder / "dlt", folder / "dlt-before"
+    place.rename(start)
+    copy = partial(_copy, start, place)
+    programs[DLT] = replace(_dlt(folder, feed, "narrow"), before=copy)
+    runs = in_turns(programs, rounds)
+    for name in (*layouts, "dlt"):
+        _check_rows(folder / name, records + VERSIONS * 100)
+    what = f"target, {records:,} records into a Delta table of {VERSIONS} versions"
+    yield Row(f"{what}, plain", DLT, runs["plain"].cpu, runs[DLT].cpu, "of theirs", 0.625)
+    yield Row(f"{what}, plain", "a new table", runs["plain"].cpu, runs["new"].cpu, "of theirs", 1.1)
+    for layout in ("partitioned", "clustered"):
+        yield Row(f"{what}, {layout}", DLT, runs[layout].cpu, runs[DLT].cpu, "of theirs")
 
 
 def streams(folder: Path, records: int, rounds: int) -> Iterator[Row]:
@@ -162,6 +198,16 @@ def _check_streams(report: Path, tables: Path, records: int) -> None:
         raise AssertionError(message)
 
 
+def _check_rows(folder: Path, expected: int) -> None:
+    from deltalake import DeltaTable
+
+    (log,) = (path for path in folder.rglob("narrow/_delta_log"))
+    found = DeltaTable(log.parent).to_pyarrow_dataset().count_rows()
+    if found != expected:
+        message = f"{log.parent} has {found} rows instead of {expected}"
+        raise AssertionError(message)
+
+
 def _config(folder: Path, name: str, settings: dict[str, Any]) -> str:
     return written(folder / f"{name}.json", {"path": str(folder / name), **settings})
 
@@ -177,7 +223,7 @@ def _singer(folder: Path, feed: Path) -> Program:
     return peer("singer_sdk", "sink.py", "--config", config, feed=feed, before=_removal(place))
 
 
-def _dlt(folder: Path, feed: Path, case: str) -> Program:
+def _dlt(folder: Path, feed: Path, case: str, *, is_new: bool = True) -> Program:
     place = folder / "dlt"
     return peer(
         "dlt",
@@ -186,9 +232,14 @@ def _dlt(folder: Path, feed: Path, case: str) -> Program:
         case,
         "delta",
         feed=feed,
-        before=_removal(place),
+        before=_removal(place) if is_new else None,
         environment={"RUNTIME__DLTHUB_TELEMETRY": "false"},
     )
+
+
+def _copy(start: Path, place: Path) -> None:
+    _removal(place)()
+    shutil.copytree(start, place)
 
 
 def _removal(place: Path) -> Callable[[], None]:

@@ -180,8 +180,8 @@ def test_secrets_do_not_stand_in_options(shop: Shop):
     ("options", "why"),
     [
         ({"stream": ""}, "The option stream is missing"),
-        ({"stream": "order"}, "no stream order. Is orders meant? It has: journal, kinds, notes"),
-        ({"retries": "3"}, "There is no option retries. Is tries meant?"),
+        ({"stream": "order"}, "no stream order. Is 'orders' meant? It has: journal, kinds, notes"),
+        ({"retries": "3"}, "There is no option retries. Is 'tries' meant?"),
         ({"tries": "0"}, "The option tries is '0', and has to be a number from 1 on"),
         ({"misfits": "drop"}, "The option misfits is 'drop': it may be error or null"),
         ({"config": "{"}, "begins as JSON, and is none"),
