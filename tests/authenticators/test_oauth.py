@@ -189,14 +189,14 @@ def all_at_once(work, count: int = 8) -> None:
     together = threading.Barrier(count)
 
     def run():
-        together.wait(20)
+        together.wait(60)
         work()
 
     threads = [threading.Thread(target=run) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
 
 
 def test_of_threads_that_need_a_token_at_once_one_asks(server):
@@ -220,7 +220,7 @@ def test_threads_that_wait_for_an_update_take_what_it_got(server):
 
     def answer(_: Asked) -> Reply:
         with counted:
-            counted.wait_for(lambda: authenticator.calls >= 8, timeout=20)
+            counted.wait_for(lambda: authenticator.calls >= 8, timeout=60)
         time.sleep(0.05)  # from the count to the lock it is a step
         return Reply({"access_token": f"token-{len(server.asked)}"})
 

@@ -146,7 +146,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         read_until(tap, all_have_begun)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(0.5)
+            tap.wait(2)
         tap.terminate()
         tap.communicate(timeout=LONG)
         assert tap.returncode == 1
@@ -158,7 +158,7 @@ def test_a_second_signal_ends_workers_that_nobody_reads(tmp_path):
         wait_until_full(tap)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(1)
+            tap.wait(2)
         tap.terminate()
         assert tap.wait(LONG) == 1
 
