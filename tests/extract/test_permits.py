@@ -67,7 +67,7 @@ def processes() -> Iterator[Processes]:
 
 
 class Asked:
-    """The counters of an issuer, and when they were first asked: later than that requests arrive."""
+    """The counters of an issuer, and when they were first asked."""
 
     def __init__(self, counters: Any) -> None:
         self._counters = counters
