@@ -96,7 +96,7 @@ def run_words(*words: str, cwd: Path) -> Run:
         env=environment(),
         capture_output=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     return Run(done.returncode, done.stdout, done.stderr.decode())
 
@@ -218,7 +218,7 @@ def test_a_check_does_not_wait_for_what_does_not_come(api: Any, tmp_path: Path) 
             [status] = run.of_type("CONNECTION_STATUS")
             assert (run.code, status["status"]) == (0, "FAILED")
             assert "try again later" in status["message"]
-        assert time.monotonic() - begin < 60  # what the answer asks for would be ten minutes
+        assert time.monotonic() - begin < 300  # what the answer asks for would be ten minutes
         assert len(server.asked) == 4
     away = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
     [status] = away.of_type("CONNECTION_STATUS")
@@ -252,7 +252,7 @@ def test_a_new_refresh_token_goes_to_the_client_and_into_a_file_of_ones_own(
             env=environment(),
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     run = Run(done.returncode, done.stdout, done.stderr.decode())
     assert (run.code, run.records("users")) == (0, [{"id": 1}])

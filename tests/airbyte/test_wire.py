@@ -66,7 +66,7 @@ def test_a_signal_right_behind_a_write_loses_no_count_of_it(monkeypatch: Any) ->
             thread.start()
             with suppress(SystemExit):
                 wire.write(b"first\n,")
-                time.sleep(20)
+                time.sleep(60)
             wire.write(b"second\n")
     thread.join()
     signal.signal(signal.SIGUSR1, before)
@@ -104,14 +104,14 @@ def test_the_log_does_not_wait_for_a_thread_that_writes() -> None:
     def put(data: memoryview) -> int:
         if data == b"chunk\n":
             inside.set()
-            go_on.wait(20)
+            go_on.wait(60)
         written.append(bytes(data))
         return len(data)
 
     wire = Wire(put)
     thread = threading.Thread(target=wire.write, args=(b"chunk\n",))
     thread.start()
-    inside.wait(20)
+    assert inside.wait(60)
     wire.say(b"log\n")
     assert written == []
     go_on.set()

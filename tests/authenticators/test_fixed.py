@@ -89,9 +89,9 @@ def test_an_authenticator_may_be_the_auth_of_a_session(server):
     server.answers(page())
     with requests.Session() as session:
         session.auth = APIKeyAuthenticator(key="api_key", value="k", location="params")
-        session.get(f"{server.url}/users?a=1", timeout=20)
+        session.get(f"{server.url}/users?a=1", timeout=60)
         session.auth = BasicAuthenticator(username="u", password="p")
-        session.get(f"{server.url}/users", timeout=20)
+        session.get(f"{server.url}/users", timeout=60)
     assert isinstance(session.auth, AuthBase)
     assert server.asked[0].query == {"a": ["1"], "api_key": ["k"]}
     assert server.asked[1].headers["Authorization"] == "Basic dTpw"
@@ -204,14 +204,14 @@ def test_threads_that_ask_for_a_singleton_at_once_get_the_same():
     found = []
 
     def ask():
-        together.wait(20)
+        together.wait(60)
         found.append(single())
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (len(found), len(set(map(id, found))), single.made) == (8, 1, 1)
 
 

@@ -91,14 +91,14 @@ def test_threads_with_authenticators_of_their_own_take_turns(tokens):
     tap, together = Tap(), threading.Barrier(8)
 
     def refresh():
-        together.wait(20)
+        together.wait(60)
         refreshing(tokens, tap=tap).update_access_token()
 
     threads = [threading.Thread(target=refresh) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert (tokens.given, tokens.refused) == (8, [])
 
 

@@ -184,13 +184,13 @@ def test_what_a_target_did_not_write_comes_again(project):
 
 
 def test_a_signal_to_meltano_loses_no_row(project):
-    process = project.start("run", "tap-moved", "target-moved", TAP_MOVED_WAIT_MS="50")
+    process = project.start("run", "tap-moved", "target-moved", TAP_MOVED_WAIT_MS="300")
     written = project.folder / "out" / "orders.jsonl"
     while not written.exists():
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, said
     first = ids(project.take()["orders"])
     assert 0 < len(first) < 100

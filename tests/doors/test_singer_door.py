@@ -297,12 +297,12 @@ def test_a_signal_leaves_a_state_and_ends_with_code_0(write):
         stderr=subprocess.PIPE,
         env=VARIABLES,
     ) as process:
-        assert select.select([process.stdout], [], [], 30)[0]
+        assert select.select([process.stdout], [], [], 60)[0]
         while b'"id":2' not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read().decode()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
         process.stderr.read()
     assert types(rest)[-1] == "STATE"
 

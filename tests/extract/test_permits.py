@@ -50,7 +50,7 @@ class Processes:
         """Let each of them read these streams; return how many records they found."""
         for _ in self._all:
             self._jobs.put((source, streams))
-        return [self._done.get(timeout=60) for _ in self._all]
+        return [self._done.get(timeout=300) for _ in self._all]
 
     def end(self) -> None:
         for _ in self._all:
@@ -66,6 +66,26 @@ def processes() -> Iterator[Processes]:
     made.end()
 
 
+class Asked:
+    """The counters of an issuer, and when they were first asked."""
+
+    def __init__(self, counters: Any) -> None:
+        self._counters = counters
+        self.first = float("inf")
+
+    @classmethod
+    def of(cls, issuer: Issuer) -> Asked:
+        issuer._counters = made = cls(issuer._counters)
+        return made
+
+    def ask(self, *given: Any) -> Any:
+        self.first = min(self.first, time.monotonic())
+        return self._counters.ask(*given)
+
+    def lower(self, *given: Any) -> Any:
+        return self._counters.lower(*given)
+
+
 def source_of(server: Counting, issuer: Issuer | None, kind: str = "Limited") -> Source:
     tap = f"tests.extract.limited_taps:{kind}"
     permits = None if issuer is None else issuer.address
@@ -75,6 +95,7 @@ def source_of(server: Counting, issuer: Issuer | None, kind: str = "Limited") ->
 def test_processes_share_the_rates_of_a_tap_and_of_its_streams(server, processes):
     """Neither a second nor the whole sees more than the tap's 20, or a stream's 8, a second."""
     with Issuer() as issuer:
+        asked = Asked.of(issuer)
         found = processes.read(source_of(server, issuer), "slow", "other")
     assert found == [2 * ASKED] * SLOTS
     moments, slow = server.moments(), server.moments("/slow")
@@ -82,18 +103,19 @@ def test_processes_share_the_rates_of_a_tap_and_of_its_streams(server, processes
     # the moments are even; each process may be late by one that it has
     assert most_in_a_second(moments) <= 20 + 1 + SLOTS
     assert most_in_a_second(slow) <= 8 + 1 + SLOTS
-    assert moments[-1] - moments[0] >= (len(moments) - 1) / 20 - 0.2
-    assert slow[-1] - slow[0] >= (len(slow) - 1) / 8 - 0.2
+    assert moments[-1] - asked.first >= (len(moments) - 1) / 20
+    assert slow[-1] - asked.first >= (len(slow) - 1) / 8
 
 
 def test_a_manifest_s_budget_is_one_for_all_processes(server, processes):
     """Five in any second, whoever asks."""
     with Issuer() as issuer:
+        asked = Asked.of(issuer)
         processes.read(source_of(server, issuer, "Declared"), "users")
     moments = server.moments()
     assert len(moments) == SLOTS * 3
     assert most_in_a_second(moments, 0.9) <= 5 + SLOTS
-    assert moments[-1] - moments[0] >= 1.9
+    assert moments[-1] - asked.first >= 2
 
 
 def test_one_process_that_is_told_to_come_back_tells_the_others(server, processes):
@@ -148,9 +170,9 @@ def test_a_connection_that_breaks_is_made_again():
     """The schedule goes on where it stood."""
     with Issuer() as issuer:
         counters: Any = issuer.address.counters()
-        assert counters.ask("a", even(0.5)).wait == 0
+        assert counters.ask("a", even(0.001)).wait == 0
         hang_up(issuer)
-        assert 1 < counters.ask("a", even(0.5)).wait <= 2
+        assert 500 < counters.ask("a", even(0.001)).wait <= 1000
 
 
 def test_an_issuer_that_is_gone_is_an_error_with_the_way_out(monkeypatch):
@@ -190,20 +212,20 @@ def test_a_budget_of_any_number_of_requests_passes_the_wire():
         counters = issuer.address.counters()
         free = even(float("inf"))
         assert [counters.ask("a", free).wait for _ in range(3)] == [0, 0, 0]
-        counters.lower("a", free, 0, 50)
-        assert 49 < counters.ask("a", free).wait <= 50
+        counters.lower("a", free, 0, 5000)
+        assert 4000 < counters.ask("a", free).wait <= 5000
 
 
 def test_the_issuer_counts_as_one_process_does():
     """Windows are asked again until they have a place, also over the wire."""
-    window = Terms("fixed", ((2, 60.0),))
+    window = Terms("fixed", ((2, 3600.0),))
     local = LocalCounters()
     with Issuer() as issuer:
         counters = issuer.address.counters()
         for _ in range(3):
             mine, theirs = local.ask("a", window), counters.ask("a", window)
             assert mine.is_taken == theirs.is_taken
-            assert mine.wait == pytest.approx(theirs.wait, abs=1)
+            assert mine.wait == pytest.approx(theirs.wait, abs=60)
 
 
 def test_shares_without_a_driver_never_have_the_same_moment(monkeypatch):

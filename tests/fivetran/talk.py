@@ -19,7 +19,7 @@ from tap_core.protocols.fivetran import messages
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("wire_server.py")
-PATIENCE = 30
+PATIENCE = 120
 
 
 class Running:
@@ -45,11 +45,6 @@ class Running:
             if line["message"].startswith(start):
                 return line
         raise AssertionError(f"no line begins with {start!r}: {self.lines}")
-
-    def forget_lines(self) -> None:
-        """Await only lines that come from now on."""
-        while not self._new.empty():
-            self._new.get()
 
     def connect(self, host: str = "127.0.0.1") -> None:
         self.port = int(self.await_line("Listening on port")["message"].split()[3])

@@ -215,12 +215,12 @@ def test_secrets_of_a_call_are_hidden_in_it_beside_it_and_after_it(journal, said
             journal.hide_also(hiding("hunter2"))
             journal.say("INFO", "with hunter2")
             inside.set()
-            done.wait(10)
+            done.wait(60)
 
     with journal.attached():
         thread = threading.Thread(target=call)
         thread.start()
-        inside.wait(10)
+        assert inside.wait(60)
         for number in range(100):  # others come and go meanwhile
             with journal.call():
                 journal.hide_also(hiding(f"other{number}."))

@@ -150,7 +150,7 @@ def test_a_walk_that_is_ended_ends_its_server(tmp_path: Path) -> None:
         [server] = Path(f"/proc/{walk.pid}/task/{walk.pid}/children").read_text().split()
         walk.terminate()
         try:
-            assert walk.wait(30) == 128 + signal.SIGTERM
+            assert walk.wait(60) == 128 + signal.SIGTERM
         finally:
             walk.kill()
     assert not Path(f"/proc/{server}").exists()

@@ -21,7 +21,9 @@ from tap_core.protocols.fivetran.listening import Listening
 from tap_core.protocols.fivetran.log import Journal
 from tap_core.protocols.fivetran.server import Handler, Service, serve
 
-MEETING = threading.Barrier(9, timeout=20)
+MEETING = threading.Barrier(9, timeout=60)
+TOLD = threading.Event()
+"""An Update has heard that nobody awaits it any more."""
 LETTER = "ü"
 
 
@@ -39,7 +41,7 @@ def test(request, call):
         MEETING.wait()
     if word == "linger":
         getLogger("fivetran").info("lingering")
-        time.sleep(0.7)
+        TOLD.wait(60)
     if word == "stay":
         getLogger("fivetran").info("staying")
         time.sleep(60)
@@ -66,7 +68,7 @@ RAISED = {
 
 def update(request, call):
     word = request.state_json
-    call.on_end(lambda: getLogger("fivetran").info("told of the end"))
+    call.on_end(hear)
     if word == "meet":
         MEETING.wait()
     try:
@@ -82,6 +84,11 @@ def update(request, call):
         call.note("1 table")
     finally:
         getLogger("fivetran").info("closed")
+
+
+def hear():
+    getLogger("fivetran").info("told of the end")
+    TOLD.set()
 
 
 def checkpoint(number):

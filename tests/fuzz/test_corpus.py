@@ -72,7 +72,7 @@ def test_what_breaks_a_reader_is_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(running, "CORPUS", tmp_path / "corpus")
     monkeypatch.setattr(running, "FAILED", tmp_path / "failed")
     monkeypatch.setattr(running, "MODULES", str(tmp_path))
-    monkeypatch.setattr(running, "CPU_SECONDS", 1)
+    monkeypatch.setattr(running, "CPU_SECONDS", 3)
     outcome = running.replay(["faulty"])
     assert outcome.counts["faulty"] == len(FAULTY)
     found = {failure.path.read_text(): failure.text for failure in outcome.failures}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,8 +22,9 @@ class RawServer:
         self.closing = threading.Event()
 
     def drip(self, connection: socket.socket, piece: bytes, seconds: float) -> None:
-        """Send a piece again and again until the client or the test ends."""
-        while not self.closing.wait(seconds):
+        """Send a piece again and again until the client or the test ends, or for a minute."""
+        end = time.monotonic() + 60
+        while not self.closing.wait(seconds) and time.monotonic() < end:
             connection.sendall(piece)
 
 

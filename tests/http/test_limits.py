@@ -30,7 +30,8 @@ from tests.http.raw import HEAD, RawServer, raw_server
 from tests.http.server import Reply, page
 
 SMALL = {"max_response_bytes": 1_000}
-SHORT = {"max_response_seconds": 0.4}
+SHORT = {"max_response_seconds": 1.0}
+"""Half of it without a byte is a lost connection, so pieces come far more often than that."""
 
 
 def members(server: RawServer, **more: Any) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def test_the_worst_answer_fits_into_600_megabytes(kind):
         [sys.executable, "-c", _PEAK, kind],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     outcome, sizes = done.stdout.splitlines()
@@ -211,26 +212,26 @@ def test_the_worst_answer_fits_into_600_megabytes(kind):
 
 def drip_body(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
-    server.drip(connection, b" ", 0.05)
+    server.drip(connection, b" ", 0.02)
 
 
 def drip_chunks(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    server.drip(connection, b"1\r\n \r\n", 0.05)
+    server.drip(connection, b"1\r\n \r\n", 0.02)
 
 
 def drip_the_length_of_a_chunk(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;")
-    server.drip(connection, b"x", 0.05)
+    server.drip(connection, b"x", 0.02)
 
 
 def drip_a_header(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"X: ")
-    server.drip(connection, b"x", 0.05)
+    server.drip(connection, b"x", 0.02)
 
 
 def drip_the_status(server: RawServer, connection: socket.socket) -> None:
-    server.drip(connection, b"H", 0.05)
+    server.drip(connection, b"H", 0.02)
 
 
 def say_continue(server: RawServer, connection: socket.socket) -> None:
@@ -255,11 +256,9 @@ SLOW = [
 @pytest.mark.parametrize("write", SLOW, ids=lambda write: write.__name__)
 def test_a_server_that_drips_is_cut_off(write):
     """SEC13: a server that sends slowly is cut off, in headers and body alike."""
-    begun = time.monotonic()
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
-        Source(server).records(**members(server, timeout=5, **SHORT))  # type: ignore[arg-type]
-    assert time.monotonic() - begun < 5
-    assert "0.4 seconds after its first byte" in str(refused.value)
+        Source(server).records(**members(server, timeout=60, **SHORT))  # type: ignore[arg-type]
+    assert "1 seconds after its first byte" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
     if write is not redirect_slowly:
         assert len(server.requests) == 1
@@ -277,7 +276,7 @@ def test_a_flood_of_continue_is_cut_off_by_its_size():
 
 def test_a_server_may_think_before_its_first_byte():
     def think(server: RawServer, connection: socket.socket) -> None:
-        server.closing.wait(0.8)
+        server.closing.wait(1.5)
         connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":[{"id": 1}]}')
 
     with raw_server(think) as server:
@@ -289,14 +288,14 @@ def test_a_slow_answer_comes_where_it_is_given_the_time():
     def slowly(server: RawServer, connection: socket.socket) -> None:
         connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n")
         for byte in b'{"data":[{"id": 1}]}':
-            server.closing.wait(0.03)
+            server.closing.wait(0.06)
             connection.sendall(bytes([byte]))
 
     with raw_server(slowly) as server:
         source = Source(server)  # type: ignore[arg-type]
         with pytest.raises(ResponseTooSlowError):
             source.records(**members(server, **SHORT))
-        assert source.records(**members(server, max_response_seconds=20)) == [{"id": 1}]
+        assert source.records(**members(server, max_response_seconds=60)) == [{"id": 1}]
         assert source.records(**members(server, max_response_seconds=None)) == [{"id": 1}]
 
 
@@ -306,29 +305,29 @@ def test_a_connection_that_falls_silent_is_a_lost_one_and_tried_again():
     def stop(server: RawServer, connection: socket.socket) -> None:
         connection.sendall(HEAD + b'Content-Length: 20\r\n\r\n{"data":')
         if len(server.requests) < 2:
-            server.closing.wait(5)
+            server.closing.wait(60)
         else:
             connection.sendall(b'[{"id": 1}]}')
 
     with raw_server(stop) as server:
         source = Source(server)  # type: ignore[arg-type]
-        assert source.records(**members(server, **SHORT)) == [{"id": 1}]
+        assert source.records(**members(server, max_response_seconds=3)) == [{"id": 1}]
     assert len(server.requests) == 2
 
 
 def stop_after_a_byte(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n{")
-    server.closing.wait(30)
+    server.closing.wait(60)
 
 
 def break_after_a_while(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Content-Length: 20\r\n\r\n{")
-    server.closing.wait(0.3)
+    server.closing.wait(1.1)
 
 
 def cut_json_after_a_while(server: RawServer, connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Content-Length: 1\r\n\r\n")
-    server.closing.wait(0.15)
+    server.closing.wait(0.55)
     connection.sendall(b"{")
 
 
@@ -336,7 +335,9 @@ def cut_json_after_a_while(server: RawServer, connection: socket.socket) -> None
 def test_the_tries_of_a_request_share_the_time_of_an_answer(write):
     """SEC13: a server that stops in mid-answer takes no longer for being asked again."""
     with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
-        Source(server).records(**members(server, **SHORT))  # type: ignore[arg-type]
+        Source(server).records(  # type: ignore[arg-type]
+            **members(server, max_response_seconds=1.5)
+        )
     assert 2 <= len(server.requests) <= 3
     assert "for earlier answers" in str(refused.value)
     assert "raise max_response_seconds" in str(refused.value)
@@ -351,12 +352,12 @@ def test_the_next_page_has_its_own_time():
         whole = whole if place < 6 else b'{"data":[{"id": 2}]}'
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(whole))
         if place % 2:
-            server.closing.wait(30)
+            server.closing.wait(60)
         connection.sendall(whole[1:])
 
     with raw_server(stop_once_each) as server:
         source = Source(server)  # type: ignore[arg-type]
-        assert len(source.records(**members(server, max_response_seconds=1))) == 3
+        assert len(source.records(**members(server, max_response_seconds=2))) == 3
 
 
 def test_a_download_that_broke_may_be_as_large_and_as_long_again():
@@ -405,8 +406,8 @@ class Login(OAuthAuthenticator):
 def test_a_token_endpoint_that_drips_is_cut_off(write):
     with raw_server(write) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
-        login.patience = Patience(max_response_seconds=0.4)
-        with pytest.raises(AccessTokenError, match=r"0\.4 seconds after its first byte"):
+        login.patience = Patience(max_response_seconds=1)
+        with pytest.raises(AccessTokenError, match=r"1 seconds after its first byte"):
             login.update_access_token()
         login._session.close()
     assert len(server.requests) == 1
@@ -415,8 +416,8 @@ def test_a_token_endpoint_that_drips_is_cut_off(write):
 def test_a_token_endpoint_that_stops_takes_no_longer_for_being_asked_again():
     with raw_server(stop_after_a_byte) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
-        login.patience = Patience(max_response_seconds=0.4, sleep=lambda _: None)
-        with pytest.raises(AccessTokenError, match=r"0\.4 seconds after its first byte"):
+        login.patience = Patience(max_response_seconds=1.5, sleep=lambda _: None)
+        with pytest.raises(AccessTokenError, match=r"1\.5 seconds after its first byte"):
             login.update_access_token()
         login._session.close()
     assert len(server.requests) == 2

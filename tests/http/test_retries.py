@@ -190,7 +190,7 @@ def test_a_connection_that_drops_within_the_body_is_tried_again(source, broken):
 
 def test_a_server_that_never_answers_runs_into_the_timeout(source):
     source.server.answers(Reply(silent=True), page(ONE))
-    stream = source.stream(timeout=0.05)
+    stream = source.stream(timeout=2)
     assert list(stream.get_records(None)) == [ONE]
     assert len(source.server.asked) == 2
 

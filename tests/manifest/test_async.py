@@ -380,7 +380,7 @@ class TestSeveral:
         aborted = {one.split("-")[1] for one in told(server) if one.endswith("abort")}
         assert aborted == {"a/abort", "b/abort", "c/abort"}
         assert not source.under_way
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - begun < 300
 
     def test_a_stream_of_jobs_may_be_the_parent_of_another_with_one_job_at_a_time(
         self, tmp_path: Path, api, waits
@@ -420,8 +420,8 @@ class TestTheEnd:
 
         begun = time.monotonic()
         with pytest.raises(ConnectionError):
-            jobs.pause(Alone(), 60)  # type: ignore[arg-type]
-        assert time.monotonic() - begun < 10
+            jobs.pause(Alone(), 600)  # type: ignore[arg-type]
+        assert time.monotonic() - begun < 300
 
     def test_who_waits_for_a_place_is_woken_by_an_error(self):
         count = jobs.JobCount(1)
@@ -430,11 +430,11 @@ class TestTheEnd:
         def hold() -> None:
             with count.one(bool):
                 taken.set()
-                free.wait(20)
+                free.wait(60)
 
         holder = threading.Thread(target=hold)
         holder.start()
-        taken.wait(20)
+        assert taken.wait(60)
 
         def check() -> None:
             raise KeyboardInterrupt

@@ -77,19 +77,19 @@ def test_threads_that_want_the_same_answer_wait_for_the_one_that_asks(server):
     cache = AnswerCache()
 
     def slow(_: Asked) -> Reply:
-        all_came.wait(10)
+        all_came.wait(60)
         return Reply({"id": 1})
 
     def ask() -> Any:
-        together.wait(10)
+        together.wait(60)
         return fetched(cache, asked(server)).json()
 
     server.answers_by(slow)
     with ThreadPoolExecutor(4) as threads:
         found = [threads.submit(ask) for _ in range(4)]
-        together.wait(10)
+        together.wait(60)
         all_came.set()
-        assert [one.result(10) for one in found] == [{"id": 1}] * 4
+        assert [one.result(60) for one in found] == [{"id": 1}] * 4
     assert len(server.asked) == 1
 
 

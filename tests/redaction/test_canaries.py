@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,12 @@ def test_the_search_finds_what_it_looks_for(folder: Folder):
     (folder.path / "tmp" / "left").write_text(f"x{CANARIES['azure']}")
     assert leaks_in_folder(folder.path, *folder.given) == {"tmp/left": ["azure"]}
     assert leaks("Basic c29tZW9uZTp6cVVzZXJJbmZvS240cnkrLzclMDA9") == ["user_info"]
-    with command_lines(0.01) as lines:
-        folder.run("-c", "import time; time.sleep(0.3)", CANARIES["google"])
+    waits = [sys.executable, "-c", "input()", CANARIES["google"]]
+    with command_lines(0.01) as lines, subprocess.Popen(waits, stdin=subprocess.PIPE) as process:
+        end = time.monotonic() + 60
+        while not lines and time.monotonic() < end:
+            time.sleep(0.01)
+        process.communicate(b"\n")
     assert len(lines) == 1
 
 

@@ -13,6 +13,7 @@ from tap_core import Stream, Tap
 INTEGER = {"type": "integer"}
 LONG = 120
 PARTITIONS = 4
+ALL_HAVE_BEGUN = threading.Barrier(PARTITIONS)
 
 
 class Rows(Stream):
@@ -35,6 +36,8 @@ class Rows(Stream):
         try:
             for number in range(3):
                 yield {"id": number}
+            if ends == "failing":
+                ALL_HAVE_BEGUN.wait(LONG)
             if ends == "asking":
                 requests.get(self.config["url"], timeout=LONG)
             if ends == "sleeping" or (ends == "failing" and place):
@@ -42,7 +45,6 @@ class Rows(Stream):
                     time.sleep(0.01)
                     yield {"id": 3}
             if ends == "failing":
-                time.sleep(0.5)
                 raise RuntimeError("the source is on fire")
             number = 3
             while ends == "writing" or number < 2_000:

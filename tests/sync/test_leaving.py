@@ -112,7 +112,7 @@ def test_a_second_signal_ends_a_tap_that_nobody_reads(tmp_path):
         wait_until_stuck(tap.pid)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(1)
+            tap.wait(2)
         tap.terminate()
         assert tap.wait(LONG) == 1
 

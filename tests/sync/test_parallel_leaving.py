@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import array
-import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
-import termios
 import time
 from collections import defaultdict
 from contextlib import contextmanager
@@ -24,7 +22,6 @@ from tests.sync.syncing import counts_of, lines_of, of, parsed
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
 LONG = 60
-ALMOST_FULL = 60_000
 PLACES = range(4)
 
 
@@ -60,13 +57,13 @@ def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
 
 
 def wait_until_full(tap: subprocess.Popen[bytes]) -> None:
-    """Wait until so much stands in a tap's pipe that its next chunk has to wait."""
-    waiting = array.array("i", [0])
+    """Wait until a tap that writes has to wait."""
+    writer = os.open(f"/proc/self/fd/{tap.stdout.fileno()}", os.O_WRONLY)
     end = time.monotonic() + LONG
-    while waiting[0] < ALMOST_FULL:
+    while select.select([], [writer], [], 0)[1]:
         assert time.monotonic() < end
         time.sleep(0.01)
-        fcntl.ioctl(tap.stdout, termios.FIONREAD, waiting)
+    os.close(writer)
 
 
 def all_have_begun(found: bytes) -> bool:
@@ -146,7 +143,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
         read_until(tap, all_have_begun)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(0.5)
+            tap.wait(2)
         tap.terminate()
         tap.communicate(timeout=LONG)
         assert tap.returncode == 1
@@ -158,7 +155,7 @@ def test_a_second_signal_ends_workers_that_nobody_reads(tmp_path):
         wait_until_full(tap)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(1)
+            tap.wait(2)
         tap.terminate()
         assert tap.wait(LONG) == 1
 

@@ -24,7 +24,7 @@ from target_spark.work import Outcome, Work
 from tests.target.test_fold import Idle, Memory
 
 A, B = StreamId("a"), StreamId("b")
-SOON = 30.0
+SOON = 60.0
 """Seconds after which a test gives up waiting for what must come."""
 
 
@@ -74,14 +74,19 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(tmp_path: Path) -> None:
-    tables = Slow()
+def test_the_reader_waits_at_the_bound_alone_and_the_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, waits = Slow(), threading.Event()
     with loading(tmp_path, tables, [], flush_rows=1, spool_bytes=20_000) as (loader, report):
         for event in [*describe(A), *(rows(A, 1_000) for _ in range(15))]:
             loader.fold(event)  # far more than one batch, and no commit has ended
         assert report.as_dict()["held_back_seconds"] == 0
+        wait = loader._lanes.wait
+        monkeypatch.setattr(loader._lanes, "wait", lambda *given: (waits.set(), wait(*given)))
         reader = threading.Thread(target=lambda: loader.fold(rows(A, 10_000)))
         reader.start()
+        assert waits.wait(SOON)
         time.sleep(0.1)
         assert reader.is_alive()
         tables.may_go_on.set()
@@ -109,7 +114,7 @@ def test_batches_grow_old_also_while_the_reader_waits_at_the_bound(tmp_path: Pat
 def test_old_batches_of_many_streams_are_committed_while_the_tap_is_silent(tmp_path: Path) -> None:
     streams = [StreamId(f"s{number}") for number in range(200)]
     tables, states = Memory(), []  # type: ignore[var-annotated]
-    with loading(tmp_path, tables, states, flush_seconds=0.2) as (loader, _):
+    with loading(tmp_path, tables, states, flush_seconds=3) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams), Checkpoint(b'{"n":1}')):
             loader.fold(event)
         loader.beat()

@@ -216,12 +216,14 @@ def test_whoever_waits_for_the_dead_leaves_the_living_alone(owners, tmp_path):
 
 
 def test_what_a_dead_owner_started_is_waited_for_and_then_forgotten(owners, tmp_path):
-    owner, child = start(owners, tmp_path, "2")
+    owner, child = start(owners, tmp_path, "600")
     owner.kill()
     owner.wait()
     with pytest.raises(LeaseError, match="may yet commit"):
         wait_for_the_dead(str(tmp_path), "jo", wait_seconds=0)
-    wait_for_the_dead(str(tmp_path), "jo")
+    ending = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -9 {child}"])
+    wait_for_the_dead(str(tmp_path), "jo", wait_seconds=60)
+    ending.wait()
     assert _born(child or 0) is None
     assert not lease_file(str(tmp_path), "job").exists()
 

@@ -197,7 +197,7 @@ def test_a_repeated_schema_changes_nothing():
 
 
 def test_sinks_are_drained_side_by_side():
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=60)
 
     class Meeting(NotingSink):
         def process_batch(self, context):
