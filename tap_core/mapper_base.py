@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
+from tap_core.batch.limits import FileLimits
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, Unbuilt
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
 from tap_core.exceptions import InvalidInputLine
@@ -161,7 +162,7 @@ class InlineMapper(SignalHeeder, abc.ABC):
         try:
             if self.message_reader is not None:
                 return self._read_by(self.message_reader, file_input)
-            decoder = Decoder()
+            decoder = Decoder(limits=FileLimits.from_config(self.config))
             with self._heeding_signals() as wake_up:
                 for block in blocks(binary(file_input), wake_up, _BEAT_SECONDS):
                     self._map_all(decoder.feed(block) if block else (), counts)

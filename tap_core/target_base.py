@@ -165,7 +165,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
         if not is_plain(self.message_reader):
             return self._read_by(self.message_reader, file_input)
         counts: Counter[str] = Counter()
-        decoder = Decoder()
+        decoder = Decoder(limits=FileLimits.from_config(self.config))
         with self._heeding_signals() as wake_up:
             for block in blocks(binary(file_input), wake_up, self._beat_seconds):
                 self._fold_all(decoder.feed(block) if block else (), counts)

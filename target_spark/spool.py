@@ -32,7 +32,10 @@ from typing import IO, Final
 
 import msgspec
 
+from tap_core.bounds import MIB, shown
 from tap_core.events import Op, Rows, Spooled, StreamId
+from tap_core.exceptions import InvalidInputLine
+from tap_core.limits import Limit
 from target_spark.errors import TableError
 from target_spark.files import BatchFile
 from target_spark.places import local_folder
@@ -40,6 +43,7 @@ from target_spark.retries import no_room
 
 __all__ = [
     "MAX_OPEN_FILES",
+    "RECORD_BYTES",
     "Batch",
     "Spool",
     "SpoolFolder",
@@ -53,6 +57,9 @@ _UNBORN_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
 _OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
+RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 24 * MIB)
+"""The most bytes of one record: Spark's JVM takes some twenty times as much for it."""
+
 MAX_OPEN_FILES: Final = 200
 """How many spools are written without closing and opening files in between."""
 
@@ -325,13 +332,24 @@ def may_delete(lines: bytes) -> bool:
 
 
 def lines_of(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
-    """Yield the lines of a chunk, all at once; long records as they are, between their ends."""
+    """Yield the lines of a chunk, all at once; long records as they are, between their ends.
+
+    Raises:
+        InvalidInputLine: a record is too long for Spark.
+    """
     bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
     beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))
-    if max(map(len, rows.rows)) < _LONG:
+    longest = max(map(len, rows.rows))
+    if longest < _LONG:
         line = _Line if rows.meta is None else _ToldLine
         yield _encode_lines(list(map(line, *beside, map(msgspec.Raw, bodies))))
         return
+    if longest > RECORD_BYTES.whole:
+        raise InvalidInputLine(
+            f"Stream {rows.stream}: a record of {longest:,} bytes is longer than"
+            f" {shown(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
+            f" {RECORD_BYTES.variable} (bytes) and spark.driver.memory (in spark)."
+        )
     for head, body in zip(map(_Head, *beside), bodies, strict=False):
         yield msgspec.json.encode(head)[:-1] + b',"r":'
         yield body

@@ -161,7 +161,7 @@ class TargetSpark(PluginBase):
             from target_spark.record_checks import StrictCheck
 
             check = StrictCheck(options)
-        conversation = Conversation(Decoder(check), options)
+        conversation = Conversation(Decoder(check, options.batch_limits), options)
         return 1 if self.load(source, conversation) else 0
 
     def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:

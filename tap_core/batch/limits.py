@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from tap_core.batch.addresses import SCHEMES, schemes_of
 from tap_core.bounds import MIB, Bound, TooLargeError
 
@@ -12,9 +14,15 @@ __all__ = ["FILES_SETTING", "LINE_SETTING", "FileLimits"]
 
 LINE_SETTING: Final = "batch_max_line_bytes"
 FILES_SETTING: Final = "batch_max_files"
+_ADVICE: Final = f"raise the setting {FILES_SETTING}, or let the tap name fewer in one message"
 _LINE: Final = Bound(64 * MIB, f"the setting {LINE_SETTING}")
 _FILES: Final = 5_000
 """They take Spark about 50 seconds, however small they are."""
+
+_ADDRESS_BYTES: Final = 4096
+"""As many as a path has on Linux; addresses of objects have fewer."""
+
+_decode: Final = msgspec.json.Decoder(list[str]).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,23 @@ class FileLimits:
         files = config.get(FILES_SETTING) or _FILES
         return cls(Bound(int(most), _LINE.setting), schemes_of(config), int(files))
 
+    def read_manifest(self, text: msgspec.Raw) -> list[str]:
+        """Return the addresses of a manifest as it stands in a message.
+
+        Raises:
+            TooLargeError: they are too many, or too long to be read.
+            msgspec.MsgspecError: it is not a list of texts.
+        """
+        size = memoryview(text).nbytes
+        if size > max(MIB, self.files * _ADDRESS_BYTES):
+            raise TooLargeError(
+                f"a BATCH message names its files in {size:,} bytes, more than"
+                f" {_ADDRESS_BYTES:,} for each of {self.files:,} files; {_ADVICE}"
+            )
+        paths = _decode(text)
+        self.check_manifest(len(paths))
+        return paths
+
     def check_manifest(self, count: int) -> None:
         """Raise an error where a message names too many files.
 
@@ -44,6 +69,5 @@ class FileLimits:
         """
         if count > self.files:
             raise TooLargeError(
-                f"a BATCH message names {count:,} files, more than {self.files:,}; raise the"
-                f" setting {FILES_SETTING}, or let the tap name fewer in one message"
+                f"a BATCH message names {count:,} files, more than {self.files:,}; {_ADVICE}"
             )

@@ -46,11 +46,13 @@ UNREADABLE: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 RecordCheck: TypeAlias = Callable[[Describe | None, bytes], str | None]
 """Returns what is wrong with a record, given its stream's description (None: there is none)."""
 
+_QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
 _CHECK_SIZE: Final = 1 << 20
-# A text, closed or not, is taken whole, so that only what stands outside of texts is met
-# by the other alternatives, in one pass however broken the line is.
-_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?Infinity|NaN', re.DOTALL)
+# For lines without escapes. A text, closed or not, is taken whole, so that only what stands
+# outside of texts is met by the other alternatives, in one pass however broken the line is.
+_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
+_TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
 # Escapes one after the other, so that an escaped backslash is not taken for the start of
 # one. The group is half of a pair without its other half.
 _HALF_LETTERS: Final = re.compile(
@@ -60,11 +62,18 @@ _HALF_LETTERS: Final = re.compile(
 )
 
 
-_TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]+|[\]}]+', re.DOTALL)
-_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NULL: Final = msgspec.Raw(b"null")
 _DEPTH: Final = 64
 """How deep a line is that stays of one that is too deep: far more than an envelope has."""
+
+
+class _Kind(msgspec.Struct):
+    """The type of a message, and nothing else of it."""
+
+    type: msgspec.Raw = _NULL
+
+
+_decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 
 
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 128 * MIB)
@@ -128,8 +137,8 @@ class WithoutInfinities:
         """Return line ``number`` with those that stand outside of texts as null."""
         if b"NaN" not in line and b"Infinity" not in line:
             return line
-        replaced = _TEXT_OR_NO_NUMBER.sub(_null_for_no_number, line)
-        if replaced != line and not self._warned:
+        replaced = _with_nulls(line)
+        if replaced is not line and not self._warned:
             self._warned = True
             logger.warning(
                 "Line %d holds NaN or Infinity, which JSON does not have; here and from "
@@ -139,9 +148,15 @@ class WithoutInfinities:
         return replaced
 
 
-def _null_for_no_number(match: re.Match[bytes]) -> bytes:
-    token = match[0]
-    return token if token.startswith(b'"') else b"null"
+def _with_nulls(line: bytes) -> bytes:
+    """Return the line with null for what is no number; the very line where there is none."""
+    made, end = bytearray(), 0
+    for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
+        if line[match.start()] != _QUOTE:
+            made += line[end : match.start()]
+            made += b"null"
+            end = match.end()
+    return bytes(made + line[end:]) if end else line
 
 
 def bare(line: bytes, number: int) -> bytes:
@@ -150,9 +165,23 @@ def bare(line: bytes, number: int) -> bytes:
     return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
 
 
+def _without_escapes(line: bytes) -> bytes:
+    """Return a line of equal length in which each quotation mark begins or ends a text.
+
+    A pattern that knows escapes would keep a note of each until the text ends.
+    """
+    return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
+
+
 def with_whole_letters(line: bytes) -> bytes:
     r"""Return the line with a sign of equal length for each half of a letter (``\ud83d``)."""
-    return _HALF_LETTERS.sub(_whole_letter, line)
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    whole = bytearray(line)
+    for match in _HALF_LETTERS.finditer(line):
+        if match[1]:
+            whole[match.start() : match.end()] = rb"\ufffd"
+    return bytes(whole)
 
 
 def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
@@ -171,14 +200,14 @@ def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
 
 
 def _kind(line: bytes) -> object:
-    return msgspec.json.decode(_decode_fields(line).get("type", _NULL))
+    return msgspec.json.decode(_decode_kind(line).type)
 
 
 def _without_depths(line: bytes) -> bytes:
     """Return the line with blanks for all that stands in more than 64 lists and objects."""
     flat = bytearray(line)
     depth = begin = 0
-    for match in _TEXT_OR_BRACKETS.finditer(line):
+    for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
         first, length = line[match.start()], match.end() - match.start()
         if first in b"[{":
             if depth < _DEPTH <= depth + length:
@@ -190,10 +219,6 @@ def _without_depths(line: bytes) -> bytes:
                 flat[begin:end] = b" " * (end - begin)
             depth -= length
     return bytes(flat)
-
-
-def _whole_letter(match: re.Match[bytes]) -> bytes:
-    return rb"\ufffd" if match[1] else match[0]
 
 
 def same_place(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,7 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
-from tap_core.exceptions import InvalidInputLine, TornInputLine, UnknownMessageType
+from tap_core.exceptions import (
+    BatchFileError,
+    InvalidInputLine,
+    TornInputLine,
+    UnknownMessageType,
+)
 from tap_core.limits import Limit
 from tap_core.protocols import lines as line_reader
 from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
@@ -356,3 +362,52 @@ def test_a_line_that_does_not_end_is_refused_before_it_is_held_whole(
         assert list(reader.feed(b"x" * 10_000)) == []
     with pytest.raises(InvalidInputLine, match=r"Line 4 is longer than .* TAP_CORE_LINE_BYTES"):
         list(reader.feed(b"x" * 10_000 + (b"\n" if ends else b"")))
+
+
+def peak_of(line: bytes) -> tuple[float, str]:
+    """Return the memory that a line takes, in its own lengths, and the error that it ends in."""
+    error = ""
+    tracemalloc.start()
+    try:
+        list(Decoder().feed(line))
+    except (BatchFileError, InvalidInputLine) as found:
+        error = str(found)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / len(line), error
+
+
+BATCH = b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl"%b},"manifest":[%b"x"]}\n'
+
+
+@pytest.mark.parametrize("name", [b'"ab",', b'"/files/rows-of-a-stream.jsonl",', b'"\\n",'])
+def test_a_manifest_of_millions_of_files_is_refused_before_it_is_read(name: bytes) -> None:
+    """SEC13: the error names the stream and the setting; the line alone is held."""
+    peak, error = peak_of(BATCH % (b"", name * (100_000_000 // len(name))))
+    assert peak < 2.5
+    assert error.startswith("Stream 'a': a BATCH message names its files in ")
+    assert "5,000 files; raise the setting batch_max_files, or let the tap name fewer" in error
+
+
+def test_one_address_without_end_is_refused_before_it_is_read() -> None:
+    """SEC13: text with one letter beyond the usual ones takes four bytes a letter."""
+    address = '"\N{GRINNING FACE}%s",' % ("x" * 30_000_000)
+    peak, error = peak_of(BATCH % (b"", address.encode()))
+    assert peak < 2.5
+    assert "batch_max_files" in error
+
+
+def test_an_encoding_without_end_is_refused_before_it_is_read() -> None:
+    """SEC13: it has a few short texts and nothing else."""
+    peak, error = peak_of(BATCH % (b',"a":[%b1]' % (b"[]," * 1_000_000), b""))
+    assert peak < 2.5
+    assert "its encoding is longer than 65,536 bytes" in error
+
+
+@pytest.mark.parametrize("text", [b"\\n", b'\\"', b'","'])
+def test_a_line_that_is_mended_is_copied_a_few_times_at_most(text: bytes) -> None:
+    """SEC13: a record with NaN and millions of escapes takes no memory for each of them."""
+    record = b'{"a":NaN,"b":["%b"]}' % (text * 2_000_000)
+    peak, error = peak_of(b'{"type":"RECORD","stream":"a","record":%b}\n' % record)
+    assert error == ""
+    assert peak < 6.5

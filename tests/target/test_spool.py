@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from tap_core.events import Rows, StreamId
+from tap_core.exceptions import InvalidInputLine
 from target_spark.errors import DiskFullError
-from target_spark.spool import MAX_OPEN_FILES, Batch, Spool, SpoolFolder
+from target_spark.spool import MAX_OPEN_FILES, RECORD_BYTES, Batch, Spool, SpoolFolder
 
 A = StreamId("a")
 
@@ -224,3 +225,19 @@ def test_what_a_dead_runs_spark_still_wrote_goes_with_the_run_that_met_it(tmp_pa
     (left / "staged-1" / "part-1").write_bytes(b"rows")
     folder.close()
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_record_that_takes_too_much_of_spark_is_an_error_that_names_the_limit(
+    folder: SpoolFolder,
+) -> None:
+    """SEC13: nothing of it is spooled, so no state behind it can leave."""
+    spool = Spool(folder, A)
+    longest = b'{"x":"%s"}' % (b"x" * (RECORD_BYTES.whole - 8))
+    spool.add(Rows(A, [longest]), 1)
+    words = (
+        r"^Stream a: a record of 25,165,825 bytes is longer than 24 MiB.*TARGET_SPARK_RECORD_BYTES"
+    )
+    with pytest.raises(InvalidInputLine, match=words):
+        spool.add(Rows(A, [b"{}", longest + b" "]), 2)
+    batch = spool.cut()
+    assert (batch.count, batch.last) == (1, 1)

@@ -226,6 +226,10 @@ def test_a_message_of_too_many_files_is_an_error_before_any_is_read(path):
     with pytest.raises(BatchFileError, match=r"Stream 'a': .* names 4 files, more than 3;"):
         made.listen(io.StringIO("".join(lines)))
     assert made.notes == [*[("a", ROWS)] * 3, ("state", 1)]
+    with pytest.raises(BatchFileError, match=r"Stream 'a': .* in 1,048,580 bytes, more than 4,096"):
+        Loader(config={"batch_max_files": 3}).listen(
+            io.StringIO(schema() + batch("a", "x" * (1 << 20), **most))
+        )
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ TARGET_MAY_USE: tuple[str, ...] = (
     "tap_core.events",
     "tap_core.exceptions",
     "tap_core.bounds",
+    "tap_core.limits",
     "tap_core.intake",
     "tap_core.private_files",
     "tap_core.typing",

@@ -29,8 +29,11 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from tap_core.batch.limits import FileLimits
+from tap_core.bounds import TooLargeError
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import (
+    BatchFileError,
     InvalidInputLine,
     TornInputLine,
     UndeclaredRecordError,
@@ -94,17 +97,20 @@ class _ActivateVersion(msgspec.Struct, tag="ACTIVATE_VERSION", tag_field="type")
 
 
 class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
-    """Rows that stand in files."""
+    """Rows that stand in files; how many is looked at before the manifest is read."""
 
     stream: str
-    encoding: dict[str, Any]
-    manifest: list[str]
+    encoding: msgspec.Raw
+    manifest: msgspec.Raw
     version: _Version | None = None
 
 
 _Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
 _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
+_decode_encoding: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_ENCODING_BYTES: Final = 1 << 16
+"""Far more than the names of a format and of a compression."""
 
 
 @dataclass(slots=True)
@@ -122,13 +128,15 @@ class Decoder:
 
     Call `feed` with each block of bytes and `close` at the end of the input, and take
     every event from both. Raises `InvalidInputLine` (`TornInputLine` where the input
-    ends within a message, `UnknownMessageType`) naming the line, and `UndeclaredRecordError`
-    for a record in which ``check`` finds a fault.
+    ends within a message, `UnknownMessageType`) naming the line, `UndeclaredRecordError` for a
+    record in which ``check`` finds a fault, and `BatchFileError` for a BATCH message that names
+    more files than ``limits`` (the defaults unless given) allow.
     """
 
-    def __init__(self, check: RecordCheck | None = None) -> None:
+    def __init__(self, check: RecordCheck | None = None, limits: FileLimits | None = None) -> None:
         """Start at line 1 with nothing pending."""
         self._check = check
+        self._limits = limits or FileLimits()
         self._described: dict[str, Describe] = {}
         self._lines = Lines()
         self._lines_read = 0
@@ -256,7 +264,19 @@ class Decoder:
                 " files cannot be checked as those in messages are. Let the tap write records (take"
                 " batch_config out of its settings), or set strict to false."
             )
-        return Files(stream, tuple(message.manifest), message.encoding, version=message.version)
+        return self._files(stream, message)
+
+    def _files(self, stream: StreamId, message: _Batch) -> Files:
+        try:
+            paths = tuple(self._limits.read_manifest(message.manifest))
+            if len(bytes(message.encoding)) > _ENCODING_BYTES:
+                raise ValueError(f"its encoding is longer than {_ENCODING_BYTES:,} bytes")  # noqa: TRY301
+            encoding = _decode_encoding(message.encoding)
+        except TooLargeError as error:
+            raise BatchFileError(f"Stream '{stream}': {error}") from None
+        except (ValueError, *UNREADABLE) as error:
+            raise _complaint(self._lines_read, bytes(message.manifest), reason(error)) from error
+        return Files(stream, paths, encoding, version=message.version)
 
 
 def _cursor(bookmark_properties: Any) -> str | None:
