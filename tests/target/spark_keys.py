@@ -1,0 +1,351 @@
+"""Keys of settings that Spark, Delta Lake, Iceberg and Parquet know, each with other values.
+
+The running libraries are asked for them, so a new release brings its new keys. The other values of
+a key are those that its own check lets pass: a switch the other way round, each other word of a
+choice, numbers, sizes and times that are small and large.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+
+from target_spark.value_settings import get_needed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LEFT_OUT", "Key", "known_keys"]
+
+_DELTA: Final = "spark.databricks.delta."
+_ICEBERG: Final = "spark.sql.iceberg."
+_TABLE_DEFAULTS: Final = f"{_DELTA}properties.defaults."
+
+_ONE_OF: Final = re.compile(r"should be one of '([^']*)'")
+_TYPE: Final = re.compile(r"should be a/an '(\w+)")
+_NUMBER: Final = re.compile(r"(-?[0-9]+)(\.[0-9]+)?([a-zA-Z]*)")
+_SIZES: Final = frozenset({"b", "k", "kb", "m", "mb", "g", "gb"})
+
+_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
+    "boolean": ("true", "false"),
+    "int": ("1", "1000"),
+    "long": ("1", "1000"),
+    "double": ("0.1", "10.0"),
+    "bytes": ("1k", "64m"),
+    "time": ("1s", "1h"),
+}
+"""Values of keys without a default."""
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    f"{_TABLE_DEFAULTS}checkpointPolicy": ("v2",),
+    f"{_TABLE_DEFAULTS}columnMapping.mode": ("name", "id"),
+    f"{_TABLE_DEFAULTS}dataSkippingStatsColumns": ("id",),
+    f"{_TABLE_DEFAULTS}parquet.format.version": ("2.12.0",),
+    f"{_TABLE_DEFAULTS}minReaderVersion": ("1", "2", "3"),
+    f"{_TABLE_DEFAULTS}minWriterVersion": ("3", "5", "7"),
+    f"{_TABLE_DEFAULTS}dataSkippingStringPrefixLength": ("1",),
+    f"{_TABLE_DEFAULTS}universalFormat.enabledFormats": ("iceberg",),
+    f"{_DELTA}checkpointV2.topLevelFileFormat": ("json", "parquet"),
+    f"{_DELTA}commitInfo.userMetadata": ("mine",),
+    f"{_DELTA}conflictDetection.partitionLevelConcurrency.widenNonDeterministicPredicates": (
+        "off",
+    ),
+    f"{_DELTA}merge.materializeSource": ("none", "all"),
+    f"{_DELTA}write.txnAppId": ("mine",),
+    f"{_DELTA}write.txnVersion": ("1", "1000"),
+    f"{_ICEBERG}compression-codec": ("gzip", "uncompressed"),
+    f"{_ICEBERG}compression-level": ("1",),
+    f"{_ICEBERG}data-planning-mode": ("distributed", "local"),
+    f"{_ICEBERG}delete-planning-mode": ("distributed", "local"),
+    f"{_ICEBERG}distribution-mode": ("none", "hash", "range"),
+    f"{_ICEBERG}view.schema-binding-mode": ("COMPENSATION", "BINDING"),
+    f"{_DELTA}autoCompact.enabled": ("true", "false"),
+    f"{_DELTA}merge.materializeSource.rddStorageLevel": ("MEMORY_ONLY",),
+    f"{_DELTA}merge.materializeSource.rddStorageLevelFirstRetry": ("MEMORY_ONLY",),
+    f"{_DELTA}merge.materializeSource.rddStorageLevelRetry": ("MEMORY_ONLY",),
+    f"{_DELTA}snapshotPartitions": ("1", "8"),
+    f"{_DELTA}snapshotCache.storageLevel": ("MEMORY_ONLY",),
+    f"{_TABLE_DEFAULTS}checkpointRetentionDuration": ("interval 1 hour",),
+    f"{_TABLE_DEFAULTS}deletedFileRetentionDuration": ("interval 1 hour",),
+    f"{_TABLE_DEFAULTS}logRetentionDuration": ("interval 1 hour",),
+    f"{_TABLE_DEFAULTS}setTransactionRetentionDuration": ("interval 0 seconds",),
+    "spark.sql.adaptive.optimizer.excludedRules": (
+        "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+    ),
+    "spark.sql.codegen.aggregate.fastHashMap.capacityBit": ("10",),
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
+        "org.apache.spark.sql.catalyst.optimizer.NullPropagation",
+    ),
+    "spark.wap.branch": ("other",),
+    "spark.wap.id": ("other",),
+    "spark.sql.sources.default": ("orc", "csv"),
+    "spark.sql.sources.useV1SourceList": ("",),
+    "spark.sql.columnNameOfCorruptRecord": ("r", "id"),
+    "spark.sql.timeTravelTimestampKey": ("mode",),
+    "spark.sql.timeTravelVersionKey": ("mode",),
+    "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": ("",),
+    "spark.sql.parquet.output.committer.class": (
+        "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
+    ),
+    "spark.sql.sources.outputCommitterClass": (
+        "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
+    ),
+    "parquet.compression": ("GZIP", "UNCOMPRESSED"),
+    "parquet.writer.version": ("v2",),
+    "parquet.summary.metadata.level": ("ALL",),
+    "mapreduce.fileoutputcommitter.algorithm.version": ("1", "2"),
+}
+"""Words of keys whose check does not list them."""
+
+LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
+    "of a whole process, on threads, caches, sizes and pages": (
+        "spark.databricks.delta.catalog.update.threadPoolSize",
+        "spark.databricks.delta.checkpointV2.threadpool.size",
+        "spark.databricks.delta.clusteredTable.numClusteringColumnsLimit",
+        "spark.databricks.delta.command.fileMaterializationLimit.softMax",
+        "spark.databricks.delta.commitMetrics.threadPoolSize",
+        "spark.databricks.delta.coordinatedCommits.getCommits.threadPoolSize",
+        "spark.databricks.delta.merge.materializeSource.maxAttempts",
+        "spark.python.sql.dataFrameDebugging.enabled",
+        "spark.sql.broadcastExchange.maxThreadThreshold",
+        "spark.sql.codegen.cache.maxEntries",
+        "spark.sql.filesourceTableRelationCacheSize",
+        "spark.sql.metadataCacheTTLSeconds",
+        "spark.sql.resultQueryStage.maxThreadThreshold",
+        "spark.sql.shuffleExchange.maxThreadThreshold",
+        "spark.sql.sources.schemaStringLengthThreshold",
+        "spark.sql.subquery.maxThreadThreshold",
+        "spark.sql.ui.retainedExecutions",
+    ),
+    "of a whole process, on where tables without an address are": (
+        "spark.sql.catalog.spark_catalog.defaultDatabase",
+        "spark.sql.catalogImplementation",
+        "spark.sql.globalTempDatabase",
+        "spark.sql.warehouse.dir",
+    ),
+    "names classes, functions or programs of the user's own": (
+        "spark.databricks.delta.coordinatedCommits.commitCoordinator.dynamodb.awsCredentialsProviderName",
+        "spark.databricks.delta.skipping.partitionLikeDataSkipping.additionalSupportedExpressions",
+        "spark.sql.adaptive.customCostEvaluatorClass",
+        "spark.sql.cache.serializer",
+        "spark.sql.catalog.spark_catalog",
+        "spark.sql.defaultColumn.allowedProviders",
+        "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+        "spark.sql.execution.pyspark.python",
+        "spark.sql.extendedExplainProviders",
+        "spark.sql.extensions",
+        "spark.sql.maven.additionalRemoteRepositories",
+        "spark.sql.queryExecutionListeners",
+        "spark.sql.sources.commitProtocolClass",
+        "spark.sql.sources.disabledJdbcConnProviderList",
+        "spark.sql.streaming.commitProtocolClass",
+        "spark.sql.streaming.streamingQueryListeners",
+        "spark.sql.udt.allowedDynamicUDTClasses",
+    ),
+    "of streaming, of servers and of other commands, which a load does not use": (
+        "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable",
+        "spark.databricks.delta.dummyFileManager.prefix",
+        "spark.databricks.delta.properties.defaults.dropFeatureTruncateHistory.retentionDuration",
+        "spark.sql.hive.thriftServer.singleSession",
+        "spark.sql.streaming.checkpointLocation",
+        "spark.sql.streaming.disabledV2MicroBatchReaders",
+        "spark.sql.streaming.disabledV2Writers",
+        "spark.sql.streaming.multipleWatermarkPolicy",
+        "spark.sql.streaming.sessionWindow.stateFormatVersion",
+        "spark.sql.streaming.ui.enabled",
+        "spark.sql.streaming.ui.enabledCustomMetricList",
+        "spark.sql.streaming.ui.retainedProgressUpdates",
+        "spark.sql.streaming.ui.retainedQueries",
+        "spark.sql.thriftserver.scheduler.pool",
+    ),
+    "says how much is logged, explained or hidden": (
+        "spark.sql.adaptive.logLevel",
+        "spark.sql.codegen.comments",
+        "spark.sql.codegen.logLevel",
+        "spark.sql.dataframeCache.logLevel",
+        "spark.sql.debug",
+        "spark.sql.event.truncate.length",
+        "spark.sql.expressionTreeChangeLog.level",
+        "spark.sql.nameResolutionLog.level",
+        "spark.sql.planChangeLog.batches",
+        "spark.sql.planChangeLog.level",
+        "spark.sql.planChangeLog.rules",
+        "spark.sql.redaction.options.regex",
+        "spark.sql.redaction.string.regex",
+        "spark.sql.ui.explainMode",
+    ),
+    "for the tests of Spark and of Delta Lake": (
+        "spark.databricks.delta.testOnly.dataFileNamePrefix",
+        "spark.databricks.delta.testOnly.dvFileNamePrefix",
+        "spark.sql.extensions.test.loadFromCp",
+        "spark.sql.streaming.stateStore.compression.codec",
+        "spark.sql.streaming.stateStore.encodingFormat",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.variant.forceShreddingSchemaForTest",
+    ),
+    "set by Spark for each of its jobs": (
+        "mapreduce.input.fileinputformat.inputdir",
+        "mapreduce.input.fileinputformat.numinputfiles",
+        "mapreduce.input.pathFilter.class",
+        "mapreduce.output.fileoutputformat.compress.codec",
+        "mapreduce.output.fileoutputformat.compress.type",
+        "mapreduce.output.fileoutputformat.outputdir",
+        "parquet.private.read.filter.predicate",
+        "parquet.read.filter",
+        "parquet.read.support.class",
+        "parquet.write.support.class",
+    ),
+    "says which commits, catalogs or tables stand in the place of these": (
+        "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinator-preview",
+        "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinatorConf-preview",
+        "spark.databricks.delta.properties.defaults.coordinatedCommits.tableConf-preview",
+        "spark.databricks.delta.properties.defaults.inCommitTimestampEnablementTimestamp",
+        "spark.databricks.delta.properties.defaults.inCommitTimestampEnablementVersion",
+        "spark.databricks.delta.properties.defaults.redirectReaderWriter-preview",
+        "spark.databricks.delta.properties.defaults.redirectWriterOnly-preview",
+        "spark.sql.defaultCatalog",
+    ),
+    "has no other value than the default": (
+        "spark.databricks.delta.properties.defaults.isolationLevel",
+        "spark.databricks.delta.properties.defaults.sampleRetentionDuration",
+        "spark.sql.sources.useListFilesFileSystemList",
+    ),
+}
+"""Keys that are not tried, by the reason; those of whole processes would need a Spark each."""
+
+_SWITCHES: Final = re.compile(
+    r"enabled?\b|validation$|\bestimate$|typing$|task\.side|split\.files|cleanup|marksuccess"
+    r"|recursive|check-|identifier-fields|shred-|merge-schema|preserve|report-|compress$"
+)
+"""What in the names of keys that have no default says that they are switches."""
+
+_LOG_LEVEL: Final = re.compile(r"log\.?level$", re.IGNORECASE)
+_NAMED: Final = re.compile(r"class$|codec$|filter$|predicate$|dir$|inputfiles$|type$|property$")
+"""The ends of keys whose values name a class or a folder."""
+
+_HADOOP_CLASSES: Final = (
+    "org.apache.parquet.hadoop.ParquetOutputFormat",
+    "org.apache.parquet.hadoop.ParquetInputFormat",
+    "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
+)
+_ICEBERG_CLASS: Final = "org.apache.iceberg.spark.SparkSQLProperties"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key and the other values that it takes; one that holds for a whole process takes none."""
+
+    name: str
+    others: tuple[str, ...]
+
+
+def known_keys(spark: SparkSession) -> list[Key]:
+    """Return every key of which the values are not told apart already, in order of name."""
+    found = [
+        *_of_spark(spark),
+        *_of_delta_tables(spark),
+        *(Key(name, tuple(_words(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
+        *(Key(name, tuple(_words(name))) for name in _constants(spark, _HADOOP_CLASSES)),
+    ]
+    return sorted({key.name: key for key in found}.values(), key=lambda key: key.name)
+
+
+def _of_spark(spark: SparkSession) -> Iterator[Key]:
+    """Yield the keys of Spark's SQL and of Delta Lake, internal ones among them."""
+    _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")  # which adds Delta's
+    conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    entries = conf.getConfigEntries().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        name, default = str(entry.key()), str(entry.defaultValueString())
+        if get_needed(name) is None:
+            is_static = conf.isStaticConfigKey(name)
+            yield Key(name, () if is_static else tuple(_others(spark, name, default)))
+
+
+def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
+    """Yield the keys by which Delta Lake's tables get properties when they are made."""
+    known = _class(spark, "org.apache.spark.sql.delta.DeltaConfigs$").getField("MODULE$").get(None)
+    configs = known.getAllConfigs().valuesIterator()
+    while configs.hasNext():
+        config = configs.next()
+        name = _TABLE_DEFAULTS + str(config.key()).removeprefix("delta.")
+        default = str(config.defaultValue())
+        is_switch = re.search("boolean|true,false", str(config.helpMessage()))
+        unset = ("true", "false") if default == "None" and is_switch else ()
+        yield Key(name, _WORDS.get(name) or tuple(_other_values(default)) or unset)
+
+
+def _others(spark: SparkSession, name: str, default: str) -> Iterator[str]:
+    """Yield the values of a key that Spark's own check of it lets pass."""
+    if _LOG_LEVEL.search(name):
+        return
+    refused = _refusal(spark, name, "no such value")
+    words, kind = _ONE_OF.search(refused), _TYPE.search(refused)
+    tried: Iterable[str] = _WORDS.get(name, ())
+    if words is not None:
+        tried = [word for word in words[1].split(", ") if word.lower() != default.lower()]
+    elif not tried:
+        tried = list(_other_values(default)) or (_OF_TYPE.get(kind[1], ()) if kind else ())
+    for value in tried:
+        if not _refusal(spark, name, value):
+            yield value
+
+
+def _refusal(spark: SparkSession, name: str, value: str) -> str:
+    try:
+        spark.conf.set(name, value)
+    except PySparkException as error:
+        return str(error)
+    finally:
+        spark.conf.unset(name)
+    return ""
+
+
+def _other_values(default: str) -> Iterator[str]:
+    """Yield what differs from a default that shows what it is."""
+    if default in {"true", "false"}:
+        yield "false" if default == "true" else "true"
+    number = _NUMBER.fullmatch(default)
+    if number is None:
+        return
+    whole, fraction, unit = int(number[1]), number[2], number[3]
+    if fraction:
+        yield from ("0.1", f"{whole * 4 + 1}.0")
+    elif unit.lower() in _SIZES:
+        yield from ("1k", f"{whole * 4}{unit}")
+    else:
+        yield f"{int(whole != 1)}{unit}"
+        large = whole * 4 if whole > 0 else 1000
+        yield f"{large if large < 2**31 else whole // 4}{unit}"
+
+
+def _words(name: str) -> Iterator[str]:
+    """Yield values of a key that nobody checks."""
+    if name in _WORDS:
+        yield from _WORDS[name]
+    elif _SWITCHES.search(name):
+        yield from ("true", "false")
+    elif not _NAMED.search(name):
+        yield from ("1", "1000000")
+
+
+def _constants(spark: SparkSession, classes: Iterable[str]) -> Iterator[str]:
+    """Yield the keys that classes have as constants."""
+    for name in classes:
+        for constant in _class(spark, name).getFields():
+            if constant.getType().getName() == "java.lang.String":
+                value = str(constant.get(None))
+                if re.fullmatch(r"(spark|parquet|mapreduce)\.[\w.-]*\w", value):
+                    yield value
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    jvm: Any = spark._jvm
+    loader = jvm.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(name, True, loader)  # noqa: FBT003
