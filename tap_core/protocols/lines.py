@@ -76,8 +76,8 @@ class _Kind(msgspec.Struct):
 _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 
 
-LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 128 * MIB)
-"""The most bytes of one line: a record, a schema or a state."""
+LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
+"""The most bytes of one line: a record or a state."""
 
 
 class Lines:

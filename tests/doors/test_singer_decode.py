@@ -383,7 +383,7 @@ BATCH = b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl"%b},"manifest
 @pytest.mark.parametrize("name", [b'"ab",', b'"/files/rows-of-a-stream.jsonl",', b'"\\n",'])
 def test_a_manifest_of_millions_of_files_is_refused_before_it_is_read(name: bytes) -> None:
     """SEC13: the error names the stream and the setting; the line alone is held."""
-    peak, error = peak_of(BATCH % (b"", name * (100_000_000 // len(name))))
+    peak, error = peak_of(BATCH % (b"", name * (60_000_000 // len(name))))
     assert peak < 2.5
     assert error.startswith("Stream 'a': a BATCH message names its files in ")
     assert "5,000 files; raise the setting batch_max_files, or let the tap name fewer" in error
@@ -402,6 +402,16 @@ def test_an_encoding_without_end_is_refused_before_it_is_read() -> None:
     peak, error = peak_of(BATCH % (b',"a":[%b1]' % (b"[]," * 1_000_000), b""))
     assert peak < 2.5
     assert "its encoding is longer than 65,536 bytes" in error
+
+
+@pytest.mark.parametrize("values", [b"[],", b"{},", b"1,", b'"%b",' % (b"x" * 2_000)])
+def test_a_schema_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+    """SEC13: the error names the line, the stream and the variable."""
+    schema = b'{"properties":{},"enum":[%b1]}' % (values * (20_000_000 // len(values)))
+    peak, error = peak_of(b'{"type":"SCHEMA","stream":"a","schema":%b}\n' % schema)
+    assert error.startswith("Line 1: the schema of stream 'a' ")
+    assert "TAP_CORE_LINE_BYTES" in error
+    assert peak < 3.5
 
 
 @pytest.mark.parametrize("text", [b"\\n", b'\\"', b'","'])

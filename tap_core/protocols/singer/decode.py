@@ -30,7 +30,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from tap_core.batch.limits import FileLimits
-from tap_core.bounds import TooLargeError
+from tap_core.bounds import Bound, TooLargeError
 from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
 from tap_core.exceptions import (
     BatchFileError,
@@ -40,6 +40,7 @@ from tap_core.exceptions import (
     UnknownMessageType,
 )
 from tap_core.protocols.lines import (
+    LINE_BYTES,
     UNREADABLE,
     Lines,
     RecordCheck,
@@ -75,10 +76,10 @@ class _TextRecord(_Record, tag="RECORD", tag_field="type"):
 
 
 class _Schema(msgspec.Struct, tag="SCHEMA", tag_field="type"):
-    """What the rows of a stream look like."""
+    """What the rows of a stream look like; its size is looked at before the schema is read."""
 
     stream: str
-    schema: dict[str, Any]
+    schema: msgspec.Raw
     key_properties: list[str] | None = None
     bookmark_properties: Any = None
 
@@ -108,7 +109,10 @@ class _Batch(msgspec.Struct, tag="BATCH", tag_field="type"):
 _Message: TypeAlias = _Record | _Schema | _State | _ActivateVersion | _Batch
 _KNOWN_TYPES: Final = ("RECORD", "SCHEMA", "STATE", "ACTIVATE_VERSION", "BATCH")
 _decode: Final[Callable[[bytes], _Message]] = msgspec.json.Decoder(_Message).decode
-_decode_encoding: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_SCHEMA_SHARE: Final = 4
+"""A schema may have a quarter of a line's bytes: what it becomes takes several times as much."""
+
 _ENCODING_BYTES: Final = 1 << 16
 """Far more than the names of a format and of a compression."""
 
@@ -249,10 +253,10 @@ class Decoder:
             return Checkpoint(bytes(message.value))
         stream = self._stream(message.stream)
         if isinstance(message, _Schema):
-            check_schema_size(message.schema, message.stream)
+            schema = self._schema(message)
             keys = tuple(message.key_properties or ())
             cursor = _cursor(message.bookmark_properties)
-            described = Describe(stream, message.schema, keys, cursor)
+            described = Describe(stream, schema, keys, cursor)
             if self._check is not None:
                 self._described[message.stream] = described
             return described
@@ -266,12 +270,25 @@ class Decoder:
             )
         return self._files(stream, message)
 
+    def _schema(self, message: _Schema) -> dict[str, Any]:
+        text = bytes(message.schema)
+        most = Bound(LINE_BYTES.whole // _SCHEMA_SHARE, LINE_BYTES.variable)
+        try:
+            most.check(text, f"the schema of stream '{message.stream}'")
+            schema = _decode_object(text)
+        except UNREADABLE as error:
+            raise _complaint(self._lines_read, text, f"its schema: {reason(error)}") from error
+        except TooLargeError as error:
+            raise InvalidInputLine(f"Line {self._lines_read}: {error}") from None
+        check_schema_size(schema, message.stream)
+        return schema
+
     def _files(self, stream: StreamId, message: _Batch) -> Files:
         try:
             paths = tuple(self._limits.read_manifest(message.manifest))
             if len(bytes(message.encoding)) > _ENCODING_BYTES:
                 raise ValueError(f"its encoding is longer than {_ENCODING_BYTES:,} bytes")  # noqa: TRY301
-            encoding = _decode_encoding(message.encoding)
+            encoding = _decode_object(message.encoding)
         except TooLargeError as error:
             raise BatchFileError(f"Stream '{stream}': {error}") from None
         except (ValueError, *UNREADABLE) as error:
