@@ -32,6 +32,7 @@ from target_spark.spool import SpoolFolder
 from target_spark.tables import Table
 from target_spark.work import Commits
 from target_spark.writers import writer_for
+from tests.target.table_counts import check_counts, count_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +116,8 @@ class Warehouse:
         return Loader(options, self.engine, spool, commits, self.report, emit), spool
 
     def load(self, *messages: dict[str, Any], whole: bool = True, **config: Any) -> list[Any]:
-        """Load messages to the end; return the states that left."""
+        """Load messages to the end; return the states that left. The counts must agree."""
+        before = count_rows(self.folder)
         loader, spool = self.open(**config)
         try:
             feed(loader, *messages)
@@ -124,6 +126,8 @@ class Warehouse:
         finally:
             loader.close()
             spool.close()
+        if whole and not config.get("dry_run"):
+            check_counts(self.report.as_dict(), before, self.folder)
         return self.states
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
