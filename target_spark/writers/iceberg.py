@@ -52,6 +52,7 @@ from target_spark.writers.iceberg_log import (
     PROPERTY,
     Snapshot,
     check_files,
+    check_isolation,
     effect_of,
     has_table,
     newest_marker,
@@ -403,7 +404,10 @@ class IcebergWriter:
             marker = after(before, commit, table, acknowledged=acknowledged)
             is_made = commit.same_batch(before)
             if not is_made:
-                write(place_of(spark, table).ref, written(marker))
+                ref = place_of(spark, table).ref
+                if merged:
+                    check_isolation(spark, ref)
+                write(ref, written(marker))
             snapshot = self._verify(spark, table, commit)
             effect = effect_of(snapshot, merged=merged)
             if not is_made:
