@@ -84,7 +84,7 @@ class CommitLostError(TargetSparkError):
 
 
 class ConflictError(TargetSparkError):
-    """Another writer changed a table while a batch was committed to it; nothing was written."""
+    """A batch must be committed again: the table is another one now, and has nothing of it."""
 
 
 class StorageError(TargetSparkError):

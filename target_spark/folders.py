@@ -3,11 +3,15 @@
 Rules of the room: where Spark is a JVM of ours its own file systems are asked, below its public
 interface. A Spark that is reached through Spark Connect has no such door, so a folder of this
 machine, which is the server's as well, is asked here, and any other address is refused.
+What is synced outlasts a power failure, as far as the disk keeps its word.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +21,16 @@ from target_spark.places import local_folder, spark_address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["is_remote", "newest_change", "put_file", "remove_file", "remove_folder", "subfolders"]
+__all__ = [
+    "is_remote",
+    "newest_change",
+    "put_file",
+    "remove_file",
+    "remove_folder",
+    "subfolders",
+    "sync",
+    "sync_table",
+]
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -100,6 +113,31 @@ def newest_change(spark: SparkSession, address: str) -> float | None:
     while found.hasNext():
         times.append(found.next().getModificationTime() / 1000)
     return max(times, default=None)
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names in a folder, of this machine to its disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
+    """Write files of a table to the disk, with Hadoop's checksums of them and their names.
+
+    ``hints`` are files that other writers may take away meanwhile.
+    """
+    files, folders = list(files), {folder, folder.parent}
+    for file in files:
+        sync(file)
+        folders |= {file.parent, *(each for each in file.parents if folder in each.parents)}
+    for file in (*(file.with_name(f".{file.name}.crc") for file in files), *hints):
+        with suppress(FileNotFoundError):
+            sync(file)
+    for each in folders:
+        sync(each)
 
 
 def _of_this_machine(address: str) -> Path:

@@ -8,6 +8,7 @@ Iceberg 1.12 (``SparkSQLProperties``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -142,6 +143,13 @@ NEEDED: Final[Mapping[str, Needed]] = MappingProxyType(
     }
 )
 
+_MERGE_ISOLATION: Final = re.compile(
+    r"spark\.sql\.catalog\..+\.table-(default|override)\.write\.merge\.isolation-level"
+)
+_SERIALIZABLE: Final = Needed(
+    "serializable", "a key that another writer adds during a MERGE could be in the table twice"
+)
+
 _LEGACY: Final = "spark.sql.legacy."
 _WHY_LEGACY: Final = "it brings back what earlier releases of Spark did, with values too"
 _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -167,6 +175,8 @@ _LEGACY_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 def get_needed(key: str) -> Needed | None:
     """Return what a setting of Spark must be; None where values do not depend on it."""
+    if _MERGE_ISOLATION.fullmatch(key):
+        return _SERIALIZABLE
     if not key.startswith(_LEGACY):
         return NEEDED.get(key)
     former_name = NEEDED.get(f"spark.sql.{key.removeprefix(_LEGACY)}")

@@ -56,6 +56,8 @@ PEERS: dict[str, tuple[str, ...]] = {
     "spark_connect": ("pyspark-client==4.1.3", "--editable", str(ROOT)),
     # A server that speaks S3, without a container: what object storage is tested against.
     "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
+    # Another writer of Iceberg tables, which knows nothing of Spark.
+    "pyiceberg": ("pyiceberg[pyarrow,sql-sqlite]==0.12.0",),
     # The orchestrator that runs taps and targets.
     "meltano": ("meltano==4.4.1",),
 }

@@ -30,6 +30,7 @@ from target_spark.names import quote
 from target_spark.writers.base import Keys, newest_by_key
 from target_spark.writers.delta import KEPT
 from target_spark.writers.iceberg import ONCE
+from target_spark.writers.iceberg_log import check_isolation
 from target_spark.writers.statements import BATCH, with_settings
 
 __all__ = ["Merge", "append", "fitted", "folded", "kept_while", "merge", "misfit_in", "value_of"]
@@ -182,6 +183,7 @@ def merge(
         if table_format == "delta":
             stack.enter_context(with_settings(spark, KEPT))
         else:
+            check_isolation(spark, at.ref)
             rows = stack.enter_context(kept_while(rows))
         rows.createOrReplaceTempView(BATCH)
         stack.callback(spark.catalog.dropTempView, BATCH)

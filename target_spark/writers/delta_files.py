@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import DataFrame
 
 from target_spark.errors import CommitLostError
+from target_spark.folders import sync_table
 from target_spark.observed import Count
 from target_spark.places import spark_address
 from target_spark.tables import Table
@@ -90,8 +90,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
         CommitLostError: a file is not there, or is not the one that the commit names.
     """
     log = folder / "_delta_log" / f"{version:020}.json"
-    rows = 0
-    folders = {log.parent}
+    rows, files = 0, [log]
     for add in _added(log):
         path = _local_path(folder, add["path"])
         if path is None:
@@ -105,11 +104,8 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
                 " again from a state before this commit."
             )
         rows += said or 0
-        _sync(path)
-        folders.add(path.parent)
-    _sync(log)
-    for each in folders:
-        _sync(each)
+        files.append(path)
+    sync_table(folder, files)
     return rows
 
 
@@ -147,11 +143,3 @@ def _local_path(folder: Path, path: str) -> Path | None:
     if address.scheme not in {"", "file"}:
         return None
     return folder / unquote(address.path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

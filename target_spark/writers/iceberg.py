@@ -4,11 +4,12 @@ A write and its marker are one snapshot, in its summary. Iceberg has no transact
 that is repeated because its answer was lost is found by reading the newest snapshots before the
 write. A catalog or a file system may make the first commit even later, and Iceberg would put the
 second one on top. So an empty commit goes before that look: each commit names the snapshot that it
-follows, and the first one comes too late from then on. Before each commit the table must be the one
-that was first looked at; after it the snapshot is read back, and must have the rows and files that
-were written. What changes rows goes through MERGE, never DELETE or UPDATE, because a DELETE that
-only takes whole files away forgets the marker. Settings of the session carry it into MERGE, which
-is why each writing thread has a session of its own.
+follows, and the first one comes too late from then on. A commit whose files Iceberg removed, since
+it took it for failed, is taken back. Before each commit the table must be the one that was first
+looked at; after it the snapshot is read back, and must have the rows and files that were written.
+What changes rows goes through MERGE, never DELETE or UPDATE, because a DELETE that only takes whole
+files away forgets the marker. Settings of the session carry it into MERGE, which is why each
+writing thread has a session of its own.
 
 A change of columns makes no snapshot, so it hides no marker. The property
 ``write.spark.accept-any-schema`` is never set: it breaks every later MERGE.
@@ -28,7 +29,13 @@ from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import IS_CURRENT, Change, Layout
-from target_spark.errors import CommitLostError, CountError, TableError, TargetSparkError
+from target_spark.errors import (
+    CommitLostError,
+    ConflictError,
+    CountError,
+    TableError,
+    TargetSparkError,
+)
 from target_spark.folders import remove_folder
 from target_spark.ledger import Marker
 from target_spark.names import quote
@@ -52,6 +59,7 @@ from target_spark.writers.iceberg_log import (
     PROPERTY,
     Snapshot,
     check_files,
+    check_isolation,
     effect_of,
     has_table,
     newest_marker,
@@ -62,6 +70,7 @@ from target_spark.writers.iceberg_log import (
     written,
 )
 from target_spark.writers.iceberg_place import exists, place_of
+from target_spark.writers.iceberg_repair import find_missing_file, take_back
 from target_spark.writers.notes import nullable_columns, properties_in, sources_in, to_annotate
 from target_spark.writers.statements import (
     BATCH,
@@ -398,12 +407,16 @@ class IcebergWriter:
         acknowledged = commit.same_batch(known.acknowledged)
         try:
             _check_line(spark, table, self._tables[table.key].snapshot)
+            self._take_back(spark, table, commit)
             self._overtake(spark, table)
             before = self._before(spark, table)
             marker = after(before, commit, table, acknowledged=acknowledged)
             is_made = commit.same_batch(before)
             if not is_made:
-                write(place_of(spark, table).ref, written(marker))
+                ref = place_of(spark, table).ref
+                if merged:
+                    check_isolation(spark, ref)
+                write(ref, written(marker))
             snapshot = self._verify(spark, table, commit)
             effect = effect_of(snapshot, merged=merged)
             if not is_made:
@@ -420,6 +433,28 @@ class IcebergWriter:
         known.newest = known.acknowledged = marker
         known.snapshot, known.is_empty = snapshot.id, False
         return effect
+
+    def _take_back(self, spark: SparkSession, table: Table, commit: Marker) -> None:
+        """Take a batch out of the table whose files Iceberg removed, since its commit had failed.
+
+        Raises:
+            ConflictError: it was taken out, and is to be written again from the beginning.
+            CommitLostError: another writer's commit came after it.
+        """
+        if self._tables[table.key].looked_for:
+            return
+        found = next((each for each in snapshots(spark, table) if each.marker is not None), None)
+        if found is None or not commit.same_batch(found.marker):
+            return
+        missing = find_missing_file(spark, table, found)
+        if missing is None:
+            return
+        if not take_back(spark, table, found):
+            raise _files_lost(table, found, missing)
+        raise ConflictError(
+            f"Snapshot {found.id} of table {table.name} was made, but Iceberg took its commit for"
+            f" failed and removed {missing}; it was taken back"
+        )
 
     def _overtake(self, spark: SparkSession, table: Table) -> None:
         """Let a commit that may still be on its way come too late."""
@@ -509,6 +544,15 @@ def _lost(table: Table, commit: Marker) -> CommitLostError:
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
         " snapshot of the table says that it is this batch: another writer's word stands"
         " in its place, or the table was rolled back. No state that covers its rows leaves."
+    )
+
+
+def _files_lost(table: Table, snapshot: Snapshot, missing: str) -> CommitLostError:
+    return CommitLostError(
+        f"Snapshot {snapshot.id} of table {table.name} names the file {missing}, which is not"
+        " there: the storage reported that its commit failed, and Iceberg removed its files. Others"
+        " have committed since. No state that covers its rows leaves; roll the table back to"
+        f" snapshot {snapshot.parent}, or make it anew, and start again."
     )
 
 

@@ -1,16 +1,17 @@
 """An Iceberg table's snapshots, newest first, and what they say of themselves.
 
-Rules of the room: reading only. What counts are the current snapshot and those it came
-from: one that was rolled back says nothing any more. Older ones may have been expired,
-and snapshots of others carry anything or nothing. A table in a folder of this machine is
-read from its metadata file (Iceberg's table specification, "Table Metadata"), which costs
-no Spark job; any other through its metadata tables.
+Rules of the room: nothing is changed; files that a snapshot names are read and synced. What
+counts are the current snapshot and those it came from: one that was rolled back says nothing
+any more. Older ones may have been expired, and snapshots of others carry anything or nothing.
+A table in a folder of this machine is read from its metadata file (Iceberg's table
+specification, "Table Metadata"), which costs no Spark job; any other through its metadata tables.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,11 +22,12 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from target_spark.errors import CommitLostError, TableError
-from target_spark.folders import is_remote
+from target_spark.folders import is_remote, sync_table
 from target_spark.ledger import Marker
 from target_spark.places import local_folder
 from target_spark.tables import Effect, Table
 from target_spark.writers.iceberg_place import exists, load, place_of
+from target_spark.writers.notes import properties_in
 from target_spark.writers.parquet_footers import describe_file_fault
 from target_spark.writers.statements import refuse_other_files
 
@@ -33,6 +35,7 @@ __all__ = [
     "PROPERTY",
     "Snapshot",
     "check_files",
+    "check_isolation",
     "effect_of",
     "has_table",
     "in_folder",
@@ -53,6 +56,9 @@ _PACKED = "zlib:"
 _METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 _OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
 """Metadata files that a catalog points to, and no version in their name."""
+
+_ISOLATION = "write.merge.isolation-level"
+_SERIALIZABLE = "serializable"
 
 _MERGED = "spark.merge-into.num-target-rows-"
 
@@ -178,23 +184,46 @@ def uuid_of(spark: SparkSession, table: Table) -> str | None:
 
 
 def check_files(spark: SparkSession, table: Table, snapshot: Snapshot) -> None:
-    """Check the files that a snapshot adds to a table in a folder of this machine.
+    """Check the files that a snapshot adds to a table in a folder of this machine, and sync them.
 
     Raises:
         CommitLostError: one is not there, or is not the one that the snapshot names.
     """
-    if table_folder(table) is None or is_remote(spark):
+    folder = table_folder(table)
+    if folder is None or is_remote(spark):
         return
     made = load(spark, place_of(spark, table))
-    for file in made.snapshot(snapshot.id).addedDataFiles(made.io()):
+    found, io = made.snapshot(snapshot.id), made.io()
+    paths = [found.manifestListLocation()]
+    paths += [file.path() for file in found.allManifests(io) if file.snapshotId() == snapshot.id]
+    for file in itertools.chain(found.addedDataFiles(io), found.addedDeleteFiles(io)):
         path, size, rows = local_folder(file.location()), file.fileSizeInBytes(), file.recordCount()
-        fault = None if path is None else describe_file_fault(path, size, rows)
+        is_data = file.content().id() == 0
+        fault = path and describe_file_fault(path, size, rows if is_data else None)
         if fault:
             raise CommitLostError(
                 f"Snapshot {snapshot.id} of table {table.name} names the file {path}, which"
                 f" {fault}. No state that covers its rows leaves; restore the file, or start"
                 " again from a state before this commit."
             )
+        paths.append(file.location())
+    files = (_newest_metadata(folder), *map(local_folder, paths))
+    sync_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
+
+
+def check_isolation(spark: SparkSession, ref: str) -> None:
+    """Check that rows which others add during a MERGE are a conflict for it, as by default.
+
+    Raises:
+        TableError: they are none, and a key could be in the table twice.
+    """
+    level = properties_in(spark, ref).get(_ISOLATION, _SERIALIZABLE)
+    if level.lower() != _SERIALIZABLE:
+        raise TableError(
+            f"Table {ref} has the property {_ISOLATION} = {level!r}: a MERGE would not see the rows"
+            " that another writer adds meanwhile, and keys could be in the table twice. Nothing was"
+            f" written. Set the property to {_SERIALIZABLE!r}, or take it away."
+        )
 
 
 def newest_marker(spark: SparkSession, table: Table) -> Marker | None:

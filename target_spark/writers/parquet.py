@@ -30,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Change, Layout
 from target_spark.errors import ConflictError, TableError, UnsupportedError
-from target_spark.folders import remove_folder
+from target_spark.folders import remove_folder, sync
 from target_spark.lease_files import open_lease
 from target_spark.ledger import Marker
 from target_spark.names import quote
@@ -105,7 +105,7 @@ class Manifest:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(folder / _MANIFEST)
-        _to_disk(folder)
+        sync(folder)
 
 
 class ParquetWriter:
@@ -421,17 +421,9 @@ def _remove_strays(folder: Path, manifest: Manifest) -> None:
 def _move_in(staging: Path, folder: Path, commit: int) -> list[str]:
     names: list[str] = []
     for i, part in enumerate(sorted(staging.glob("part-*.parquet"))):
-        _to_disk(part)
+        sync(part)
         names.append(f"part-{commit:08}-{i:05}.parquet")
         part.replace(folder / names[-1])
-    _to_disk(folder)
+    sync(folder)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     return names
-
-
-def _to_disk(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.columns import Boolean, Change, Column, Layout, Timestamp
 from target_spark.errors import CommitLostError, CountError, TableError
@@ -135,6 +138,68 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
     assert (found.count(), found.select("id").distinct().count()) == (200_000, 200_000)
 
 
+def meet_theirs(spark: SparkSession, table: Table, writer: IcebergWriter, folder: Path) -> None:
+    """Upsert a new key; another writer adds it when the MERGE has read the table."""
+    folder.mkdir()
+    begun, done, other = folder / "begun", folder / "done", spark.newSession()
+
+    def fill() -> None:
+        if waited_for(begun):
+            theirs(other, table, 2)
+            done.touch()
+
+    def wait(name: Any) -> Any:  # in a process of its own, which does not have these tests
+        begun.touch()
+        end = time.monotonic() + 60
+        while not done.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        return name
+
+    writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+    slow = F.udf(wait, "string", useArrow=False)
+    data = batch(spark, (2, "ours", 2)).withColumn("name", slow("name"))
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        writer.upsert(spark, table, data, KEYS, marker(2))
+    finally:
+        begun.touch()
+        thread.join()
+
+
+def waited_for(file: Path) -> bool:
+    end = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return file.exists()
+
+
+def test_a_key_that_another_writer_adds_during_a_merge_is_a_conflict(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table(str(tmp_path / "people"), "people")
+    writer = made(spark, table)
+    with pytest.raises(Exception, match="conflicting files") as failed:
+        meet_theirs(spark, table, writer, tmp_path / "signs")
+    assert fault_of(failed.value) is Fault.CONFLICT
+    writer.upsert(spark, table, batch(spark, (2, "ours", 2)), KEYS, marker(2))
+    assert content(spark, table) == [(1, "a", 1), (2, "ours", 2)]
+
+
+@pytest.mark.parametrize("level", ["snapshot", "SNAPSHOT"])
+def test_a_table_whose_merges_do_not_see_keys_that_others_add_is_refused(
+    spark: SparkSession, tmp_path: Path, level: str
+) -> None:
+    """Without the refusal the key would be in the table twice."""
+    table = Table(str(tmp_path / "people"), "people")
+    writer = made(spark, table, Design(properties=(("write.merge.isolation-level", level),)))
+    words = rf"write\.merge\.isolation-level = '{level}'.*Set the property to 'serializable'"
+    with pytest.raises(TableError, match=words):
+        meet_theirs(spark, table, writer, tmp_path / "signs")
+    assert (1, "a", 1) in content(spark, table)
+    assert (2, "ours", 2) not in content(spark, table)
+
+
 # --------------------------------------------------------------------------------- counts
 
 
@@ -202,6 +267,29 @@ def test_a_snapshot_whose_files_are_not_there_is_an_error(
     writer.create(spark, table, LAYOUT, Design())
     with pytest.raises(CommitLostError, match=r"Snapshot \d+ of table people names the file"):
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
+
+
+@pytest.mark.parametrize("step", ["append", "upsert", "commit_empty"])
+def test_all_files_and_folders_of_a_commit_are_on_the_disk_when_it_is_done(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    table = Table(str(tmp_path / "tables" / "people"), "people")
+    writer = made(spark, table, Design((Partition("name"),)))
+    writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 1)), marker(1))
+    synced: set[Path] = set()
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.add(Path(f"/proc/self/fd/{file}").readlink())
+    )
+    STEPS[step](writer, spark, table)
+    made_now = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert {path.suffix for path in made_now} == {
+        *(".avro", ".crc", ".json"),
+        *([] if step == "commit_empty" else [".parquet"]),
+    }
+    folders = {folder for path in made_now for folder in path.parents}
+    folders &= {tmp_path / "tables", *(tmp_path / "tables").rglob("*")}
+    assert made_now | folders | {Path(table.path, "metadata", "version-hint.text")} <= synced
 
 
 # ------------------------------------------------------------------ tables of others in place

@@ -97,6 +97,14 @@ def test_former_names_of_a_key_need_the_same() -> None:
     assert [found for found, _ in find_conflicts({key: "LEGACY"})] == [key]
 
 
+@pytest.mark.parametrize("key", ["lake.table-default", "target_spark.table-override"])
+def test_an_iceberg_property_that_lets_keys_be_twice_is_refused(key: str) -> None:
+    key = f"spark.sql.catalog.{key}.write.merge.isolation-level"
+    [fault] = settings.faults({"path": "/a", "format": "iceberg", "spark": {key: "snapshot"}})
+    assert fault.startswith(f"spark: {key} is 'snapshot' and must be 'serializable'")
+    assert settings.faults({"path": "/a", "spark": {key: "serializable"}}) == []
+
+
 def test_no_setting_wins_over_those_that_values_depend_on() -> None:
     conf = spark_conf(SparkSettings(conf=dict.fromkeys(exact_conf(), "other")), "4.1.4")
     assert {key: conf[key] for key in exact_conf()} == exact_conf()

@@ -1,0 +1,102 @@
+"""Another tool that writes and reads one Iceberg table: pyiceberg, in a catalog of SQLite.
+
+Rules of the room: run by the interpreter of a peer that has pyiceberg, and knows nothing of this
+project. A commit that another writer came before is made again from what the table then is.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import sys
+import time
+from contextlib import suppress
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from sqlalchemy.exc import OperationalError
+
+COLUMNS = pa.schema([("id", pa.int64()), ("who", pa.string()), ("text", pa.string())])
+TABLE = ("db", "t")
+PATIENCE = 120
+
+
+def rows_of(ids):
+    texts = ["theirs"] * len(ids)
+    return pa.table({"id": ids, "who": texts, "text": texts}, schema=COLUMNS)
+
+
+def until_done(step):
+    """Do a step again until no other writer is in its way."""
+    end = time.monotonic() + PATIENCE
+    while not is_done(step, may_fail=time.monotonic() < end):
+        time.sleep(0.05 + random.random() / 5)
+
+
+def is_done(step, *, may_fail):
+    try:
+        step()
+    except (CommitFailedException, OperationalError) as error:
+        if not may_fail:
+            raise
+        print("again:", error, file=sys.stderr)
+        return False
+    return True
+
+
+def commit(catalog, ids, *, keyed):
+    table = catalog.load_table(TABLE)
+    # By itself it would put the same files on top, without a look for keys that came meanwhile.
+    table.metadata.properties["commit.retry.num-retries"] = "0"
+    if keyed:
+        table.upsert(rows_of(ids), join_cols=["id"])
+    else:
+        table.append(rows_of(ids))
+
+
+def write(catalog, least, most, keyed, makes, pause):
+    """Commit ten rows at a time, with random pauses, between a line of input and its end.
+
+    Each commit is told. With ``keyed`` their ids are any between the two, else those from the
+    first one on.
+    """
+    sys.stdin.readline()
+    if makes:
+        with suppress(TableAlreadyExistsError):
+            catalog.create_table(TABLE, COLUMNS)
+    while not catalog.table_exists(TABLE):
+        time.sleep(random.random() / 5)
+    for first in range(least, most, 10):
+        ids = random.sample(range(least, most), 10) if keyed else list(range(first, first + 10))
+        until_done(lambda ids=ids: commit(catalog, ids, keyed=keyed))
+        print(json.dumps(ids), flush=True)
+        if select.select([sys.stdin], [], [], pause * random.random())[0]:
+            break
+
+
+def read(catalog):
+    """Print who sent each row and its id, in order; each file that the table names is read."""
+    try:
+        found = catalog.load_table(TABLE).scan(selected_fields=("who", "id")).to_arrow()
+    except NoSuchTableError:
+        found = rows_of([])
+    rows = zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True)
+    print(json.dumps(sorted(rows)))
+
+
+def main(folder, word, *args):
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{folder}/lake.db", warehouse=f"file://{folder}/lake"
+    )
+    catalog.create_namespace_if_not_exists(TABLE[0])
+    if word == "write":
+        write(catalog, *map(json.loads, args))
+    if word == "read":
+        read(catalog)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,187 @@
+"""A file system as Hadoop's WebHDFS tells of it, in a folder, whose answers can be wrong.
+
+A rename that makes a commit of Iceberg visible can fail before it is done, or be done and fail.
+Source: Hadoop's "WebHDFS REST API".
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+__all__ = ["FileSystem", "file_system"]
+
+_JSON, _BYTES = "application/json", "application/octet-stream"
+_SAYS = {
+    404: ("FileNotFoundException", "java.io.FileNotFoundException"),
+    403: ("FileAlreadyExistsException", "org.apache.hadoop.fs.FileAlreadyExistsException"),
+    503: ("IOException", "java.io.IOException"),
+}
+
+
+class FileSystem(ThreadingHTTPServer):
+    """Files below ``root``; ``faults`` are what happens to the next renames of commits.
+
+    ``before``: it fails and is not done; ``after``: it is done and fails; ``""``: it is done.
+    Without ``deletes`` every file stays.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root = root
+        self.faults: list[str] = []
+        self.deletes = True
+        self._rename = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """The root, as Spark calls it."""
+        return f"webhdfs://127.0.0.1:{self.server_port}"
+
+    def rename(self, source: Path, place: Path) -> bool | None:
+        """Rename a file, as HDFS does it: never onto another; None where it fails."""
+        with self._rename:
+            is_commit = place.name.endswith(".metadata.json")
+            fault = self.faults.pop(0) if is_commit and self.faults else ""
+            if fault == "before":
+                return None
+            can_be = source.exists() and not place.exists()
+            if can_be:
+                source.rename(place)
+            return None if fault else can_be
+
+
+@contextmanager
+def file_system(root: Path) -> Iterator[FileSystem]:
+    """Serve a folder."""
+    server = FileSystem(root)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FileSystem
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_args: Any) -> None:
+        """Say nothing."""
+
+    @property
+    def _place(self) -> Path:
+        return self.server.root / unquote(urlsplit(self.path).path).removeprefix("/webhdfs/v1/")
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.path).query))
+
+    def do_GET(self) -> None:
+        place, asked = self._place, self._asked
+        operation = asked["op"].upper()
+        if not place.exists():
+            self._fail(404)
+        elif operation == "OPEN" and "here" not in asked:
+            self._send_on()
+        elif operation == "OPEN":
+            self._answer(place.read_bytes()[int(asked.get("offset", 0)) :], _BYTES)
+        elif operation == "LISTSTATUS":
+            files = sorted(place.iterdir()) if place.is_dir() else [place]
+            statuses = [_status(file, file.name if place.is_dir() else "") for file in files]
+            self._say(FileStatuses={"FileStatus": statuses})
+        elif operation == "GETFILESTATUS":
+            self._say(FileStatus=_status(place, ""))
+        else:
+            self._say(BlockLocations={"BlockLocation": [_block(place.stat().st_size)]})
+
+    def do_PUT(self) -> None:
+        place, asked = self._place, self._asked
+        operation = asked["op"].upper()
+        if operation == "CREATE" and "here" not in asked:
+            self._send_on()
+        elif operation == "CREATE":
+            self._create(place, overwrites=asked.get("overwrite") == "true")
+        elif operation == "MKDIRS":
+            place.mkdir(parents=True, exist_ok=True)
+            self._say(boolean=True)
+        elif operation == "RENAME":
+            done = self.server.rename(place, self.server.root / asked["destination"].lstrip("/"))
+            self._fail(503) if done is None else self._say(boolean=done)
+        else:
+            self._answer(b"", _BYTES)
+
+    def do_DELETE(self) -> None:
+        place = self._place
+        was_there = place.exists()
+        if place.is_dir():
+            shutil.rmtree(place)
+        elif self.server.deletes:
+            place.unlink(missing_ok=True)
+        self._say(boolean=was_there)
+
+    def _create(self, place: Path, *, overwrites: bool) -> None:
+        data = b"".join(self._chunks())
+        if place.exists() and not overwrites:
+            self._fail(403)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        self._answer(b"", _BYTES, 201)
+
+    def _chunks(self) -> Iterator[bytes]:
+        if "Content-Length" in self.headers:
+            yield self.rfile.read(int(self.headers["Content-Length"]))
+            return
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    def _send_on(self) -> None:
+        """Name the server that has the bytes: this one."""
+        self.send_response(307)
+        here = f"http://127.0.0.1:{self.server.server_port}{self.path}&here=1"
+        self.send_header("Location", here)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _say(self, **words: Any) -> None:
+        self._answer(json.dumps(words).encode(), _JSON)
+
+    def _fail(self, code: int) -> None:
+        name, of_java = _SAYS[code]
+        said = {"exception": name, "javaClassName": of_java, "message": quote(self.path)}
+        self._answer(json.dumps({"RemoteException": said}).encode(), _JSON, code)
+
+    def _answer(self, data: bytes, kind: str, code: int = 200) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _status(file: Path, name: str) -> dict[str, Any]:
+    found, kind = file.stat(), "DIRECTORY" if file.is_dir() else "FILE"
+    words = {"type": kind, "pathSuffix": name, "owner": "x", "group": "x", "permission": "777"}
+    times = {"accessTime": 0, "modificationTime": int(found.st_mtime * 1000)}
+    length = 0 if file.is_dir() else found.st_size
+    return {"length": length, "blockSize": 1 << 20, "replication": 1, **words, **times}
+
+
+def _block(size: int) -> dict[str, Any]:
+    hosts = {"hosts": ["localhost"], "names": ["localhost:1"], "topologyPaths": ["/x/localhost:1"]}
+    return {"cachedHosts": [], "corrupt": False, "length": size, "offset": 0, **hosts}
