@@ -88,8 +88,7 @@ class DeltaTables:
         self._disk = Disk(scheduler)
         self._versions: dict[str, list[SimulatedSnapshot]] = {}
         self._rows: dict[tuple[str, int], Rows] = {}
-        self._merges = 0
-        self._size_as_replaced = 0
+        self._merges = self._commits = 0
 
     def replacements(self) -> dict[Any, dict[str, Any]]:
         return {
@@ -134,8 +133,8 @@ class DeltaTables:
         return self._publish(name, self._versions[name][-1].version + 1, actions)
 
     def may_go(self, name: str, _how: str) -> bool:
-        """Tell whether no MERGE runs: Delta does not see what comes in between its two looks."""
-        return self.exists(name) and not self._merges
+        """Tell whether no commit is under way: its version may be the next of another table too."""
+        return self.exists(name) and not self._merges and not self._commits
 
     def remove(self, name: str) -> None:
         shutil.rmtree(self._root / name)
@@ -189,8 +188,12 @@ class DeltaTables:
                 raise ValueError(f"Invalid table version: {snapshot.version}")
             return self._publish(name, snapshot.version + 1, actions)
 
-        self._disk.try_to_write("a commit")
-        return self._scheduler.call("commit files", effect)
+        self._commits += 1
+        try:
+            self._disk.try_to_write("a commit")
+            return self._scheduler.call("commit files", effect)
+        finally:
+            self._commits -= 1
 
     # What Spark does
 

@@ -173,6 +173,8 @@ class Schedule:
         self.again: Counter[int] = Counter()
         self.gone = ""
         self._limit = RECORDS
+        self._begun: dict[str, Process | None] = {}
+        self._looked: set[str] = set()
         self._at_work: set[str] = set()
         self._bound = set[str]()
         self._sent: set[tuple[str, str]] = set()
@@ -256,6 +258,9 @@ class Schedule:
         try:
             at_work.begin()
             self.scheduler.settle()  # nothing tells what a dead run's storage may do yet
+            if self.gone:  # it would load what there is, as it loads any table
+                return
+            self._begun[run.id] = self.scheduler.current
             folder = SpoolFolder(self.folder / "spool")
             self._spools.append(folder)
             commits = partial(BatchWriter, at_work, options, run, folder)
@@ -266,6 +271,7 @@ class Schedule:
         finally:
             at_work.close()
             self._at_work.discard(run.id)
+            self._begun.pop(run.id, None)
 
     def _feed(self, loading: Loader, name: str, marker: Any) -> None:
         done = -1 if marker is None else json.loads(marker.state)["at"]
@@ -305,6 +311,11 @@ class Schedule:
         if not self.gone:
             self._check_state(name, at)
 
+    def looked(self, run: str, table: str) -> None:
+        """Note that a run knows a table; before, it would take any for its own."""
+        if table == "t":
+            self._looked.add(run)
+
     # What other tools do
 
     def _append_theirs(self) -> None:
@@ -320,7 +331,10 @@ class Schedule:
 
     def _take_away(self) -> None:
         """Remove our table, or put another in its place, once a state left for it."""
-        if not self.released or not self.tables.may_go("t", self.removal):
+        at_work = [run for run, process in self._begun.items() if process and not process.is_killed]
+        if set(at_work) - self._looked or not self.released:
+            return
+        if not self.tables.may_go("t", self.removal):
             return
         self.scheduler.settle()
         self.gone = self.removal
@@ -440,7 +454,12 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         thread_session=lambda: SimulatedSpark(scheduler, schedule.tables),
         stop=lambda: None,
     )
-    write, for_the_owner = Lease._write, spool._for_the_owner
+    write, for_the_owner, fit = Lease._write, spool._for_the_owner, BatchWriter._fit
+
+    def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
+        layout = fit(self, spark, table, *args, **kw)
+        schedule.looked(self._run.id, table.name)
+        return layout
 
     def write_lease(self: Any) -> None:
         if scheduler.is_full("a lease"):
@@ -481,6 +500,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         spool: {"fcntl": locks, "_for_the_owner": open_spool},
         parquet: {"fcntl": locks},
         parquet_footers: {"row_count": lambda path: len(read_rows(path))},
+        BatchWriter: {"_fit": fit_table},
         Lease: {"_write": write_lease},
         Path: {"rename": rename(Path.rename), "replace": rename(Path.replace)},
     }
