@@ -28,6 +28,8 @@ LOCKED  := $(PIP) --require-hashes --no-build-isolation
 LOCK_ARGS ?= --upgrade
 # Seconds of `make thorough` for each kind of input that is fuzzed.
 FUZZ_SECONDS ?= 20
+# Schedules of loads that `make thorough` simulates.
+SCHEDULES ?= 100000
 
 # Taps that are installed in place, each with its program.
 SAMPLES := tap_flights tap_airlines tap_planes tap_petstore tap_postgres
@@ -81,7 +83,7 @@ check: lint types test thorough
 # with new examples; it needs what that sets up.
 thorough: setup
 	$(PY) -m tests.peers $(LONG_PEERS)
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) SCHEDULES=$(SCHEDULES) $(PY) -m pytest -m thorough --every-format $(PYTEST_ARGS)
 	$(PY) -m pytest -m "hypothesis and not spark" $(PYTEST_ARGS)
 
 lint: setup

@@ -24,6 +24,7 @@ import re
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,13 +152,16 @@ class Lease:
         file = _open(warehouse, path, job)
         try:
             _wait_for_lock(file, path, job, wait_seconds)
+            left = _read(file).get(_SESSIONS, [])
+            owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
+            lease = cls(path, file, owner)
+            lease._write()
+        except OSError as error:  # a full disk
+            os.close(file)
+            raise _not_written(error) from error
         except BaseException:
             os.close(file)
             raise
-        left = _read(file).get(_SESSIONS, [])
-        owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
-        lease = cls(path, file, owner)
-        lease._write()
         return lease
 
     def fileno(self) -> int:
@@ -188,7 +192,8 @@ class Lease:
             return
         kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # those that could not be ended
         self._owner = {_STARTED: self._owner[_STARTED], **(kept if kept[_SESSIONS] else {})}
-        self._write()
+        with suppress(OSError):  # a full disk: the lock ends all the same
+            self._write()
         if remove:
             self._path.unlink(missing_ok=True)
         fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -211,10 +216,14 @@ def _open(warehouse: str, path: Path, job: str) -> int:
     except UntrustedPathError as error:
         raise _untrusted(error, job) from None
     except OSError as error:
-        raise TableError(
-            f"The folder for the tables cannot be written: {error}. Give this user the"
-            " right to write there, or set path to a folder that can be written."
-        ) from error
+        raise _not_written(error) from error
+
+
+def _not_written(error: OSError) -> TableError:
+    return TableError(
+        f"The folder for the tables cannot be written: {error}. Give this user the right, or the"
+        " room, to write there, or set path to a folder that can be written."
+    )
 
 
 def _untrusted(error: UntrustedPathError, job: str) -> LeaseError:

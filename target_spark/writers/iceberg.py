@@ -409,9 +409,8 @@ class IcebergWriter:
             _check_line(spark, table, self._tables[table.key].snapshot)
             self._take_back(spark, table, commit)
             self._overtake(spark, table)
-            before = self._before(spark, table)
+            before, is_made = self._look(spark, table, commit)
             marker = after(before, commit, table, acknowledged=acknowledged)
-            is_made = commit.same_batch(before)
             if not is_made:
                 ref = place_of(spark, table).ref
                 if merged:
@@ -462,12 +461,22 @@ class IcebergWriter:
         if known.is_unsure:
             _nothing(spark, place_of(spark, table).ref).append()
             known.is_unsure = False
+            self._check_same(spark, table)  # right before the write
 
-    def _before(self, spark: SparkSession, table: Table) -> Marker | None:
+    def _look(
+        self, spark: SparkSession, table: Table, commit: Marker
+    ) -> tuple[Marker | None, bool]:
+        """Return the newest marker, and whether an earlier try has made this commit.
+
+        Commits of others may lie on top of that.
+        """
         known = self._tables[table.key]
-        if not known.looked_for:
-            known.newest, known.looked_for = newest_marker(spark, table), True
-        return known.newest
+        if known.looked_for:
+            return known.newest, False
+        found = list(snapshots(spark, table))
+        known.newest = next(filter(None, (snapshot.marker for snapshot in found)), None)
+        known.looked_for = True
+        return known.newest, _newest_of_run(found, commit) is not None
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
         """Check that the table is the one that was first looked at.
@@ -481,13 +490,19 @@ class IcebergWriter:
     def _verify(self, spark: SparkSession, table: Table, commit: Marker) -> Snapshot:
         """Read the snapshots: the newest of this run must be the batch just written."""
         _check_line(spark, table, self._tables[table.key].snapshot)
-        for snapshot in snapshots(spark, table):
-            marker = snapshot.marker
-            if marker is not None and (marker.job, marker.run) == (commit.job, commit.run):
-                if commit.same_batch(marker):
-                    return snapshot
-                break
-        raise _lost(table, commit)
+        found = _newest_of_run(snapshots(spark, table), commit)
+        if found is None:
+            raise _lost(table, commit)
+        return found
+
+
+def _newest_of_run(found: Iterable[Snapshot], commit: Marker) -> Snapshot | None:
+    """Return the newest snapshot of a commit's run, if it is that commit's."""
+    for snapshot in found:
+        marker = snapshot.marker
+        if marker is not None and (marker.job, marker.run) == (commit.job, commit.run):
+            return snapshot if commit.same_batch(marker) else None
+    return None
 
 
 def _make(spark: SparkSession, table: Table, layout: Layout, design: Design) -> None:

@@ -2,8 +2,9 @@
 
 Rules of the room: Spark writes a batch under a staging name; its files are moved in as
 ``part-<commit>-<i>.parquet`` and count from the moment the manifest that lists them is
-renamed into place. On the first write of a run, parts of ours that no manifest lists
-are removed: they are of a commit that did not come to its end. Readers list the folder,
+renamed into place. Before a write, parts of ours that no manifest lists are removed: they
+are of a commit that did not come to its end. A manifest that waits for its name is removed
+before them, so that a rename of it which is late comes to nothing. Readers list the folder,
 so they may see a commit's parts a moment early; what is promised is that nothing is
 there twice after a resume.
 
@@ -44,12 +45,14 @@ from target_spark.writers.base import (
     check_count,
     ddl_of,
     removed_meanwhile,
+    replaced_meanwhile,
 )
 from target_spark.writers.parquet_footers import row_count
 
 __all__ = ["Manifest", "ParquetWriter"]
 
 _MANIFEST = "_manifest.json"
+_UNFINISHED = ".new"
 _STAGING = "_staging"
 _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
@@ -92,14 +95,13 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Put the manifest in the place of the old one, at once and to the disk."""
-        fresh = folder / f"{_MANIFEST}.new"
+        fresh = folder / f"{_MANIFEST}.{uuid.uuid4().hex}{_UNFINISHED}"
         document: dict[str, Any] = {
             "format": 1,
             **asdict(self),
             "schema": dict(self.schema),
             "sources": dict(self.sources),
         }
-        fresh.unlink(missing_ok=True)  # of a run that died
         with fresh.open("x", encoding="utf-8") as file:  # which follows no link
             json.dump(document, file, ensure_ascii=False, indent=1)
             file.flush()
@@ -109,12 +111,12 @@ class Manifest:
 
 
 class ParquetWriter:
-    """Writes folders of Parquet; remembers of each the manifest that it wrote."""
+    """Writes folders of Parquet; remembers of each the manifest that it found or wrote."""
 
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._opened: dict[str, Manifest] = {}
+        self._opened: dict[str, Manifest | None] = {}
         self._sources: dict[str, Mapping[str, str]] = {}
         self._acknowledged: dict[str, Marker] = {}
 
@@ -126,10 +128,10 @@ class ParquetWriter:
         """Return each column's type as DDL, in order; None where there is no table.
 
         Raises:
-            TableError: there are files that the target did not write.
+            TableError: there are files that the target did not write, or the table was removed.
         """
         folder = _folder(table)
-        manifest = Manifest.read(folder)
+        manifest = self._opened[table.key] = self._read(table)
         if manifest is None:
             _refuse_other_files(folder)
             return None
@@ -152,9 +154,9 @@ class ParquetWriter:
         columns = (
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )
-        with _locked(_folder(table)):
+        with self._committing(table):
             if Manifest.read(_folder(table)) is None:  # another run may have been faster
-                self._write(spark.range(0).select(*columns), table, Manifest(), 0)
+                self._write(spark.range(0).select(*columns), table, self._open(table), 0)
 
     def arranged_otherwise(
         self, _spark: SparkSession, _table: Table, _layout: Layout, _design: Design, /
@@ -197,8 +199,8 @@ class ParquetWriter:
         rows: int | None = None,
     ) -> Effect:
         """Add the rows of a batch."""
-        with _locked(_folder(table)):
-            manifest, effect = self._open(table), Effect()
+        with self._committing(table):
+            manifest, effect = self._open(table, commit), Effect()
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
                 effect = self._write(df, table, replace(manifest, marker=marker), rows)
@@ -241,12 +243,12 @@ class ParquetWriter:
         rows: int | None = None,
     ) -> Effect:
         """Put these rows in the place of all others; readers may see both for a moment."""
-        with _locked(_folder(table)):
-            manifest, effect = self._open(table), Effect()
+        with self._committing(table):
+            manifest, effect = self._open(table, commit), Effect()
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
                 effect = self._write(df, table, Manifest(manifest.commit, marker), rows)
-                _remove_strays(_folder(table), self._opened[table.key])
+                self._open(table)  # which removes the other parts
             self._acknowledged[table.key] = marker
         return effect
 
@@ -276,8 +278,8 @@ class ParquetWriter:
 
     def commit_empty(self, _spark: SparkSession, /, table: Table, commit: Marker) -> None:
         """Commit a marker without rows."""
-        with _locked(_folder(table)):
-            manifest = self._open(table)
+        with self._committing(table):
+            manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             self._seal(table, replace(manifest, marker=marker))
             self._acknowledged[table.key] = marker
@@ -304,32 +306,42 @@ class ParquetWriter:
     def drop(self, spark: SparkSession, /, table: Table) -> None:
         """Remove the folder."""
         remove_folder(spark, str(_folder(table)))
+        self._opened.pop(table.key, None)
 
     def _next(self, manifest: Manifest, commit: Marker, table: Table) -> Marker:
         acknowledged = commit.same_batch(self._acknowledged.get(table.key))
         return after(manifest.marker, commit, table, acknowledged=acknowledged)
 
-    def _open(self, table: Table) -> Manifest:
-        """Return the table's manifest; the first time, clear what a dead run left.
+    def _read(self, table: Table) -> Manifest | None:
+        """Return the table's manifest; None where there is none.
 
         Raises:
-            ConflictError: another run has written one since.
+            TableError: there was one, and it is gone.
         """
-        if not (_folder(table) / _MANIFEST).is_file():
-            self._opened.pop(table.key, None)
-        known, found = self._opened.get(table.key), Manifest.read(_folder(table))
-        if known and found and (known.commit, known.marker) != (found.commit, found.marker):
-            del self._opened[table.key]
+        found = Manifest.read(_folder(table))
+        if found is None and self._opened.get(table.key) is not None:
+            raise removed_meanwhile(table)
+        return found
+
+    def _open(self, table: Table, commit: Marker | None = None) -> Manifest:
+        """Return the table's manifest, and clear what commits left that did not come to an end.
+
+        Raises:
+            ConflictError: it is neither the one that was last seen nor that of ``commit``, whose
+                answer may have been lost: another run has written one since.
+            TableError: it is gone.
+        """
+        folder = _folder(table)
+        _remove_unfinished(folder)
+        found = self._read(table)
+        is_made = found is not None and commit is not None and commit.same_batch(found.marker)
+        is_known = found == self._opened.get(table.key, found)
+        self._opened[table.key] = found
+        if not (is_made or is_known):
             raise ConflictError(f"Another run has written to table {table.name} meanwhile.")
-        if table.key not in self._opened:
-            folder = _folder(table)
-            manifest = Manifest.read(folder)
-            if manifest is None and table.key in self._acknowledged:
-                raise removed_meanwhile(table)
-            manifest = manifest or Manifest()
-            _remove_strays(folder, manifest)
-            self._opened[table.key] = manifest
-        return self._opened[table.key]
+        manifest = found or Manifest()
+        _remove_strays(folder, manifest)
+        return manifest
 
     def _write(self, df: DataFrame, table: Table, base: Manifest, expected: int | None) -> Effect:
         """Write the rows as parts, and a manifest that has them beside those of `base`.
@@ -338,10 +350,9 @@ class ParquetWriter:
             CountError: the parts do not have as many rows as they must; no manifest lists them.
         """
         folder = _folder(table)
-        self._open(table)
         staging = folder / _STAGING / uuid.uuid4().hex  # a dead run's executors may yet write
-        _remove_strays(folder, self._opened[table.key])
-        df = _with_all_columns(df, self._opened[table.key].schema)
+        before = self._opened[table.key] or Manifest()
+        df = _with_all_columns(df, before.schema)
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
         written = sum(map(row_count, staging.glob("part-*.parquet")))
@@ -355,11 +366,27 @@ class ParquetWriter:
         return Effect(inserted=written, files=len(names), nbytes=nbytes)
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
-        before = self._opened.pop(table.key, Manifest())  # a failure may be one of the answer only
+        before = self._opened[table.key] or Manifest()
         sources = {**before.sources, **self._sources.get(table.key, {})}
         manifest = replace(manifest, sources=sources)
+        if self._read(table) != self._opened[table.key]:  # nobody else has the lock
+            raise replaced_meanwhile(table)
         manifest.write(_folder(table))
         self._opened[table.key] = manifest
+
+    @contextmanager
+    def _committing(self, table: Table) -> Iterator[None]:
+        """Hold the table's lock.
+
+        Raises:
+            TableError: the table was removed meanwhile.
+        """
+        with _locked(_folder(table)):
+            try:
+                yield
+            except FileNotFoundError:
+                self._read(table)  # which says that the table is gone, if that is why
+                raise
 
 
 @contextmanager
@@ -405,6 +432,12 @@ def _refuse_other_files(folder: Path) -> None:
             f"{folder} has files that target-spark did not write ({strange}). Set path to"
             " another folder, or move them away."
         )
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove manifests that wait for their name."""
+    for manifest in folder.glob(f"{_MANIFEST}*{_UNFINISHED}"):
+        manifest.unlink()
 
 
 def _remove_strays(folder: Path, manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ import logging
 import sys
 
 from tests.simulation.loads import InvariantError, simulated
+from tests.simulation.search import failures
 
 
 def main() -> int:
@@ -15,23 +16,28 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this schedule alone, and print its steps")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--processes", type=int, help="as many as processors, unless given")
     given = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    only = given.seed
-    seeds = range(given.first, given.first + given.count) if only is None else [only]
+    if given.seed is not None:
+        return _show(given.seed)
     failed = 0
-    for seed in seeds:
-        with simulated(seed) as schedule:
-            try:
-                schedule.run()
-            except InvariantError as error:
-                failed += 1
-                print(error)
-            else:
-                if only is not None:
-                    print(*schedule.scheduler.log, sep="\n")
-    print(f"{len(seeds)} schedules, {failed} failed")
+    for found in failures(given.first, given.count, given.processes):
+        failed += 1
+        print(found, flush=True)
+    print(f"{given.count} schedules, {failed} failed")
     return 1 if failed else 0
+
+
+def _show(seed: int) -> int:
+    logging.disable(logging.CRITICAL)
+    with simulated(seed) as schedule:
+        try:
+            schedule.run()
+        except InvariantError as error:
+            print(error)
+            return 1
+        print(*schedule.scheduler.log, sep="\n")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,101 +1,48 @@
-"""A model of Delta tables and of Spark for simulations: real files and logs, no JVM.
+"""A model of Delta tables: real folders and logs, no JVM.
 
-The log is the protocol's: a version is made by the first who creates its file. Files of rows hold
-JSON lines instead of Parquet. `SimulatedSpark` understands the statements that the writer sends.
-The functions of deltalake that the writer uses are modelled by their documented behaviour:
-`tests/simulation/test_model.py` compares them with the real ones.
+The log is the protocol's: a version is made by the first who creates its file. The functions of
+deltalake that the writer uses are modelled by their documented behaviour, and MERGE by Delta's:
+whatever was committed since the statement began is a conflict.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.ledger import Marker
+from target_spark.tables import Table
+from target_spark.writers import delta, delta_files, delta_place
 from target_spark.writers.delta_files import DataFile
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.spark import FIELDS, Disk, Row, Rows, SimulatedSpark, names_in, read_rows
 
-__all__ = ["Rows", "SimulatedDelta", "SimulatedFrame", "SimulatedSpark", "live_rows"]
+__all__ = ["DeltaTables", "SimulatedSnapshot"]
 
-Rows = list[dict[str, Any]]
-
-_FIELDS = (T.StructField("id", T.LongType()), T.StructField("v", T.LongType()))
-
-
-def log_file(folder: Path, version: int) -> Path:
-    return folder / "_delta_log" / f"{version:020}.json"
+_PROPERTIES = {"target_spark.source.kept": "true"}
+_SETTINGS = "spark.databricks.delta."
 
 
-def newest_version(folder: Path) -> int | None:
-    found = [int(path.stem) for path in (folder / "_delta_log").glob("*.json")]
-    return max(found, default=None)
+class ConcurrentAppendException(Exception):  # noqa: N818  (Delta's name)
+    """Another writer added rows that this transaction should have read."""
+
+    __module__ = "io.delta.exceptions"
 
 
-def actions_of(folder: Path) -> Iterator[dict[str, Any]]:
-    for version in range((newest_version(folder) or 0) + 1):
-        for line in log_file(folder, version).read_text().splitlines():
-            yield json.loads(line)
+class NoTableError(AnalysisException):
+    """There is no Delta table at an address."""
 
-
-def live_files(folder: Path) -> list[str]:
-    """Return the files that belong to the newest version of a table."""
-    if newest_version(folder) is None:
-        return []
-    found: dict[str, None] = {}
-    for action in actions_of(folder):
-        if "add" in action:
-            found[action["add"]["path"]] = None
-        if "remove" in action:
-            del found[action["remove"]["path"]]
-    return list(found)
-
-
-def read_rows(path: Path) -> Rows:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def live_rows(folder: Path) -> Rows:
-    """Return the rows of a table; an error where a file is gone, as for any reader."""
-    return [row for name in live_files(folder) for row in read_rows(folder / name)]
-
-
-def write_rows(path: Path, rows: Rows) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def commit(folder: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
-    """Make a version, whole and once; False where there is one already."""
-    fresh = folder / "_delta_log" / f".{uuid.uuid4().hex}.tmp"
-    fresh.write_text(
-        "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
-    )
-    try:
-        os.link(fresh, log_file(folder, version))
-    except FileExistsError:
-        return False
-    finally:
-        fresh.unlink()
-    return True
-
-
-def info(marker: str | None, metrics: Mapping[str, int]) -> dict[str, Any]:
-    told = {name: str(count) for name, count in metrics.items()}
-    return {"commitInfo": {"userMetadata": marker, "operationMetrics": told}}
-
-
-def add(path: Path, rows: int) -> dict[str, Any]:
-    stats = json.dumps({"numRecords": rows})
-    return {"add": {"path": path.name, "size": path.stat().st_size, "stats": stats}}
+    def getCondition(self) -> str:  # noqa: N802
+        return "DELTA_PATH_DOES_NOT_EXIST"
 
 
 @dataclass
@@ -106,9 +53,9 @@ class SimulatedSnapshot:
     id: str
     version: int
     properties: Mapping[str, str]
-    files: list[str]
-    transactions: dict[str, int]
-    fields: tuple[T.StructField, ...] = _FIELDS
+    files: tuple[str, ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    fields: Sequence[T.StructField] = tuple(FIELDS)
     takes_files: bool = True
 
     def has_files(self) -> bool:
@@ -118,160 +65,168 @@ class SimulatedSnapshot:
         return self.transactions.get(app_id) == batch
 
 
-class SimulatedDelta:
-    """What the writer calls of deltalake, with steps of the schedule in it."""
+def _info(marker: str | None, metrics: Mapping[str, int]) -> dict[str, Any]:
+    told = {name: str(count) for name, count in metrics.items()}
+    return {"commitInfo": {"userMetadata": marker, "operationMetrics": told}}
 
-    def __init__(self, scheduler: Scheduler) -> None:
+
+def _add(path: Path, rows: int) -> dict[str, Any]:
+    stats = json.dumps({"numRecords": rows})
+    return {"add": {"path": path.name, "size": path.stat().st_size, "stats": stats}}
+
+
+def _transaction(app_id: str, version: int) -> dict[str, Any]:
+    return {"txn": {"appId": app_id, "version": version}}
+
+
+class DeltaTables:
+    """The Delta tables in a folder, and what deltalake and Spark do to them."""
+
+    def __init__(self, root: Path, scheduler: Scheduler) -> None:
+        self._root = root
         self._scheduler = scheduler
+        self._disk = Disk(scheduler)
+        self._versions: dict[str, list[SimulatedSnapshot]] = {}
+        self._rows: dict[tuple[str, int], Rows] = {}
+        self._merges = self._commits = 0
 
-    def read_snapshot(self, folder: Path) -> SimulatedSnapshot | None:
+    def replacements(self) -> dict[Any, dict[str, Any]]:
+        return {
+            delta: {
+                "make": lambda _spark, table, *_, **__: self._create(table),
+                "read_snapshot": self._read,
+                "commit_files": self._commit_files,
+                "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
+                "newest_by_key": lambda df, _keys: df.newest_by_key(),
+                "as_first_rows": lambda df, _keys: df,
+                "merge": lambda ref, *_: f"MERGE INTO {ref}",
+            },
+            delta_place: {"read_snapshot": self._read},
+            delta_files: {
+                "row_count": lambda path: len(read_rows(path)),
+                "delta_statistics": lambda _path: "",
+                "_sync": lambda _path: None,
+            },
+        }
+
+    # What a schedule asks and does
+
+    def exists(self, name: str) -> bool:
+        return bool(self._versions.get(name))
+
+    def rows(self, name: str) -> Rows:
+        versions = self._versions.get(name)
+        if not versions:
+            return []
+        newest = versions[-1]
+        if gone := set(newest.files) - set(names_in(self._root / name)):
+            raise FileNotFoundError(f"the table names {gone}, which are not there")
+        key = (newest.id, newest.version)
+        if key not in self._rows:
+            self._rows[key] = self._live(newest)
+        return self._rows[key]
+
+    def append(self, name: str, row: Row) -> bool:
+        path = self._root / name / f"theirs-{uuid.uuid4().hex}.parquet"
+        path.write_text(json.dumps(row) + "\n")
+        actions = [_info(None, {"numOutputRows": 1}), _add(path, 1)]
+        return self._publish(name, self._versions[name][-1].version + 1, actions)
+
+    def may_go(self, name: str, _how: str) -> bool:
+        """Tell whether no commit is under way: its version may be the next of another table too."""
+        return self.exists(name) and not self._merges and not self._commits
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self._root / name)
+        del self._versions[name]
+
+    def replace(self, name: str, row: Row) -> None:
+        self.remove(name)
+        (self._root / name / "_delta_log").mkdir(parents=True)
+        self._publish(name, 0, [{"metaData": {"id": "another", "configuration": {}}}])
+        self.append(name, row)
+
+    def is_as_replaced(self, name: str) -> bool:
+        return len(self._versions.get(name, ())) == 2
+
+    def left(self, name: str, jobs: Sequence[str]) -> list[str]:
+        prefixes = tuple(map(delta_files._staging_prefix, jobs))
+        return [found for found in names_in(self._root / name) if found.startswith(prefixes)]
+
+    # What the writer calls of deltalake
+
+    def _read(self, folder: Path) -> SimulatedSnapshot | None:
         self._scheduler.step("read the table")
-        if newest_version(folder) is None:
-            return None
-        found = SimulatedSnapshot(folder, "", newest_version(folder) or 0, {}, [], {})
-        for action in actions_of(folder):
-            if "metaData" in action:
-                found.id = action["metaData"]["id"]
-                found.properties = action["metaData"]["configuration"]
-            if "txn" in action:
-                found.transactions[action["txn"]["appId"]] = action["txn"]["version"]
-        found.files = live_files(folder)
-        return found
+        versions = self._versions.get(folder.name)
+        return versions[-1] if versions else None
 
-    def create_table(self, folder: Path, properties: Mapping[str, str]) -> None:
-        made = {"id": uuid.uuid4().hex, "configuration": dict(properties)}
+    def _create(self, table: Table) -> None:
+        folder = Path(table.path)
+        made = {"metaData": {"id": uuid.uuid4().hex, "configuration": _PROPERTIES}}
 
         def effect() -> None:
             (folder / "_delta_log").mkdir(parents=True, exist_ok=True)
-            commit(folder, 0, [info(None, {}), {"metaData": made}])
+            self._publish(folder.name, 0, [_info(None, {}), made])
 
+        (folder / "_delta_log").mkdir(parents=True, exist_ok=True)
+        self._disk.try_to_write("a commit")
         self._scheduler.call("create the table", effect)
 
-    def commit_files(
+    def _commit_files(
         self, snapshot: SimulatedSnapshot, files: Sequence[DataFile], marker: Marker, app_id: str
     ) -> bool:
         metrics = {"numOutputRows": sum(file.rows for file in files), "numFiles": len(files)}
         actions = [
-            info(marker.to_json(), metrics),
-            *(add(file.path, file.rows) for file in files if file.path.exists()),
-            {"txn": {"appId": app_id, "version": marker.batch}},
+            _info(marker.to_json(), metrics),
+            *(_add(file.path, file.rows) for file in files if file.path.exists()),
+            _transaction(app_id, marker.batch),
         ]
 
         def effect() -> bool:
-            if not log_file(snapshot.folder, snapshot.version).exists():
+            name = snapshot.folder.name
+            if len(self._versions.get(name, ())) <= snapshot.version:
                 raise ValueError(f"Invalid table version: {snapshot.version}")
-            return commit(snapshot.folder, snapshot.version + 1, actions)
+            return self._publish(name, snapshot.version + 1, actions)
 
-        return self._scheduler.call("commit files", effect)
+        self._commits += 1
+        try:
+            self._disk.try_to_write("a commit")
+            return self._scheduler.call("commit files", effect)
+        finally:
+            self._commits -= 1
 
+    # What Spark does
 
-class ConcurrentAppendException(Exception):  # noqa: N818  (Delta's name)
-    """Another writer added rows that this transaction should have read."""
+    def check(self, words: str) -> None:
+        """Raise what Spark does where the table of a statement, or a reference, is none."""
+        found = re.search(r"delta\.`file://([^`]+)`", words)
+        if found is None or not self.exists(Path(found[1]).name):
+            raise NoTableError("[DELTA_PATH_DOES_NOT_EXIST]")
 
-    __module__ = "io.delta.exceptions"
-
-
-@dataclass
-class SimulatedFrame:
-    """Rows that Spark would compute; Spark writes them as several tasks."""
-
-    spark: SimulatedSpark
-    data: Rows
-    keys: tuple[str, ...] = ()
-
-    @property
-    def sparkSession(self) -> SimulatedSpark:  # noqa: N802
-        return self.spark
-
-    @property
-    def columns(self) -> list[str]:
-        return ["id", "v"]
-
-    @property
-    def schema(self) -> SimpleNamespace:
-        return SimpleNamespace(fields=[])
-
-    @property
-    def write(self) -> SimulatedFrame:
-        return self
-
-    def drop(self, *_names: str) -> SimulatedFrame:
-        return self
-
-    def option(self, *_option: str) -> SimulatedFrame:
-        return self
-
-    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802
-        self.spark.views[name] = self
-
-    def parquet(self, address: str) -> None:
-        """Write the rows in two tasks, and then let them be seen, as Spark's committer does.
-
-        A task whose output has vanished counts as one without rows.
-        """
-        folder, step = Path(address.removeprefix("file://")), self.spark.scheduler.step
-        half = (len(self.data) + 1) // 2
-        for number, rows in enumerate((self.data[:half], self.data[half:])):
-            step("before a task")
-            task = folder / "_temporary" / str(number)
-            task.mkdir(parents=True, exist_ok=True)
-            write_rows(task / f"part-{number}-{uuid.uuid4().hex}.parquet", rows)
-        step("before the job's commit")
-        for path in sorted(folder.glob("_temporary/*/*.parquet")):
-            path.rename(folder / path.name)
-        shutil.rmtree(folder / "_temporary", ignore_errors=True)
-        folder.mkdir(exist_ok=True)
-        step("after the job's commit")
-
-
-@dataclass
-class SimulatedSpark:
-    """A session: its settings, its views, and MERGE and INSERT on tables of the model."""
-
-    scheduler: Scheduler
-    settings: dict[str, str] = field(default_factory=dict)
-    views: dict[str, SimulatedFrame] = field(default_factory=dict)
-
-    @property
-    def conf(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            get=lambda key, default=None: self.settings.get(key, default),
-            set=self.settings.__setitem__,
-            unset=lambda key: self.settings.pop(key, None),
-            getAll={},
-        )
-
-    @property
-    def catalog(self) -> SimpleNamespace:
-        return SimpleNamespace(dropTempView=lambda name: self.views.pop(name, None))
-
-    def sql(self, words: str) -> None:
+    def execute(self, spark: SimulatedSpark, words: str) -> None:
         """Make the commit of a MERGE.
 
         Raises:
             ConcurrentAppendException: another writer added rows since it began.
         """
+        self.check(words)
         found = re.match(r"MERGE INTO delta\.`file://([^`]+)`", words)
         if found is None:
             raise AssertionError(words)
-        self.scheduler.merges += 1
+        self._merges += 1
         try:
-            self._merge(Path(found[1]))
+            self._merge(spark, Path(found[1]))
         finally:
-            self.scheduler.merges -= 1
+            self._merges -= 1
 
-    def _merge(self, folder: Path) -> None:
-        (batch,) = self.views.values()
-        read = newest_version(folder)
-        if read is None:
-            raise ValueError("DELTA_TABLE_NOT_FOUND")
-        old = live_files(folder)
-        there = {row["id"]: row for row in live_rows(folder)}
+    def _merge(self, spark: SimulatedSpark, folder: Path) -> None:
+        (batch,) = spark.views.values()
+        read = self._versions[folder.name][-1]
+        there = {row["id"]: row for row in self._live(read)}
         merged = {**there, **{row["id"]: row for row in batch.data}}
-        self.scheduler.step("while a MERGE runs")
+        self._scheduler.step("while a MERGE runs")
         file = folder / f"part-{uuid.uuid4().hex}.parquet"
-        folder.mkdir(exist_ok=True)
-        write_rows(file, list(merged.values()))
+        self._disk.put_rows(file, list(merged.values()))
         updated = sum(row["id"] in there for row in batch.data)
         metrics = {
             "numSourceRows": len(batch.data),
@@ -279,21 +234,54 @@ class SimulatedSpark:
             "numTargetRowsUpdated": updated,
             "numTargetFilesAdded": 1,
         }
-        settings = dict(self.settings)
+        asked = {key.removeprefix(_SETTINGS): value for key, value in spark.settings.items()}
         actions = [
-            info(settings.get("spark.databricks.delta.commitInfo.userMetadata"), metrics),
-            *({"remove": {"path": name}} for name in old),
-            add(file, len(merged)),
-            {
-                "txn": {
-                    "appId": settings["spark.databricks.delta.write.txnAppId"],
-                    "version": int(settings["spark.databricks.delta.write.txnVersion"]),
-                }
-            },
+            _info(asked.get("commitInfo.userMetadata"), metrics),
+            *({"remove": {"path": name}} for name in read.files),
+            _add(file, len(merged)),
+            _transaction(asked["write.txnAppId"], int(asked["write.txnVersion"])),
         ]
 
         def effect() -> None:
-            if not log_file(folder, read).exists() or not commit(folder, read + 1, actions):
+            now = self._versions.get(folder.name, [])
+            if len(now) <= read.version or not self._publish(
+                folder.name, read.version + 1, actions
+            ):
                 raise ConcurrentAppendException("DELTA_CONCURRENT_APPEND")
 
-        self.scheduler.call("commit a MERGE", effect)
+        self._disk.try_to_write("a commit")
+        self._scheduler.call("commit a MERGE", effect)
+
+    # The log
+
+    def _live(self, snapshot: SimulatedSnapshot) -> list[Row]:
+        return [row for file in snapshot.files for row in read_rows(snapshot.folder / file)]
+
+    def _publish(self, name: str, version: int, actions: Sequence[Mapping[str, Any]]) -> bool:
+        """Make a version, whole and once; False where there is one already."""
+        versions = self._versions.get(name, [])
+        if version != len(versions):
+            return False
+        folder = self._root / name
+        lines = (json.dumps(action, separators=(",", ":")) + "\n" for action in actions)
+        (folder / "_delta_log" / f"{version:020}.json").write_text("".join(lines))
+        before = versions[-1] if versions else SimulatedSnapshot(folder, "", -1, {})
+        self._versions[name] = [*versions, _after(before, actions)]
+        return True
+
+
+def _after(before: SimulatedSnapshot, actions: Sequence[Mapping[str, Any]]) -> SimulatedSnapshot:
+    files, transactions = dict.fromkeys(before.files), dict(before.transactions)
+    found = replace(before, version=before.version + 1)
+    for action in actions:
+        if "metaData" in action:
+            found.id = action["metaData"]["id"]
+            found.properties = action["metaData"]["configuration"]
+        if "txn" in action:
+            transactions[action["txn"]["appId"]] = action["txn"]["version"]
+        if "add" in action:
+            files[action["add"]["path"]] = None
+        if "remove" in action:
+            del files[action["remove"]["path"]]
+    found.files, found.transactions = tuple(files), transactions
+    return found

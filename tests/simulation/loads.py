@@ -1,60 +1,71 @@
 """Loads of the real loader into simulated tables, and what must hold after each schedule.
 
-One schedule: a run of a job loads numbered records, with a STATE after each. Calls fail, the run is
-killed, another tool or a run of another job writes to the same table, from its birth on. Runs of
-the job then go on from the state that the table holds, until one comes to its end without faults.
+One schedule: a run of a job loads numbered records into one or two tables of a format, with a STATE
+after each. Calls fail, the disk is full, the run is killed, its clock is wrong; another tool, a run
+of another job or a second run of the same job comes in between, from a table's birth on. Runs of
+the job then go on from the state that the tables hold, until one comes to its end without faults.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest import mock
+from types import SimpleNamespace
+from typing import Any, Final
 
 from tap_core.protocols.singer.decode import Decoder
-from target_spark import batches, lease, loader, retries, settings, ways
+from target_spark import batches, engine, lease, loader, retries, settings, spool, ways
 from target_spark.batches import BatchWriter
+from target_spark.engine import SparkEngine
 from target_spark.errors import (
     CommitLostError,
     CountError,
+    DiskFullError,
     LeaseError,
     OwnerError,
     StorageError,
     TableError,
 )
 from target_spark.frames import Counts
-from target_spark.lease import Lease
+from target_spark.lease import Lease, started_after_the_last
 from target_spark.loader import Loader
 from target_spark.options import Run
+from target_spark.recovery import last_marker_of, witnesses
 from target_spark.report import Report
 from target_spark.spool import SpoolFolder
-from target_spark.tables import Table
-from target_spark.writers import delta, delta_files, delta_place, parquet_footers
-from target_spark.writers.delta import DeltaWriter
-from tests.simulation.delta_tables import (
-    SimulatedDelta,
+from target_spark.writers import parquet, parquet_footers
+from tests.simulation.delta_tables import DeltaTables
+from tests.simulation.iceberg_tables import IcebergTables
+from tests.simulation.parquet_tables import ParquetTables
+from tests.simulation.scheduler import Killed, Locks, Process, Scheduler
+from tests.simulation.spark import (
+    Row,
     SimulatedFrame,
     SimulatedSpark,
-    commit,
-    info,
-    live_rows,
-    newest_version,
-    write_rows,
+    Tables,
+    no_space,
+    read_rows,
 )
-from tests.simulation.scheduler import Killed, Process, Scheduler
 
-__all__ = ["InvariantError", "Schedule", "simulated"]
+__all__ = ["FORMATS", "InvariantError", "Schedule", "failure_of", "simulated"]
 
-RECORDS = 12
-_SCHEMA = {"properties": {"id": {"type": "integer"}, "v": {"type": "integer"}}}
+FORMATS: Final[Mapping[str, Callable[[Path, Scheduler], Tables]]] = {
+    "delta": DeltaTables,
+    "iceberg": IcebergTables,
+    "parquet": ParquetTables,
+}
+
+RECORDS: Final = 9
+_SCHEMA: Final = {"properties": {"id": {"type": "integer"}, "v": {"type": "integer"}}}
+_DAY: Final = 86_400_000
 
 
 class InvariantError(AssertionError):
@@ -66,21 +77,21 @@ class SequentialLanes:
 
     def __init__(self, scheduler: Scheduler, _threads: int) -> None:
         self._scheduler = scheduler
-        self._jobs: list[tuple[Callable[[], None], int]] = []
+        self._lanes: dict[object, list[tuple[Callable[[], None], int]]] = {}
         self._stopped = False
         self.failure: BaseException | None = None
 
     @property
     def nbytes(self) -> int:
-        return sum(nbytes for _, nbytes in self._jobs)
+        return sum(nbytes for jobs in self._lanes.values() for _, nbytes in jobs)
 
-    def submit(self, _lane: object, job: Callable[[], None], nbytes: int = 0) -> None:
-        self._jobs.append((job, nbytes))
-        while self._jobs and self._scheduler.chance.random() < 0.5:
+    def submit(self, lane: object, job: Callable[[], None], nbytes: int = 0) -> None:
+        self._lanes.setdefault(lane, []).append((job, nbytes))
+        while self._lanes and self._scheduler.chance.random() < 0.5:
             self._run()
 
     def wait(self, until: Callable[[], bool]) -> None:
-        while self._jobs and not (until() or self.failure or self._stopped):
+        while self._lanes and not (until() or self.failure or self._stopped):
             self._run()
 
     def stop(self) -> None:
@@ -90,32 +101,16 @@ class SequentialLanes:
 
     def _run(self) -> None:
         if self._stopped or self.failure is not None:
-            self._jobs.clear()
+            self._lanes.clear()
             return
-        job, _ = self._jobs.pop(0)
+        lane = self._scheduler.chance.choice(list(self._lanes))
+        job, _ = self._lanes[lane].pop(0)
+        if not self._lanes[lane]:
+            del self._lanes[lane]
         try:
             job()
         except Exception as error:  # noqa: BLE001  (the loader raises it)
             self.failure = error
-
-
-class SimulatedEngine:
-    """A Spark that is up."""
-
-    failure = None
-    started = True
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._spark = SimulatedSpark(scheduler)
-
-    def begin(self) -> None:
-        """Do nothing: it is up."""
-
-    def spark(self) -> Any:
-        return self._spark
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class SpoolFrame:
@@ -133,7 +128,24 @@ class SpoolFrame:
         return Counts(len(self._frame.data), {})
 
 
-@dataclass
+class SpoolFile:
+    """An open file of the spool whose last bytes may find the disk full."""
+
+    def __init__(self, file: Any, scheduler: Scheduler) -> None:
+        self._file = file
+        self._scheduler = scheduler
+        self.write, self.fileno = file.write, file.fileno
+
+    def close(self) -> None:
+        try:
+            if self._scheduler.is_full("a spool"):
+                self._file.flush()
+                self._file.truncate(self._file.tell() // 2)
+                raise no_space()
+        finally:
+            self._file.close()
+
+
 class Schedule:
     """One schedule: what happens is chosen by its seed.
 
@@ -141,23 +153,33 @@ class Schedule:
     ``again`` how often rows are sent again whose commit carried no state that covers them.
     """
 
-    seed: int
-    folder: Path
-    released: dict[str, int] = field(default_factory=dict)
-    theirs: list[int] = field(default_factory=list)
-    again: Counter[int] = field(default_factory=Counter)
-    is_replaced: bool = False
-    runs: int = 0
-    clock: int = 1000
-
-    def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.seed)
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
+        self.scheduler = Scheduler(seed)
         chance = self.scheduler.chance
-        self.keyed = chance.random() < 0.6
-        self.flush = chance.choice((1, 3, 5, 12))
-        self.has_second_job = chance.random() < 0.3
-        self.may_be_replaced = not self.has_second_job and chance.random() < 0.2
-        self.table = self.folder / "tables" / "t"
+        self.format = chance.choice(list(FORMATS))
+        self.keyed = self.format != "parquet" and chance.random() < 0.6
+        self.streams = ("t",) if chance.random() < 0.7 else ("t", "u")
+        self.flush = chance.choice((1, 2, 4, 9))
+        self.others = chance.choice(("", "", "", "another job", "a second run"))
+        self.has_default_job = chance.random() < 0.5
+        removed = self.others != "another job" and chance.random() < 0.35
+        self.removal = chance.choice(("replaced", "removed")) if removed else ""
+        self.folder = folder
+        self.root = folder / "tables"
+        self.tables = FORMATS[self.format](self.root, self.scheduler)
+        self.released: dict[str, int] = {}
+        self.theirs: list[int] = []
+        self.again: Counter[int] = Counter()
+        self.gone = ""
+        self._limit = RECORDS
+        self._begun: dict[str, Process | None] = {}
+        self._looked: set[str] = set()
+        self._at_work: set[str] = set()
+        self._bound = set[str]()
+        self._sent: set[tuple[str, str]] = set()
+        self._runs = 0
+        self._clock = 20_000 * _DAY
         self._spools: list[SpoolFolder] = []
 
     def run(self) -> None:
@@ -168,86 +190,104 @@ class Schedule:
         """
         try:
             self._run()
-        except (InvariantError, FileNotFoundError) as failure:  # a reader's, of a live file
+        except (InvariantError, FileNotFoundError, TableError) as failure:  # a reader's, too
             log = "\n  ".join(self.scheduler.log)
             mode = "upsert" if self.keyed else "append"
-            raise InvariantError(f"seed {self.seed}, {mode}: {failure}\n  {log}") from None
+            where = f"{self.format}, {mode}, {' and '.join(self.streams)}"
+            text = f"seed {self.seed}, {where}: {failure}\n  {log}"
+            raise InvariantError(text.replace(str(self.folder), "")) from None
 
     def _run(self) -> None:
         chance, scheduler = self.scheduler.chance, self.scheduler
-        scheduler.allow(kills=chance.choice((0, 0, 1, 2)), failures=chance.choice((0, 0, 1, 2)))
+        self.root.mkdir()
+        (self.folder / "link").symlink_to("tables")
+        scheduler.allow(
+            kills=chance.choice((0, 0, 1, 2)),
+            failures=chance.choice((0, 0, 1, 2)),
+            full=chance.choice((0, 0, 0, 1)),
+        )
         for _ in range(chance.choice((0, 0, 1, 3))):
             scheduler.add_action(self._append_theirs)
-        if self.may_be_replaced:
-            scheduler.add_action(self._replace_table)
-        processes = [Process("a", partial(self._load, "a", 0))]
-        if self.has_second_job:
-            processes.append(Process("b", partial(self._load, "b", 100)))
+        if self.removal:
+            scheduler.add_action(self._take_away)
+        jobs = {"a": 0, "b": 100} if self.others == "another job" else {"a": 0}
+        processes = [Process(name, partial(self._load, name)) for name in jobs]
+        if self.others == "a second run":
+            processes.append(Process("a", partial(self._load, "a")))
         scheduler.run(*processes)
         self._check(processes)
-        if self.is_replaced:
+        if self.gone:
             return
         scheduler.allow()
+        self._sent.clear()
         last: list[Process] = []
-        for name, first in (("a", 0), ("b", 100))[: len(processes)]:
-            process = Process(name, partial(self._load, name, first))
+        for name in jobs:
+            process = Process(name, partial(self._load, name))
             scheduler.run(process)
             last.append(process)
         self._check(last)
         self._check_end(last)
 
+    def close(self) -> None:
+        """End the threads, and close the files, of runs that were killed."""
+        self.scheduler.close()
+        for each in self._spools:
+            each.close()
+
     # What the processes do
 
-    def _load(self, job: str, first: int) -> None:
-        """Run a job: go on after the state that the table holds."""
-        self.runs += 1
-        self.clock += self.scheduler.chance.choice((-50, 1, 100))
-        config = {
-            "path": str(self.table.parent),
-            "format": "delta",
-            "job": job,
+    def _load(self, name: str) -> None:
+        """Run a job: go on after the state that the tables hold."""
+        chance = self.scheduler.chance
+        self._runs += 1
+        self._clock += chance.choice((-_DAY, -50, 1, 100, _DAY))
+        config: dict[str, Any] = {
+            "path": str(self.folder / chance.choice(("tables", "link"))),
+            "format": self.format,
             "flush_rows": self.flush,
             "write_mode": "upsert" if self.keyed else "append",
         }
+        if name != "a" or not self.has_default_job:
+            config["job"] = name
+        job, former = settings.job_of(config), settings.former_jobs(config)
+        home = settings.place_of(config)
+        started = started_after_the_last(home, (job, *former), self._clock)
+        run = Run(job, f"run-{self._runs}", started, former=former)
         options = settings.load_options(config)
-        engine: Any = SimulatedEngine(self.scheduler)
-        run = Run(job, f"run-{self.runs}", self.clock)
-        writer = partial(BatchWriter, engine, options, run)
-        emit = partial(self._emit, job)
-        held = Lease.take(str(self.table.parent), job, run=run.id, started=run.started)
+        at_work = SparkEngine(settings.spark_settings(config, str(self.folder)), home, run)
         try:
-            spool = SpoolFolder(self.folder / "spool")
-            self._spools.append(spool)
-            commits = partial(writer, spool)
-            loading = Loader(options, engine, spool, commits, Report(), emit)
-            self._feed(loading, job, first)
+            at_work.begin()
+            self.scheduler.settle()  # nothing tells what a dead run's storage may do yet
+            if self.gone:  # it would load what there is, as it loads any table
+                return
+            self._begun[run.id] = self.scheduler.current
+            folder = SpoolFolder(self.folder / "spool")
+            self._spools.append(folder)
+            commits = partial(BatchWriter, at_work, options, run, folder)
+            emit = partial(self._emit, name, run.id)
+            loading = Loader(options, at_work, folder, commits, Report(), emit)
+            self._feed(loading, name, last_marker_of(run.jobs, witnesses(options, _no_spark)))
             loading.close()
         finally:
-            held.release()
+            at_work.close()
+            self._at_work.discard(run.id)
+            self._begun.pop(run.id, None)
 
-    def close(self) -> None:
-        """Close the files of runs that were killed."""
-        for spool in self._spools:
-            spool.close()
-
-    def _feed(self, loading: Loader, job: str, first: int) -> None:
-        marker = DeltaWriter().last_marker(
-            SimulatedSpark(self.scheduler),  # type: ignore[arg-type]
-            Table(str(self.table), "t"),
-        )
-        is_ours = marker is not None and marker.job == job and marker.state
-        done = json.loads(marker.state)["at"] if marker and is_ours and marker.state else -1
-        if newest_version(self.table) is not None:
-            sent = {first + number for number in range(done + 1, RECORDS)}
-            self.again.update(row["id"] for row in live_rows(self.table) if row["id"] in sent)
+    def _feed(self, loading: Loader, name: str, marker: Any) -> None:
+        done = -1 if marker is None else json.loads(marker.state)["at"]
+        sent = {self._id(name, number) for number in range(done + 1, RECORDS)}
+        self.again.update(row["id"] for row in self._rows() if row["id"] in sent)
         decoder = Decoder()
         keys = ["id"] if self.keyed else []
         messages: list[dict[str, Any]] = [
-            {"type": "SCHEMA", "stream": "t", "schema": _SCHEMA, "key_properties": keys}
+            {"type": "SCHEMA", "stream": stream, "schema": _SCHEMA, "key_properties": keys}
+            for stream in self.streams
         ]
         for number in range(done + 1, RECORDS):
-            record = {"id": first + number % 8 if self.keyed else first + number, "v": number}
-            messages.append({"type": "RECORD", "stream": "t", "record": record})
+            record = {"id": self._id(name, number), "v": number}
+            stream = self._stream(number)
+            self._sent.add((name, stream))
+            messages.append({"type": "RECORD", "stream": stream, "record": record})
             messages.append({"type": "STATE", "value": {"at": number}})
         for message in messages:
             for event in decoder.feed(json.dumps(message).encode() + b"\n"):
@@ -255,163 +295,230 @@ class Schedule:
             loading.beat()
         loading.finish(whole=True)
 
-    def _emit(self, job: str, line: bytes) -> None:
+    def _id(self, name: str, number: int) -> int:
+        return (0 if name == "a" else 100) + (number % 6 if self.keyed else number)
+
+    def _stream(self, number: int) -> str:
+        return self.streams[number % len(self.streams)]
+
+    def _emit(self, name: str, run: str, line: bytes) -> None:
         at = json.loads(line)["at"]
-        self.scheduler.log.append(f"{job}: state {at} leaves")
-        self.released[job] = max(at, self.released.get(job, -1))
-        if not self.is_replaced:
-            self._check_state(job, at)
+        self.scheduler.log.append(f"{name}: state {at} leaves")
+        self._at_work.add(run)
+        if run in self._bound and at > self._limit:
+            raise InvariantError(f"state {at} left after the table was {self.gone}")
+        self.released[name] = max(at, self.released.get(name, -1))
+        if not self.gone:
+            self._check_state(name, at)
+
+    def looked(self, run: str, table: str) -> None:
+        """Note that a run knows a table; before, it would take any for its own."""
+        if table == "t":
+            self._looked.add(run)
 
     # What other tools do
 
     def _append_theirs(self) -> None:
         """Append a row, as another tool does; of a keyed table one whose key is not there."""
-        version = newest_version(self.table)
-        if version is None or self.is_replaced:
+        if not self.tables.exists("t") or self.gone:
             return
         chance = self.scheduler.chance
-        key = chance.choice((chance.randrange(8), 1000 + len(self.theirs)))
-        if any(row["id"] == key for row in live_rows(self.table)):
+        key = chance.choice((chance.randrange(0, 6, len(self.streams)), 1000 + len(self.theirs)))
+        if any(row["id"] == key for row in self._rows()):
             return
-        row = {"id": key, "v": -1 if key < 1000 else key}
-        path = self.table / f"theirs-{len(self.theirs)}.parquet"
-        write_rows(path, [row])
-        stats = json.dumps({"numRecords": 1})
-        made = {"add": {"path": path.name, "size": path.stat().st_size, "stats": stats}}
-        if commit(self.table, version + 1, [info(None, {"numOutputRows": 1}), made]):
+        if self.tables.append("t", {"id": key, "v": -1 if key < 1000 else key}):
             self.theirs.append(key)
 
-    def _replace_table(self) -> None:
-        """Put another table in the place of ours, but not while a MERGE reads it.
-
-        Delta itself does not see that, if it comes between a MERGE's look and its commit.
-        """
-        if newest_version(self.table) is None or not self.released or self.scheduler.merges:
+    def _take_away(self) -> None:
+        """Remove our table, or put another in its place, once a state left for it."""
+        at_work = [run for run, process in self._begun.items() if process and not process.is_killed]
+        if set(at_work) - self._looked or not self.released:
             return
-        shutil.rmtree(self.table)
-        (self.table / "_delta_log").mkdir(parents=True)
-        made = {"metaData": {"id": "another", "configuration": {}}}
-        commit(self.table, 0, [info(None, {}), made])
-        self.is_replaced = True
+        if not self.tables.may_go("t", self.removal):
+            return
+        self.scheduler.settle()
+        self.gone = self.removal
+        newest = self._newest()
+        covered = (
+            number
+            for number in range(RECORDS)
+            if self._stream(number) == "t" and newest.get(self._id("a", number), -1) < number
+        )
+        self._limit = next(covered, RECORDS) - 1
+        self._bound = set(self._at_work)
+        if self.removal == "removed":
+            self.tables.remove("t")
+        else:
+            self.tables.replace("t", {"id": 5000, "v": 5000})
 
     # What must hold
 
-    def _check_state(self, job: str, at: int) -> None:
-        rows = live_rows(self.table)
-        first = 0 if job == "a" else 100
+    def _rows(self) -> list[Row]:
+        return [row for stream in self.streams for row in self.tables.rows(stream)]
+
+    def _newest(self) -> dict[int, int]:
+        newest: dict[int, int] = {}
+        for row in self._rows():
+            newest[row["id"]] = max(row["v"], newest.get(row["id"], -1))
+        return newest
+
+    def _check_state(self, name: str, at: int) -> None:
+        newest = self._newest()
         for number in range(at + 1):
-            key = first + number % 8 if self.keyed else first + number
-            found = [row for row in rows if row["id"] == key and row["v"] >= number]
-            if not found:
+            if newest.get(self._id(name, number), -1) < number:
                 raise InvariantError(
-                    f"state {at} of job {job} left, and record {number} is not there"
+                    f"state {at} of job {name} left, and record {number} is not there"
                 )
 
     def _check(self, processes: list[Process]) -> None:
         for process in processes:
             self._check_outcome(process)
-        if self.is_replaced:
-            if newest_version(self.table) != 0:
-                raise InvariantError("a table of another tool was written to")
-        elif newest_version(self.table) is not None:
+        if self.gone == "replaced" and not self.tables.is_as_replaced("t"):
+            raise InvariantError("a table of another tool was written to")
+        if not self.gone:
             self._check_rows()
 
     def _check_outcome(self, process: Process) -> None:
         error = process.outcome
         if isinstance(error, InvariantError):
             raise error
-        known = [Killed, TableError, OwnerError, LeaseError, StorageError]
-        known += [CountError, CommitLostError] if self.is_replaced else []
+        known = [Killed, TableError, OwnerError, LeaseError, StorageError, DiskFullError]
+        known += [CountError, CommitLostError] if self.gone else []
         if error is not None and not isinstance(error, tuple(known)):
             raise InvariantError(f"{process.name} ended with {error!r}") from error
 
     def _check_rows(self) -> None:
         """No row is lost, of ours or of others, and none is there twice."""
-        counts = Counter(row["id"] for row in live_rows(self.table))
+        counts = Counter(row["id"] for row in self._rows())
         allowed = Counter[int]() if self.keyed else self.again + Counter(self.theirs)
         if double := sorted(key for key, count in counts.items() if count > 1 + allowed[key]):
             raise InvariantError(f"rows are there twice: {double}")
         if lost := [key for key in self.theirs if key not in counts]:
             raise InvariantError(f"rows of another tool are gone: {lost}")
-        for job, at in self.released.items():
-            self._check_state(job, at)
+        for name, at in self.released.items():
+            self._check_state(name, at)
 
     def _check_end(self, processes: list[Process]) -> None:
         """The last runs met no fault: one has loaded all its rows, or another job has the table."""
         ended = [process for process in processes if process.outcome is None]
         refused = [process for process in processes if isinstance(process.outcome, OwnerError)]
-        if not ended or len(ended) + len(refused) != len(processes):
+        shares = len(refused) == len(self.streams) == 2  # each job has come first to one table
+        if len(ended) + len(refused) != len(processes) or not (ended or shares):
             raise InvariantError(f"the last runs ended so: {[each.outcome for each in processes]}")
         for process in ended:
             self._check_state(process.name, RECORDS - 1)
-        if left := [path.name for path in self.table.glob(".target-spark-*")]:
-            raise InvariantError(f"staging is left: {left}")
+            for stream in self.streams:
+                if (process.name, stream) in self._sent:
+                    left = self.tables.left(stream, [process.name])
+                    if left:
+                        raise InvariantError(f"left in table {stream}: {left}")
+
+
+def _no_spark() -> Any:
+    raise AssertionError("the tables can be read without Spark")
+
+
+def failure_of(seed: int, format: str | None = None) -> InvariantError | None:
+    """Run a schedule, if it is of this format; return how it broke an invariant."""
+    with simulated(seed) as schedule:
+        try:
+            if format in {None, schedule.format}:
+                schedule.run()
+        except InvariantError as error:
+            return error
+    return None
 
 
 @contextlib.contextmanager
 def simulated(seed: int) -> Iterator[Schedule]:
     """Give a schedule whose tables, and whose Spark and deltalake, are the model's."""
-    with tempfile.TemporaryDirectory(dir=_memory()) as folder, contextlib.ExitStack() as stack:
-        schedule = Schedule(seed, Path(folder))
-        model = SimulatedDelta(schedule.scheduler)
-        step = schedule.scheduler.step
-
-        def replace(module: Any, **names: Any) -> None:
-            for name, value in names.items():
-                stack.enter_context(mock.patch.object(module, name, value))
-
-        def create(_spark: Any, table: Table, *_: Any, **__: Any) -> None:
-            model.create_table(Path(table.path), {"target_spark.source.kept": "true"})
-
-        replace(loader, Lanes=partial(SequentialLanes, schedule.scheduler))
-        replace(
-            batches,
-            read_spool=lambda spark, paths, *_: SpoolFrame(spark, paths),
-            staged=lambda _spark, _reach, df: contextlib.nullcontext(df),
-        )
-        replace(ways, newest_by_key=_newest, in_order=lambda df, _: df)
-        replace(retries, _sleep=lambda *_: step("a pause before the next try"))
-        replace(
-            delta,
-            make=create,
-            read_snapshot=model.read_snapshot,
-            commit_files=model.commit_files,
-            counted=lambda df, _rows: (df, lambda _found: len(df.data)),
-            newest_by_key=_newest,
-            as_first_rows=lambda df, _: df,
-            merge=lambda ref, *_: f"MERGE INTO {ref}",
-        )
-        replace(delta_place, read_snapshot=model.read_snapshot)
-        replace(
-            delta_files,
-            row_count=_row_count,
-            delta_statistics=lambda _path: "",
-            _sync=lambda _path: None,
-            _moved=_with_step(step, delta_files._moved),
-        )
-        replace(parquet_footers, row_count=_row_count)
-        replace(lease, _PAUSE=0)
-        try:
-            yield schedule
-        finally:
-            schedule.close()
+    folder = Path(tempfile.mkdtemp(dir=_memory()))
+    schedule = Schedule(seed, folder)
+    try:
+        with _replaced(_of_the_loader(schedule)), _replaced(schedule.tables.replacements()):
+            try:
+                yield schedule
+            finally:
+                schedule.close()
+    finally:
+        shutil.rmtree(folder)
 
 
-def _row_count(path: Path) -> int:
-    return len(path.read_text().splitlines())
+def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
+    """Return, by module, what stands for time, locks, threads and Spark of the loader."""
+    scheduler = schedule.scheduler
+    locks = Locks(scheduler)
+    ticks, wait = iter(range(1 << 60)), scheduler.wait
+    session = SimpleNamespace(
+        failure=None,
+        thread_session=lambda: SimulatedSpark(scheduler, schedule.tables),
+        stop=lambda: None,
+    )
+    write, for_the_owner, fit = Lease._write, spool._for_the_owner, BatchWriter._fit
+
+    def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
+        layout = fit(self, spark, table, *args, **kw)
+        schedule.looked(self._run.id, table.name)
+        return layout
+
+    def write_lease(self: Any) -> None:
+        if scheduler.is_full("a lease"):
+            os.pwrite(self._file, b'{"job"', 0)
+            raise no_space()
+        write(self)
+
+    def open_spool(path: Path) -> Any:
+        file = for_the_owner(path)
+        return file if path.name == "lock" else SpoolFile(file, scheduler)
+
+    def rename(how: Callable[[Path, Any], Path]) -> Callable[[Path, Any], Path]:
+        def renamed(path: Path, to: Any) -> Path:
+            if not path.is_relative_to(schedule.root):
+                return how(path, to)
+            return scheduler.call(f"rename {path.name[:5]}", lambda: how(path, to))
+
+        return renamed
+
+    return {
+        loader: {"Lanes": partial(SequentialLanes, scheduler)},
+        engine: {"started": lambda *_, **__: session},
+        batches: {
+            "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
+            "staged": lambda _spark, _reach, df: contextlib.nullcontext(df),
+        },
+        ways: {
+            "newest_by_key": lambda df, _keys: df.newest_by_key(),
+            "in_order": lambda df, _columns: df,
+        },
+        retries: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
+        lease: {
+            "fcntl": locks,
+            "time": SimpleNamespace(
+                **{**vars(time), "monotonic": partial(next, ticks), "sleep": lambda _: wait()}
+            ),
+        },
+        spool: {"fcntl": locks, "_for_the_owner": open_spool},
+        parquet: {"fcntl": locks},
+        parquet_footers: {"row_count": lambda path: len(read_rows(path))},
+        BatchWriter: {"_fit": fit_table},
+        Lease: {"_write": write_lease},
+        Path: {"rename": rename(Path.rename), "replace": rename(Path.replace)},
+    }
 
 
-def _newest(df: SimulatedFrame, _keys: Any) -> SimulatedFrame:
-    newest = {row["id"]: row for row in df.data}
-    return SimulatedFrame(df.spark, list(newest.values()))
-
-
-def _with_step(step: Callable[[str], None], function: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapped(*args: Any) -> Any:
-        step("before a file is moved")
-        return function(*args)
-
-    return wrapped
+@contextlib.contextmanager
+def _replaced(names: Mapping[Any, Mapping[str, Any]]) -> Iterator[None]:
+    """Put other things under names of modules and classes for a while."""
+    before = {owner: {name: getattr(owner, name) for name in put} for owner, put in names.items()}
+    try:
+        for owner, put in names.items():
+            for name, value in put.items():
+                setattr(owner, name, value)
+        yield
+    finally:
+        for owner, put in before.items():
+            for name, value in put.items():
+                setattr(owner, name, value)
 
 
 def _memory() -> str | None:

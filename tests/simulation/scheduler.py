@@ -3,32 +3,41 @@
 A simulated process is a thread. It calls `Scheduler.step` wherever a real one could be interrupted:
 before and after each call that reads or changes what others see. There the scheduler may let
 another process go on, let another tool act, fail the call (before it has an effect, after it, or
-with an effect that comes late), or kill the process. The same seed makes the same schedule.
+with an effect that comes late), or kill the process. Where something is written, the disk may be
+full for a while. The same seed makes the same schedule.
 """
 
 from __future__ import annotations
 
+import fcntl
 import random
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import IO, Final, TypeVar
 
-__all__ = ["Killed", "Process", "Scheduler"]
+__all__ = ["Killed", "Locks", "Process", "Scheduler"]
 
 _T = TypeVar("_T")
 
 _SWITCH: Final = 0.25
 """How often a step lets another process go on."""
 
+_WAITS: Final = 10_000
+"""No process waits so often for another, unless each waits for the other."""
+
 
 class Killed(BaseException):
-    """A process ends here, without running what it would do on its way out."""
+    """Raised in a process that was killed, when its schedule is over and nobody looks any more."""
 
 
 @dataclass
 class Process:
-    """A simulated process; ``outcome`` is the exception that ended it, if one did."""
+    """A simulated process; ``outcome`` is the exception that ended it, if one did.
+
+    ``locks`` are descriptors of the files that it has locked.
+    """
 
     name: str
     main: Callable[[], None]
@@ -36,25 +45,37 @@ class Process:
     is_killed: bool = False
     is_done: bool = False
     outcome: BaseException | None = None
+    locks: set[int] = field(default_factory=set)
+    thread: threading.Thread | None = None
+
+    def release_locks(self) -> None:
+        """Release the locks as the kernel does when a process ends."""
+        for file in self.locks:
+            with suppress(OSError):  # closed since
+                fcntl.flock(file, fcntl.LOCK_UN)
+        self.locks.clear()
 
 
 class Scheduler:
-    """Runs processes; ``log`` tells what happened, in order; ``merges`` are under way."""
+    """Runs processes; ``log`` tells what happened, in order."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.log: list[str] = []
-        self.kills = self.failures = 0
-        self.merges = 0
+        self.kills = self.failures = self.full = 0
+        self._full_for = 0
         self._processes: list[Process] = []
+        self._killed: list[Process] = []
         self._control = threading.Semaphore(0)
         self._late: list[Callable[[], object]] = []
         self._others: list[Callable[[], object]] = []
-        self._current: Process | None = None
+        self._waits = 0
+        self.current: Process | None = None
 
-    def allow(self, *, kills: int = 0, failures: int = 0) -> None:
-        """Set how many kills, and failures of calls, may happen from now on; no other actions."""
-        self.kills, self.failures = kills, failures
+    def allow(self, *, kills: int = 0, failures: int = 0, full: int = 0) -> None:
+        """Set how many kills, failures of calls and full disks may happen; no other actions."""
+        self.kills, self.failures, self.full = kills, failures, full
+        self._full_for = 0
         self._others.clear()
 
     def add_action(self, action: Callable[[], object]) -> None:
@@ -64,14 +85,19 @@ class Scheduler:
     def run(self, *processes: Process) -> None:
         """Run processes until all of them have ended."""
         self._processes = list(processes)
-        for process in processes:
-            threading.Thread(target=self._main, args=(process,), daemon=True).start()
-        while alive := [each for each in self._processes if not each.is_done]:
-            self._current = self.chance.choice(alive)
-            self._current.turn.release()
-            self._control.acquire()
-        self._current = None
+        self._go_on()
+        self._control.acquire()
+        self.current = None
         self.settle()
+
+    def close(self) -> None:
+        """End the threads of processes that were killed."""
+        for process in self._killed:
+            self.current = process
+            process.turn.release()
+            if process.thread is not None:
+                process.thread.join()
+        self.current = None
 
     def settle(self) -> None:
         """Let everything that is late happen now."""
@@ -80,7 +106,7 @@ class Scheduler:
 
     def step(self, name: str) -> None:
         """Do what the schedule has here, in the process that runs."""
-        process = self._current
+        process = self.current
         if process is None:
             return
         if process.is_killed:
@@ -94,19 +120,25 @@ class Scheduler:
         if self.kills and self.chance.random() < 0.02:
             self.kills -= 1
             self.log.append(f"{process.name}: {name}: killed")
-            process.is_killed = True
-            raise Killed
+            self._kill(process)
         if len(self._processes) > 1 and self.chance.random() < _SWITCH:
-            self._control.release()
-            process.turn.acquire()
+            self._switch(process)
+
+    def wait(self) -> None:
+        """Let other processes go on, since this one waits for them."""
+        self._waits += 1
+        if self._waits > _WAITS:
+            raise AssertionError("processes wait for each other")
+        if self.current is not None:
+            self._switch(self.current)
 
     def call(self, name: str, effect: Callable[[], _T]) -> _T:
         """Make a call that others see, or fail it: before, after, or with a late effect."""
         self.step(f"before {name}")
-        if self.failures and self._current is not None and self.chance.random() < 0.1:
+        if self.failures and self.current is not None and self.chance.random() < 0.1:
             self.failures -= 1
             kind = self.chance.choice(("before", "after", "late"))
-            self.log.append(f"{self._current.name}: {name} fails, effect: {kind}")
+            self.log.append(f"{self.current.name}: {name} fails, effect: {kind}")
             if kind == "after":
                 effect()
             if kind == "late":
@@ -116,6 +148,48 @@ class Scheduler:
         self.step(f"after {name}")
         return found
 
+    def is_full(self, name: str) -> bool:
+        """Tell whether the disk is full when something is written; it stays so for a while."""
+        self.step(f"before {name} is written")
+        if self._full_for:
+            self._full_for -= 1
+            return True
+        if self.full and self.current is not None and self.chance.random() < 0.05:
+            self.full -= 1
+            self._full_for = self.chance.choice((0, 1, 50))
+            self.log.append(f"{self.current.name}: the disk is full when {name} is written")
+            return True
+        return False
+
+    def _switch(self, process: Process) -> None:
+        if self._go_on() is not process:
+            process.turn.acquire()
+
+    def _go_on(self) -> Process | None:
+        """Let one of the processes run, and return it; the end of all of them lets `run` return."""
+        alive = [each for each in self._processes if not each.is_done]
+        if not alive:
+            self._control.release()
+            return None
+        before, chosen = self.current, self.chance.choice(alive)
+        self.current = chosen
+        if chosen.thread is None:
+            chosen.thread = threading.Thread(target=self._main, args=(chosen,), daemon=True)
+            chosen.thread.start()  # from now on it is the one that runs
+        elif chosen is not before:
+            chosen.turn.release()
+        return chosen
+
+    def _kill(self, process: Process) -> None:
+        """End a process without running what it would do on its way out."""
+        process.is_killed = process.is_done = True
+        process.outcome = Killed()
+        process.release_locks()
+        self._killed.append(process)
+        self._go_on()
+        process.turn.acquire()
+        raise Killed
+
     def _try(self, name: str, effect: Callable[[], object]) -> None:
         try:
             effect()
@@ -123,11 +197,47 @@ class Scheduler:
             self.log.append(f"late {name}: {type(error).__name__}")
 
     def _main(self, process: Process) -> None:
-        process.turn.acquire()
         try:
             process.main()
         except BaseException as error:  # noqa: BLE001  (the schedule's check looks at it)
+            if process.is_killed:
+                return
             process.outcome = error
         self.log.append(f"{process.name}: ended: {process.outcome!r}"[:300])
+        process.release_locks()
         process.is_done = True
-        self._control.release()
+        self._go_on()
+
+
+class Locks:
+    """What the product calls of `fcntl`: real locks, which end with their simulated process."""
+
+    LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._holders: dict[int, Process] = {}
+
+    def flock(self, file: int | IO[bytes], operation: int) -> None:
+        """Lock or unlock a file; whoever waits for a lock lets other processes go on."""
+        number = file if isinstance(file, int) else file.fileno()
+        if operation & self.LOCK_UN:
+            fcntl.flock(number, operation)
+            return
+        while not _locked(number):
+            if operation & self.LOCK_NB:
+                raise BlockingIOError
+            self._scheduler.wait()
+        if number in self._holders:  # it was closed: the number is another file's now
+            self._holders.pop(number).locks.discard(number)
+        if self._scheduler.current is not None:
+            self._holders[number] = self._scheduler.current
+            self._scheduler.current.locks.add(number)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

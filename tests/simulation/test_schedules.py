@@ -5,21 +5,33 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import logging
+import os
 import random
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from target_spark.writers import delta, delta_files
+from target_spark import lease, settings
+from target_spark.writers import delta, delta_files, parquet
 from target_spark.writers.delta import DeltaWriter
+from target_spark.writers.iceberg import IcebergWriter
+from target_spark.writers.parquet import Manifest
+from tests.simulation import loads
 from tests.simulation.delta_tables import SimulatedSnapshot
-from tests.simulation.loads import InvariantError, simulated
+from tests.simulation.loads import failure_of, simulated
+from tests.simulation.search import failures
+
+COUNT = int(os.environ.get("SCHEDULES", "100000"))
+"""Of the schedules that `make thorough` tries."""
 
 SEED = random.SystemRandom().randrange(1 << 32)
-"""Of the schedules that `make thorough` tries: new ones each time."""
+"""The first of them: new ones each time."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,40 +41,37 @@ def _no_logs() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def failures(seeds: Iterator[int]) -> Iterator[InvariantError]:
-    for seed in seeds:
-        with simulated(seed) as schedule:
-            try:
-                schedule.run()
-            except InvariantError as error:
-                yield error
-
-
 @pytest.mark.parametrize("part", range(4))
 def test_no_schedule_breaks_a_promise(part: int) -> None:
-    first = part * 250
-    assert next(failures(iter(range(first, first + 250))), None) is None
+    assert next(failures(part * 250, 250, processes=1), None) is None
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(50))
-def test_no_schedule_of_very_many_breaks_a_promise(part: int) -> None:
-    first = SEED + (part + 1) * 2000
-    assert next(failures(iter(range(first, first + 2000))), None) is None
+def test_no_schedule_of_very_many_breaks_a_promise() -> None:
+    assert next(failures(SEED, COUNT), None) is None
 
 
-def test_the_same_seed_makes_the_same_schedule() -> None:
+@pytest.mark.parametrize("seed", range(3000, 3009))
+def test_the_same_seed_makes_the_same_schedule(seed: int) -> None:
     logs = []
     for _ in range(2):
-        with simulated(2871) as schedule:
+        with simulated(seed) as schedule:
             schedule.run()
             logs.append([line.partition("(")[0] for line in schedule.scheduler.log])
     assert logs[0] == logs[1]
-    assert len(logs[0]) > 3
+    assert logs[0]
 
 
-# Faults that the schedules must find: each was in the code once
+def test_the_seeds_of_one_run_are_of_every_format() -> None:
+    formats = set()
+    for seed in range(20):
+        with simulated(seed) as schedule:
+            formats.add(schedule.format)
+    assert formats == set(loads.FORMATS)
+
+
+# Faults that the schedules must find: each was in the code once, or is what a check is there for
 
 
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +105,12 @@ def appending_first_rows_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedSnapshot, "has_files", lambda _: False)
 
 
+def appending_first_rows_blindly_to_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IcebergWriter, "_fill", IcebergWriter.append)
+
+
 def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    same = property(lambda _: "same", lambda *_: None)
-    monkeypatch.setattr(SimulatedSnapshot, "id", same, raising=False)
+    monkeypatch.setattr(delta, "same_table", lambda *_: "same")
 
 
 def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,19 +118,74 @@ def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "newest_marker", lambda *_: None)
 
 
+def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(IcebergWriter, "_overtake", lambda *_: None)
+
+
+def taking_the_newest_snapshot_for_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = IcebergWriter._look
+
+    def looking(self: Any, spark: Any, table: Any, commit: Any) -> tuple[Any, bool]:
+        before, _ = look(self, spark, table, commit)
+        return before, commit.same_batch(before)
+
+    monkeypatch.setattr(IcebergWriter, "_look", looking)
+
+
+def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    write, one = Manifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
+
+    def writing(self: Manifest, folder: Path) -> None:
+        (folder / "_manifest.json.one.new").unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(parquet, "uuid", one)
+            write(self, folder)
+
+    monkeypatch.setattr(Manifest, "write", writing)
+    monkeypatch.setattr(parquet, "_remove_unfinished", lambda _: None)
+
+
+def writing_parquet_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_locked", contextlib.nullcontext)
+
+
+def naming_the_job_by_the_path_as_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (settings, lease):
+        monkeypatch.setattr(module, "resolve_address", lambda address: address)
+    monkeypatch.setattr(settings, "former_jobs", lambda _: ())
+
+
+_LOST = "record .* is not there"
+_GONE = "which are not there"
+_MISSING = "ended with FileNotFoundError"
+_TWICE = "rows are there twice"
+_OF_OTHERS = "a table of another tool was written to"
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "format", "words", "first"),
     [
-        removing_staging_of_living_runs,
-        removing_files_after_any_failure,
-        appending_first_rows_blindly,
-        committing_to_a_table_of_others,
-        not_looking_for_an_earlier_try,
+        (removing_staging_of_living_runs, "delta", _LOST, 0),
+        (removing_files_after_any_failure, "delta", _GONE, 0),
+        (appending_first_rows_blindly, "delta", _TWICE, 0),
+        (appending_first_rows_blindly_to_iceberg, "iceberg", _TWICE, 0),
+        (committing_to_a_table_of_others, "delta", _OF_OTHERS, 0),
+        (not_looking_for_an_earlier_try, "delta", _TWICE, 0),
+        (not_overtaking_a_late_snapshot, "iceberg", _TWICE, 0),
+        (taking_the_newest_snapshot_for_that_of_the_run, "iceberg", _TWICE, 3500),
+        (writing_each_manifest_under_one_name, "parquet", _MISSING, 1800),
+        (writing_parquet_without_the_lock, "parquet", _LOST, 600),
+        (naming_the_job_by_the_path_as_spelled, None, "is loaded by job", 0),
     ],
 )
 def test_a_known_fault_is_found(
-    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None]
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[pytest.MonkeyPatch], None],
+    format: str | None,
+    words: str,
+    first: int,
 ) -> None:
+    """The search begins where a schedule that finds the fault is near."""
     fault(monkeypatch)
-    found = next(failures(itertools.islice(itertools.count(), 3000)), None)
-    assert found is not None
+    found = (failure_of(seed, format) for seed in range(first, first + 6000))
+    assert any(failure and re.search(words, str(failure).splitlines()[0]) for failure in found)

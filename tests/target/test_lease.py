@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -269,3 +270,20 @@ def loaded(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[
         text=True,
         check=False,
     )
+
+
+def test_a_lease_for_which_the_disk_has_no_room_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(TableError, match=r"cannot be written: .*No space left"):
+            Lease.take(str(tmp_path), "job")
+    held = Lease.take(str(tmp_path), "job")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        held.release()
+    Lease.take(str(tmp_path), "job").release()

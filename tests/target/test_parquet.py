@@ -119,7 +119,7 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
 
     def breaking(self: Path, target: Path) -> Path:
         """Stand in for a kill -9 at one of the renames that make up a commit."""
-        if breaks_at == "manifest" and self.name == "_manifest.json.new":
+        if breaks_at == "manifest" and target.name == "_manifest.json":
             raise SystemExit(9)
         done = real(self, target)
         if breaks_at == "moving" and target.name.endswith("-00000.parquet"):
@@ -150,13 +150,58 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
 
 
 def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
-    """Another user who may write the folder of a table may know the name beforehand."""
+    """Another user who may write the folder of a table may put a link there."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    (tmp_path / "_manifest.json.new").symlink_to(victim)
-    Manifest().write(tmp_path)
-    assert Manifest.read(tmp_path) == Manifest()
+    folder = tmp_path / "t"
+    folder.mkdir()
+    (folder / "_manifest.json.new").symlink_to(victim)
+    table = Table(str(folder), "t")
+    ParquetWriter().commit_empty(None, table, marker(1))
+    assert Manifest.read(folder).marker == marker(1)
+    assert not (folder / "_manifest.json.new").is_symlink()
     assert victim.read_text() == "precious"
+
+
+def test_a_rename_of_a_manifest_that_comes_late_does_nothing(tmp_path: Path, monkeypatch) -> None:
+    """A try whose answer was lost may be done after the next one has removed its parts."""
+    table, late = Table(str(tmp_path / "t"), "t"), []
+    rename = Path.replace
+
+    def lost(self: Path, target: Path) -> None:
+        late.append(lambda: rename(self, target))
+        raise TimeoutError(110, "Connection timed out")
+
+    monkeypatch.setattr(Path, "replace", lost)
+    for run in ("r1", "r2"):
+        with pytest.raises(TimeoutError):
+            ParquetWriter().commit_empty(None, table, marker(1, run=run))
+    with pytest.raises(FileNotFoundError):
+        late[0]()
+    late[1]()
+    assert Manifest.read(tmp_path / "t").marker == marker(1, run="r2")
+
+
+def test_a_batch_whose_answer_was_lost_is_found_below_the_commit_of_another_job(
+    spark, table
+) -> None:
+    """The other job has put its marker in the place of ours meanwhile."""
+    ours, others = ParquetWriter(), ParquetWriter()
+    ours.table_types(spark, table)
+    real = Manifest.write
+
+    def write(self: Manifest, folder: Path) -> None:
+        real(self, folder)
+        raise TimeoutError(110, "Connection timed out")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "write", write)
+        with pytest.raises(TimeoutError):
+            ours.append(spark, table, rows(spark, 0), marker(1))
+    others.append(spark, table, rows(spark, 1), replace(marker(1), job="another"))
+    with pytest.raises(ConflictError):
+        ours.append(spark, table, rows(spark, 0), marker(1))
+    assert ids(spark, table) == [0, 1]
 
 
 def test_parts_of_a_dead_run_are_removed_and_files_of_others_stay(spark, table):

@@ -1,0 +1,382 @@
+"""A model of Iceberg tables in a Hadoop catalog: real folders and metadata files, no JVM.
+
+A version of the metadata is made by the first who creates its file (Iceberg's table specification,
+"File System Tables"). A write reads the table when it begins. When it commits, Iceberg reads on
+from the version that it knows, tells another table by its uuid, validates what the write asks for,
+puts the snapshot on top, and does that again where another commit was faster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.errors import AnalysisException
+
+from target_spark.writers import iceberg, iceberg_log
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.spark import Disk, Row, Rows, SimulatedFrame, SimulatedSpark, read_rows
+
+__all__ = ["IcebergTables"]
+
+_TRIES = 5
+_PROPERTIES = {"target_spark.source.kept": "true"}
+_MARKER = "target-spark"
+_SETTING = f"spark.sql.iceberg.snapshot-property.{_MARKER}"
+_COUNTS = "spark.merge-into.num-target-rows-"
+
+
+class CommitFailedException(Exception):  # noqa: N818  (Iceberg's name)
+    """Other commits were faster, again and again."""
+
+    __module__ = "org.apache.iceberg.exceptions"
+
+
+class ValidationException(Exception):  # noqa: N818  (Iceberg's name)
+    """The table was changed in a way that the commit does not allow."""
+
+    __module__ = "org.apache.iceberg.exceptions"
+
+
+class IllegalStateException(Exception):  # noqa: N818  (Java's name)
+    """The table's uuid is another one."""
+
+    __module__ = "java.lang"
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    id: int
+    parent: int | None
+    added: tuple[_File, ...]
+    files: tuple[_File, ...]
+    removes: bool
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """One version of a table; ``line`` are its snapshots, oldest first."""
+
+    uuid: str
+    version: int
+    line: tuple[_Snapshot, ...] = ()
+
+    @property
+    def files(self) -> tuple[_File, ...]:
+        return self.line[-1].files if self.line else ()
+
+    def to_json(self) -> str:
+        snapshots = [
+            {"snapshot-id": each.id, "parent-snapshot-id": each.parent, "summary": each.summary}
+            for each in self.line
+        ]
+        current = self.line[-1].id if self.line else None
+        document = {"table-uuid": self.uuid, "current-snapshot-id": current}
+        return json.dumps({**document, "snapshots": snapshots})
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a write does: the files that it adds and whether they take the place of all others.
+
+    Where it ``validates``, files that were added after the snapshot ``since`` are a conflict; all
+    files are where there was none.
+    """
+
+    added: tuple[_File, ...]
+    summary: Mapping[str, str]
+    replaces: bool = False
+    validates: bool = False
+    since: int | None = None
+
+    def on(self, base: _Metadata, id_: int) -> _Metadata:
+        """Return the table with this change.
+
+        Raises:
+            ValidationException: it is a conflict.
+        """
+        later = list(itertools.takewhile(lambda each: each.id != self.since, reversed(base.line)))
+        if self.validates and any(each.added or each.removes for each in later):
+            raise ValidationException("Found conflicting files that can contain records")
+        files = self.added if self.replaces else (*base.files, *self.added)
+        removed = base.files if self.replaces else ()
+        summary = {
+            "operation": "overwrite" if self.replaces else "append",
+            "added-data-files": str(len(self.added)),
+            "added-records": str(sum(file.rows for file in self.added)),
+            "deleted-data-files": str(len(removed)),
+            "deleted-records": str(sum(file.rows for file in removed)),
+            "total-records": str(sum(file.rows for file in files)),
+            **self.summary,
+        }
+        parent = base.line[-1].id if base.line else None
+        made = _Snapshot(id_, parent, self.added, files, bool(removed), summary)
+        return replace(base, version=base.version + 1, line=(*base.line, made))
+
+
+@dataclass
+class _Write:
+    """A write of a frame, as `DataFrameWriterV2` makes it."""
+
+    tables: IcebergTables
+    frame: SimulatedFrame
+    name: str
+    asked: dict[str, str] = field(default_factory=dict)
+
+    def options(self, **asked: str) -> _Write:
+        self.asked.update(asked)
+        return self
+
+    def option(self, key: str, value: str) -> _Write:
+        self.asked[key] = value
+        return self
+
+    def append(self) -> None:
+        self._write(validates=False)
+
+    def overwrite(self, condition: object) -> None:
+        if condition is not False:
+            raise AssertionError(condition)
+        self._write(validates=self.asked.get("isolation-level") == "serializable")
+
+    def _write(self, *, validates: bool) -> None:
+        since = self.asked.get("validate-from-snapshot-id")
+        with self.tables.writing(self.name) as base:
+            added = self.tables.write_files(self.name, self.frame.data)
+            marker = self.asked.get(f"snapshot-property.{_MARKER}")
+            summary = {} if marker is None else {_MARKER: marker}
+            at = None if since is None else int(since)
+            change = _Change(added, summary, validates=validates, since=at)
+            self.tables.commit(self.name, base, change)
+
+
+class IcebergTables:
+    """The Iceberg tables in a folder, and what Spark does to them."""
+
+    def __init__(self, root: Path, scheduler: Scheduler) -> None:
+        self._root = root
+        self._scheduler = scheduler
+        self._disk = Disk(scheduler)
+        self._versions: dict[str, list[_Metadata]] = {}
+        self._writes: list[tuple[str, int]] = []
+        self._ids = itertools.count(1)
+
+    def replacements(self) -> dict[Any, dict[str, Any]]:
+        return {
+            iceberg: {
+                "F": SimpleNamespace(lit=lambda value: value),
+                "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
+                "newest_by_key": lambda df, _keys: df.newest_by_key(),
+                "as_first_rows": lambda df, _keys: df,
+                "merge": lambda ref, *_: f"MERGE INTO {ref}",
+            },
+            iceberg_log: {"load": lambda _spark, place: _Loaded(self._versions[place.name][-1])},
+        }
+
+    # What a schedule asks and does
+
+    def exists(self, name: str) -> bool:
+        return bool(self._versions.get(name))
+
+    def rows(self, name: str) -> Rows:
+        versions = self._versions.get(name)
+        files = versions[-1].files if versions else ()
+        return [row for file in files for row in read_rows(file.path)]
+
+    def append(self, name: str, row: Row) -> bool:
+        path = self._root / name / "data" / f"theirs-{uuid.uuid4().hex}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(row) + "\n")
+        change = _Change((_File(path, 1, path.stat().st_size),), {})
+        return self._publish(name, change.on(self._versions[name][-1], next(self._ids)))
+
+    def may_go(self, name: str, _how: str) -> bool:
+        """Tell whether no write could take a table of two versions for the one that it has read.
+
+        Iceberg compares uuids only where it reads another version than the one that it knows.
+        """
+        at_work = any(found == name and version <= 2 for found, version in self._writes)
+        return self.exists(name) and not at_work
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self._root / name)
+        del self._versions[name]
+
+    def replace(self, name: str, row: Row) -> None:
+        self.remove(name)
+        (self._root / name / "metadata").mkdir(parents=True)
+        self._publish(name, _Metadata("another", 1))
+        self.append(name, row)
+
+    def is_as_replaced(self, name: str) -> bool:
+        return len(self._versions.get(name, ())) == 2
+
+    def left(self, _name: str, _jobs: Sequence[str]) -> list[str]:
+        return []
+
+    # What Spark does
+
+    def check(self, ref: str) -> None:
+        if not self.exists(_name_in(ref)):
+            raise AnalysisException(f"[TABLE_OR_VIEW_NOT_FOUND] {ref}")
+
+    def write(self, frame: SimulatedFrame, ref: str) -> _Write:
+        return _Write(self, frame, _name_in(ref))
+
+    def execute(self, spark: SimulatedSpark, words: str) -> Any:
+        name = _name_in(words)
+        if words.startswith("CREATE TABLE IF NOT EXISTS "):
+            return self._create(name)
+        if words.startswith("MERGE INTO "):
+            return self._merge(spark, name)
+        if words.startswith("SHOW TBLPROPERTIES "):
+            rows = [SimpleNamespace(key=key, value=value) for key, value in _PROPERTIES.items()]
+            return SimpleNamespace(collect=lambda: rows)
+        raise AssertionError(words)
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[_Metadata]:
+        """Give the table as a write reads it, right after the writer has looked at it."""
+        self.check(f"`{name}`")
+        base = self._versions[name][-1]
+        self._writes.append((name, base.version))
+        try:
+            yield base
+        finally:
+            self._writes.remove((name, base.version))
+
+    def write_files(self, name: str, rows: Rows) -> tuple[_File, ...]:
+        """Write rows as a file that no snapshot names yet; none where there are no rows."""
+        self._scheduler.step("while files are written")
+        if not rows:
+            return ()
+        path = self._root / name / "data" / f"{uuid.uuid4().hex}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._disk.put_rows(path, rows)
+        return (_File(path, len(rows), path.stat().st_size),)
+
+    def commit(self, name: str, base: _Metadata, change: _Change) -> None:
+        """Put a change on top of the table; the files of one that is refused are removed.
+
+        Raises:
+            CommitFailedException: other commits were faster each time.
+            ValidationException: it is a conflict, or the table is gone.
+            IllegalStateException: the table is another one.
+            TimeoutError: it is not known what became of the commit.
+        """
+        try:
+            self._commit(name, base, change)
+        except (CommitFailedException, ValidationException, IllegalStateException):
+            for file in change.added:
+                file.path.unlink(missing_ok=True)
+            raise
+
+    def _commit(self, name: str, base: _Metadata, change: _Change) -> None:
+        for _ in range(_TRIES):
+            made = change.on(self._refreshed(name, base), next(self._ids))
+            self._disk.try_to_write("metadata")
+            publish = partial(self._publish, name, made)
+            if self._scheduler.call("commit a snapshot", publish):
+                return
+        raise CommitFailedException("Version already exists")
+
+    def _refreshed(self, name: str, base: _Metadata) -> _Metadata:
+        self._scheduler.step("before the table is refreshed")
+        versions = self._versions.get(name, [])
+        if len(versions) < base.version:
+            raise ValidationException(f"Metadata file for version {base.version} is missing")
+        if len(versions) == base.version:
+            return base
+        if versions[-1].uuid != base.uuid:
+            raise IllegalStateException("Table UUID does not match")
+        return versions[-1]
+
+    def _create(self, name: str) -> None:
+        made = _Metadata(uuid.uuid4().hex, 1)
+
+        def effect() -> None:
+            (self._root / name / "metadata").mkdir(parents=True, exist_ok=True)
+            self._publish(name, made)
+
+        (self._root / name / "metadata").mkdir(parents=True, exist_ok=True)
+        self._disk.try_to_write("metadata")
+        self._scheduler.call("create the table", effect)
+
+    def _merge(self, spark: SimulatedSpark, name: str) -> None:
+        """Write the rows of all files anew, with those of the batch: copy on write."""
+        (batch,) = spark.views.values()
+        with self.writing(name) as base:
+            old = [row for file in base.files for row in read_rows(file.path)]
+            there = {row["id"] for row in old}
+            fresh = {row["id"]: row for row in batch.data}
+            rows = [fresh.pop(row["id"], row) for row in old] + list(fresh.values())
+            added = self.write_files(name, rows)
+            updated = sum(row["id"] in there for row in batch.data)
+            summary = {
+                _MARKER: spark.settings[_SETTING],
+                f"{_COUNTS}inserted": str(len(batch.data) - updated),
+                f"{_COUNTS}updated": str(updated),
+                f"{_COUNTS}deleted": "0",
+            }
+            since = base.line[-1].id if base.line else None
+            change = _Change(added, summary, replaces=True, validates=True, since=since)
+            self.commit(name, base, change)
+
+    # The metadata
+
+    def _publish(self, name: str, made: _Metadata) -> bool:
+        """Make a version, whole and once; False where there is one already."""
+        versions = self._versions.get(name, [])
+        if made.version != len(versions) + 1:
+            return False
+        path = self._root / name / "metadata" / f"v{made.version}.metadata.json"
+        path.write_text(made.to_json())
+        self._versions[name] = [*versions, made]
+        return True
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """Iceberg's own object of a table, as far as the writer asks it."""
+
+    metadata: _Metadata
+
+    def io(self) -> None: ...
+
+    def snapshot(self, id_: int) -> SimpleNamespace:
+        (found,) = (each for each in self.metadata.line if each.id == id_)
+        files = [
+            SimpleNamespace(
+                location=lambda file=file: f"file://{file.path}",
+                fileSizeInBytes=lambda file=file: file.size,
+                recordCount=lambda file=file: file.rows,
+            )
+            for file in found.added
+        ]
+        return SimpleNamespace(addedDataFiles=lambda _io: files)
+
+
+def _name_in(words: str) -> str:
+    """Return a table's own name, the last part of its whole one."""
+    found = re.search(r"((?:`[^`]+`\.?)+)", words)
+    if found is None:
+        raise AssertionError(words)
+    return re.findall(r"`([^`]+)`", found[1])[-1]

@@ -1,0 +1,132 @@
+"""Folders of Parquet for simulations: the product's own files, steps and faults between them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from target_spark.writers import parquet
+from target_spark.writers.parquet import Manifest
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.spark import (
+    Disk,
+    Row,
+    Rows,
+    SimulatedFrame,
+    SimulatedSpark,
+    names_in,
+    read_rows,
+)
+
+__all__ = ["ParquetTables"]
+
+_THEIRS = "theirs-"
+
+
+class ParquetTables:
+    """The folders of Parquet in a folder."""
+
+    def __init__(self, root: Path, scheduler: Scheduler) -> None:
+        self._root = root
+        self._scheduler = scheduler
+        self._disk = Disk(scheduler)
+        self._locked: list[str] = []
+
+    def replacements(self) -> dict[Any, dict[str, Any]]:
+        lock = parquet._locked
+
+        @contextmanager
+        def locked(folder: Path) -> Iterator[None]:
+            with lock(folder):
+                self._locked.append(folder.name)
+                try:
+                    yield
+                finally:
+                    self._locked.remove(folder.name)
+
+        return {
+            parquet: {
+                "_locked": locked,
+                "F": SimpleNamespace(lit=_NoColumn),
+                "json": SimpleNamespace(loads=json.loads, dump=self._dump),
+                "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
+                "row_count": lambda path: len(read_rows(path)),
+                "_to_disk": lambda path: self._scheduler.step(f"sync {path.name[:5]}"),
+            }
+        }
+
+    # What a schedule asks and does
+
+    def exists(self, name: str) -> bool:
+        return (self._root / name / "_manifest.json").is_file()
+
+    def rows(self, name: str) -> Rows:
+        folder = self._root / name
+        manifest = Manifest.read(folder)
+        parts = () if manifest is None else manifest.parts
+        theirs = () if not folder.is_dir() else sorted(folder.glob(f"{_THEIRS}*"))
+        files = [*(folder / part for part in parts), *theirs]
+        return [row for file in files for row in read_rows(file)]
+
+    def append(self, name: str, row: Row) -> bool:
+        path = self._root / name / f"{_THEIRS}{uuid.uuid4().hex}.parquet"
+        path.write_text(json.dumps(row) + "\n")
+        return True
+
+    def may_go(self, name: str, how: str) -> bool:
+        """Tell whether nobody commits: a tool that puts files there does not ask for the lock."""
+        return self.exists(name) and (how == "removed" or name not in self._locked)
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self._root / name)
+
+    def replace(self, name: str, row: Row) -> None:
+        self.remove(name)
+        (self._root / name).mkdir()
+        self.append(name, row)
+
+    def is_as_replaced(self, name: str) -> bool:
+        names = [found for found in names_in(self._root / name) if found != "_target_spark"]
+        return len(names) == 1
+
+    def left(self, name: str, _jobs: Sequence[str]) -> list[str]:
+        folder = self._root / name
+        manifest = Manifest.read(folder) or Manifest()
+        known = {"_manifest.json", "_target_spark", *manifest.parts}
+        names = (found for found in names_in(folder) if not found.startswith(_THEIRS))
+        return sorted(set(names) - known)
+
+    def check(self, _ref: str) -> None:
+        """Do nothing: nobody asks Spark for one."""
+
+    def execute(self, _spark: SimulatedSpark, words: str) -> None:
+        raise AssertionError(words)
+
+    def write(self, _frame: SimulatedFrame, ref: str) -> None:
+        raise AssertionError(ref)
+
+    def _dump(self, document: object, file: Any, **_how: object) -> None:
+        self._scheduler.step("before the manifest is written")
+        text = json.dumps(document)
+        file.write(text[: len(text) // 2])
+        self._scheduler.step("while the manifest is written")
+        self._disk.try_to_write("the manifest")
+        file.write(text[len(text) // 2 :])
+
+
+class _NoColumn:
+    """A column of nulls."""
+
+    def __init__(self, _value: object) -> None: ...
+
+    def cast(self, _ddl: str) -> _NoColumn:
+        return self
+
+    def alias(self, _name: str) -> _NoColumn:
+        return self

@@ -1,0 +1,228 @@
+"""A model of Spark for simulations: rows, files of rows, and a session that has no JVM.
+
+Files of rows hold JSON lines instead of Parquet. What a statement or a write does to a table is
+what the model of its format says.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from pyspark.sql import types as T  # noqa: N812
+
+from tests.simulation.scheduler import Scheduler
+
+__all__ = [
+    "FIELDS",
+    "Disk",
+    "Row",
+    "Rows",
+    "SimulatedFrame",
+    "SimulatedSpark",
+    "Tables",
+    "names_in",
+    "no_space",
+    "read_rows",
+]
+
+Row = dict[str, Any]
+Rows = Sequence[Row]
+
+FIELDS = [T.StructField("id", T.LongType()), T.StructField("v", T.LongType())]
+
+
+class Tables(Protocol):
+    """The tables of one format below one folder, which are called by their names."""
+
+    def rows(self, name: str) -> Rows:
+        """Return what any reader finds; an error where a file of the table is gone."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def append(self, name: str, row: Row) -> bool:
+        """Append a row as another tool does; False where that failed."""
+        ...
+
+    def may_go(self, name: str, how: str, /) -> bool:
+        """Tell whether the format lets a writer see that its table is removed or replaced now."""
+        ...
+
+    def replace(self, name: str, row: Row) -> None:
+        """Put a table of another tool, which has one row, in the place of ours."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+    def is_as_replaced(self, name: str) -> bool:
+        """Tell whether nothing was done to the table that another tool has put there."""
+        ...
+
+    def left(self, name: str, jobs: Sequence[str]) -> list[str]:
+        """Return what is left in a table's folder that the runs of these jobs should remove."""
+        ...
+
+    def replacements(self) -> dict[Any, dict[str, Any]]:
+        """Return, by module of the product, what stands there for Spark and its libraries."""
+        ...
+
+    def execute(self, spark: SimulatedSpark, words: str, /) -> Any:
+        """Do what a statement says."""
+        ...
+
+    def write(self, frame: SimulatedFrame, ref: str, /) -> Any:
+        """Return what writes rows to a table."""
+        ...
+
+    def check(self, words: str, /) -> None:
+        """Raise what Spark does where the table of a statement, or a reference, is none."""
+        ...
+
+
+def no_space() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@lru_cache(4096)
+def _parsed(text: str) -> tuple[Row, ...]:
+    return tuple(json.loads(line) for line in text.splitlines())
+
+
+def names_in(folder: Path) -> list[str]:
+    return os.listdir(folder)  # noqa: PTH208  (names are what is asked for, many times)
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    return _parsed(path.read_text())
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Writes files; where there is no room, a part of them."""
+
+    scheduler: Scheduler
+
+    def try_to_write(self, what: str) -> None:
+        if self.scheduler.is_full(what):
+            raise no_space()
+
+    def put_rows(self, path: Path, rows: Rows) -> None:
+        lines = [json.dumps(row) + "\n" for row in rows]
+        if self.scheduler.is_full("a file of rows"):
+            path.write_text("".join(lines[: len(lines) // 2]))
+            raise no_space()
+        path.write_text("".join(lines))
+
+
+@dataclass
+class SimulatedFrame:
+    """Rows that Spark would compute; Spark writes them as several tasks."""
+
+    spark: SimulatedSpark
+    data: Rows
+
+    @property
+    def sparkSession(self) -> SimulatedSpark:  # noqa: N802
+        return self.spark
+
+    @property
+    def columns(self) -> list[str]:
+        return [each.name for each in FIELDS]
+
+    @property
+    def schema(self) -> SimpleNamespace:
+        return SimpleNamespace(fields=FIELDS)
+
+    @property
+    def write(self) -> SimulatedFrame:
+        return self
+
+    def newest_by_key(self) -> SimulatedFrame:
+        return SimulatedFrame(self.spark, list({row["id"]: row for row in self.data}.values()))
+
+    def drop(self, *_names: str) -> SimulatedFrame:
+        return self
+
+    def select(self, *_columns: object) -> SimulatedFrame:
+        return self
+
+    def where(self, _condition: object) -> SimulatedFrame:
+        return SimulatedFrame(self.spark, [])  # only nothing is asked for
+
+    def option(self, *_option: str) -> SimulatedFrame:
+        return self
+
+    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802
+        self.spark.views[name] = self
+
+    def writeTo(self, ref: str) -> Any:  # noqa: N802
+        return self.spark.tables.write(self, ref)
+
+    def parquet(self, address: str) -> None:
+        """Write the rows in two tasks, and then let them be seen, as Spark's committer does.
+
+        A task whose output has vanished counts as one without rows.
+        """
+        folder, step = Path(address.removeprefix("file://")), self.spark.scheduler.step
+        half = (len(self.data) + 1) // 2
+        for number, rows in enumerate((self.data[:half], self.data[half:])):
+            step("before a task")
+            task = folder / "_temporary" / str(number)
+            task.mkdir(parents=True, exist_ok=True)
+            self.spark.disk.put_rows(task / f"part-{number}-{uuid.uuid4().hex}.parquet", rows)
+        step("before the job's commit")
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(2):
+            task = folder / "_temporary" / str(number)
+            for file in list(task.glob("*")):
+                shutil.move(file, folder / file.name)
+        shutil.rmtree(folder / "_temporary", ignore_errors=True)
+        step("after the job's commit")
+
+
+@dataclass
+class SimulatedSpark:
+    """A session: its settings and views; statements and writes are done by a format's model."""
+
+    scheduler: Scheduler
+    tables: Any
+    settings: dict[str, str] = field(default_factory=dict)
+    views: dict[str, SimulatedFrame] = field(default_factory=dict)
+    version = "4.1.0"
+
+    @property
+    def disk(self) -> Disk:
+        return Disk(self.scheduler)
+
+    @property
+    def conf(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            get=lambda key, default=None: self.settings.get(key, default),
+            set=self.settings.__setitem__,
+            unset=lambda key: self.settings.pop(key, None),
+            getAll={},
+        )
+
+    @property
+    def catalog(self) -> SimpleNamespace:
+        return SimpleNamespace(dropTempView=lambda name: self.views.pop(name, None))
+
+    def sql(self, words: str) -> Any:
+        return self.tables.execute(self, words)
+
+    def table(self, ref: str) -> SimulatedFrame:
+        self.tables.check(ref)
+        return SimulatedFrame(self, [])
+
+    def range(self, _rows: int) -> SimulatedFrame:
+        return SimulatedFrame(self, [])
