@@ -1,7 +1,7 @@
 """A model of Delta tables and of Spark for simulations: real files and logs, no JVM.
 
 The log is the protocol's: a version is made by the first who creates its file. Files of rows hold
-JSON lines instead of Parquet. `SimulatedSpark` understands the statements that the writer sends.
+JSON lines instead of Parquet. `SimulatedSpark` makes the commits of the writer's MERGEs.
 The functions of deltalake that the writer uses are modelled by their documented behaviour:
 `tests/simulation/test_model.py` compares them with the real ones.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,14 @@ from target_spark.ledger import Marker
 from target_spark.writers.delta_files import DataFile
 from tests.simulation.scheduler import Scheduler
 
-__all__ = ["Rows", "SimulatedDelta", "SimulatedFrame", "SimulatedSpark", "live_rows"]
+__all__ = [
+    "Rows",
+    "SimulatedDelta",
+    "SimulatedFrame",
+    "SimulatedMerge",
+    "SimulatedSpark",
+    "live_rows",
+]
 
 Rows = list[dict[str, Any]]
 
@@ -201,9 +207,6 @@ class SimulatedFrame:
     def option(self, *_option: str) -> SimulatedFrame:
         return self
 
-    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802
-        self.spark.views[name] = self
-
     def parquet(self, address: str) -> None:
         """Write the rows in two tasks, and then let them be seen, as Spark's committer does.
 
@@ -226,11 +229,10 @@ class SimulatedFrame:
 
 @dataclass
 class SimulatedSpark:
-    """A session: its settings, its views, and MERGE and INSERT on tables of the model."""
+    """A session: its settings, and MERGE on tables of the model."""
 
     scheduler: Scheduler
     settings: dict[str, str] = field(default_factory=dict)
-    views: dict[str, SimulatedFrame] = field(default_factory=dict)
 
     @property
     def conf(self) -> SimpleNamespace:
@@ -241,27 +243,19 @@ class SimulatedSpark:
             getAll={},
         )
 
-    @property
-    def catalog(self) -> SimpleNamespace:
-        return SimpleNamespace(dropTempView=lambda name: self.views.pop(name, None))
-
-    def sql(self, words: str) -> None:
+    def merge(self, folder: Path, batch: SimulatedFrame) -> None:
         """Make the commit of a MERGE.
 
         Raises:
             ConcurrentAppendException: another writer added rows since it began.
         """
-        found = re.match(r"MERGE INTO delta\.`file://([^`]+)`", words)
-        if found is None:
-            raise AssertionError(words)
         self.scheduler.merges += 1
         try:
-            self._merge(Path(found[1]))
+            self._merge(folder, batch)
         finally:
             self.scheduler.merges -= 1
 
-    def _merge(self, folder: Path) -> None:
-        (batch,) = self.views.values()
+    def _merge(self, folder: Path, batch: SimulatedFrame) -> None:
         read = newest_version(folder)
         if read is None:
             raise ValueError("DELTA_TABLE_NOT_FOUND")
@@ -297,3 +291,14 @@ class SimulatedSpark:
                 raise ConcurrentAppendException("DELTA_CONCURRENT_APPEND")
 
         self.scheduler.call("commit a MERGE", effect)
+
+
+@dataclass(frozen=True)
+class SimulatedMerge:
+    """The MERGE of an upsert into a table of the model."""
+
+    target: str
+
+    def run(self, batch: SimulatedFrame) -> None:
+        folder = self.target.removeprefix("delta.`file://").removesuffix("`")
+        batch.spark.merge(Path(folder), batch)

@@ -42,6 +42,7 @@ from target_spark.writers.delta import DeltaWriter
 from tests.simulation.delta_tables import (
     SimulatedDelta,
     SimulatedFrame,
+    SimulatedMerge,
     SimulatedSpark,
     commit,
     info,
@@ -379,7 +380,7 @@ def simulated(seed: int) -> Iterator[Schedule]:
             counted=lambda df, _rows: (df, lambda _found: len(df.data)),
             newest_by_key=_newest,
             as_first_rows=lambda df, _: df,
-            merge=lambda ref, *_: f"MERGE INTO {ref}",
+            upsert=lambda ref, *_: SimulatedMerge(ref),
         )
         replace(delta_place, read_snapshot=model.read_snapshot)
         replace(
