@@ -72,6 +72,7 @@ def _keys(layout: Layout, work: Work, asked: StreamOptions) -> Keys:
     cursor = layout.column_fed_by(work.cursor) if work.cursor else None
     is_airbytes = layout.column_fed_by(GENERATION, Feed.METADATA) is not None
     removed = layout.column_fed_by(CDC_DELETED_AT) if is_airbytes else None
+    least = asked.least_version
     return Keys(
         columns=layout.keys,
         order=ORDINAL,
@@ -82,16 +83,9 @@ def _keys(layout: Layout, work: Work, asked: StreamOptions) -> Keys:
         received=work.received_at,
         sort_by=tuple(column.name for column in order if column is not None),
         by_cursor=bool(asked.by_cursor),
-        outdated=_outdated(asked.least_version) if is_airbytes else None,
+        outdated=(GENERATION, least) if is_airbytes and least is not None else None,
         removed=None if removed is None else removed.name,
     )
-
-
-def _outdated(least_version: int | None) -> str | None:
-    """Return the condition on a row of the table that it is of a version that is to go."""
-    if least_version is None:
-        return None
-    return f"coalesce(t.{quote(GENERATION)}, 0) < {least_version}L"
 
 
 def nothing_of(spark: SparkSession, layout: Layout) -> DataFrame:

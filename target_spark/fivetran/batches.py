@@ -3,8 +3,9 @@
 Rules of the room: all files are read to their end before anything is committed, and there is one
 commit: a batch is in the table as a whole or not at all, and one that is sent again because its
 answer was lost changes nothing. An update or a deletion of a row that is not there is nothing.
-Where rows come into an empty table, nothing is met and they are only added. Of a key that stands
-there twice, against Fivetran's word, all rows count in the order of their kinds and files.
+Where rows come into an empty table, nothing is met and they are only added; if another writer puts
+rows into it meanwhile, the batch is merged with them. Of a key that stands there twice, against
+Fivetran's word, all rows count in the order of their kinds and files.
 Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 """
 
@@ -17,13 +18,12 @@ from tap_core.events import StreamId
 from target_spark.errors import TableError, TargetSparkError, UnsupportedError
 from target_spark.fivetran.batch import Batch, File, FileParams, Kind
 from target_spark.fivetran.found import Described
-from target_spark.fivetran.merges import Merge, append, fitted, folded, merge, misfit_in
+from target_spark.fivetran.merges import append, fill, fitted, folded, merge, merge_of, misfit_in
 from target_spark.fivetran.reading import check, fault_in, read
 from target_spark.fivetran.shapes import Column, Shape
 from target_spark.fivetran.tables import Tables
 from target_spark.fivetran.tallies import Tally, tally
 from target_spark.retries import patiently
-from target_spark.writers import writer_for
 
 __all__ = ["Target", "Written", "write_batch", "written"]
 
@@ -44,11 +44,6 @@ class Target:
     name: str
     at: Described
     shape: Shape
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing that rows could meet."""
-        return writer_for(self.tables.format).is_empty(self.tables.spark, self.at.table)
 
 
 def write_batch(tables: Tables, schema: str, name: str, shape: Shape, batch: Batch) -> Written:
@@ -144,8 +139,9 @@ def _put(target: Target, files: Sequence[File], params: FileParams, told: Tally)
     rows = fitted(read(tables.spark, files, params, shape), at, shape)
     if told.repeats:
         rows = folded(rows, shape, has_flags=has_flags)
-    if told.kinds == {Kind.REPLACE} and (not shape.keys or target.is_empty):
-        append(rows, at, shape, tables.format)
-    else:
-        how = Merge(shape, told.kinds, has_flags=has_flags)
-        merge(tables.spark, rows, at, how, tables.format)
+    only_replaces = told.kinds == {Kind.REPLACE}
+    if only_replaces and not shape.keys:
+        append(rows, at, tables.format)
+    elif not only_replaces or not fill(tables.spark, rows, at, tables.format):
+        how = merge_of(at.ref, shape, told.kinds, has_flags=has_flags)
+        merge(tables.spark, rows, how, tables.format)

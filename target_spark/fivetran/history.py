@@ -27,12 +27,13 @@ from pyspark.sql import DataFrame
 from tap_core.events import StreamId
 from target_spark.fivetran.batch import Batch, File, FileParams, Kind
 from target_spark.fivetran.batches import Target, Written, written
-from target_spark.fivetran.merges import Merge, append, fitted, folded, kept_while, merge
+from target_spark.fivetran.merges import fill, fitted, folded, kept_while, merge
 from target_spark.fivetran.reading import read
 from target_spark.fivetran.shapes import Shape
 from target_spark.fivetran.tables import Tables
 from target_spark.fivetran.tallies import Tally, tally
 from target_spark.fivetran.versions import Versions, filled, said, steps, versions_of
+from target_spark.writers.steps import BEGIN, END, REMOVE
 
 __all__ = ["write_history"]
 
@@ -65,8 +66,9 @@ def _write(target: Target, files: Sequence[File], params: FileParams) -> int:
 
 
 def _put(target: Target, rows: DataFrame, known: Versions, told: Tally) -> None:
-    if told.kinds <= {Kind.EARLIEST_START, Kind.REPLACE} and target.is_empty:
-        append(_said(rows, known, told), target.at, known.shape, target.tables.format)
+    if told.kinds <= {Kind.EARLIEST_START, Kind.REPLACE} and fill(
+        target.tables.spark, _said(rows, known, told), target.at, target.tables.format
+    ):
         return
     with kept_while(rows) as held:
         held.count()  # Delta Lake refuses what is first kept while it merges
@@ -86,16 +88,17 @@ def _merge(target: Target, rows: DataFrame, known: Versions, told: Tally) -> Non
     if Kind.UPDATE in told.kinds:
         versions = filled(versions, table, known)
     found = steps(rows, versions, table, known)
-    how = Merge(known.shape, _kinds_of_steps(told), ends=(known.end, known.active))
-    merge(spark, found, at, how, target.tables.format)
+    how = known.history.merge(at.ref, _actions_of(told))
+    merge(spark, found, how, target.tables.format)
 
 
-def _kinds_of_steps(told: Tally) -> frozenset[Kind]:
-    kinds: set[Kind] = set()
+def _actions_of(told: Tally) -> frozenset[str]:
+    """Return the steps that files of these kinds make."""
+    actions: set[str] = set()
     if told.kinds & _SAYING:
-        kinds.add(Kind.REPLACE)
+        actions.add(BEGIN)
     if told.kinds - _SAYING:
-        kinds.add(Kind.EARLIEST_START)
+        actions.add(END)
     if Kind.EARLIEST_START in told.kinds:
-        kinds.add(Kind.DELETE)
-    return frozenset(kinds)
+        actions.add(REMOVE)
+    return frozenset(actions)

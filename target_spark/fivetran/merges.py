@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark import StorageLevel
@@ -27,62 +26,29 @@ from target_spark.fivetran.found import Described
 from target_spark.fivetran.reading import OP, ORDINAL, kept_name
 from target_spark.fivetran.shapes import Column, Shape
 from target_spark.names import quote
+from target_spark.writers import delta, iceberg
 from target_spark.writers.base import Keys, newest_by_key
 from target_spark.writers.delta import KEPT
-from target_spark.writers.iceberg import ONCE
+from target_spark.writers.delta_place import has_files
+from target_spark.writers.iceberg import ONCE, emptiness
 from target_spark.writers.iceberg_log import check_isolation
-from target_spark.writers.statements import BATCH, with_settings
+from target_spark.writers.merges import Matched, Merge, new, old, same_key
+from target_spark.writers.statements import with_settings
 
-__all__ = ["Merge", "append", "fitted", "folded", "kept_while", "merge", "misfit_in", "value_of"]
+__all__ = [
+    "append",
+    "fill",
+    "fitted",
+    "folded",
+    "kept_while",
+    "merge",
+    "merge_of",
+    "misfit_in",
+    "value_of",
+]
 
 _MISFIT: Final = "target-spark misfit: "
 _TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """How rows meet those of a table: ``shape`` has its keys, and the columns that come.
-
-    ``kinds`` are what the rows do. One of `Kind.EARLIEST_START` sets the columns that it
-    ``ends`` in the row that it meets, and nothing else. With ``has_flags`` the rows have flags.
-    """
-
-    shape: Shape
-    kinds: Collection[Kind]
-    has_flags: bool = False
-    ends: tuple[Column, ...] = ()
-
-    def words(self, target: str) -> str:
-        """Return the MERGE of `BATCH`, with every column by name: the table may have others."""
-        same_key = " AND ".join(
-            f"t.{quote(key.column)} = s.{quote(key.column)}" for key in self.shape.keys
-        )
-        return (  # every name in it is quoted
-            f"MERGE INTO {target} AS t USING {BATCH} AS s ON {same_key} {' '.join(self.clauses())}"
-        )
-
-    def clauses(self) -> Iterator[str]:
-        """Yield what becomes of rows; nothing where only keys are updated."""
-        if Kind.DELETE in self.kinds:
-            yield f"WHEN MATCHED AND s.{OP} = {int(Kind.DELETE)} THEN DELETE"
-        if Kind.EARLIEST_START in self.kinds:
-            put = ", ".join(f"t.{quote(c.column)} = s.{quote(c.column)}" for c in self.ends)
-            condition = f"s.{OP} = {int(Kind.EARLIEST_START)}"
-            yield f"WHEN MATCHED AND {condition} THEN UPDATE SET {put}"
-        others = self.shape.others
-        if others and not {Kind.REPLACE, Kind.UPDATE}.isdisjoint(self.kinds):
-            yield f"WHEN MATCHED THEN UPDATE SET {', '.join(map(self._put, others))}"
-        if Kind.REPLACE in self.kinds:
-            names = [quote(column.column) for column in self.shape.columns]
-            condition = f" AND s.{OP} = {int(Kind.REPLACE)}" if len(self.kinds) > 1 else ""
-            values = ", ".join(f"s.{name}" for name in names)
-            insert = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608  (names are quoted)
-            yield f"WHEN NOT MATCHED{condition} THEN {insert}"
-
-    def _put(self, column: Column) -> str:
-        old, new = f"t.{quote(column.column)}", f"s.{quote(column.column)}"
-        value = f"if(s.{quote(kept_name(column))}, {old}, {new})" if self.has_flags else new
-        return f"{old} = {value}"
 
 
 def value_of(column: Column) -> Expression:
@@ -157,37 +123,76 @@ def _all_done() -> Expression:
     return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
 
 
-def append(rows: DataFrame, at: Described, shape: Shape, table_format: str) -> None:
+def append(rows: DataFrame, at: Described, table_format: str) -> None:
     """Put rows into a table beside those that it has; what does not come is null."""
-    coming = {column.column for column in shape.columns}
-    rows = rows.select(
+    writer = _whole(rows, at).writeTo(at.ref)
+    (writer.options(**ONCE) if table_format == "iceberg" else writer).append()
+
+
+def fill(spark: SparkSession, rows: DataFrame, at: Described, table_format: str) -> bool:
+    """Put rows into a table that has none; False, and nothing done, where it has some.
+
+    A table into which another writer puts some meanwhile is a conflict: the next try finds it so.
+    """
+    if table_format == "iceberg":
+        is_empty, empty_at = emptiness(spark, at.table)
+        if is_empty:
+            iceberg.insert_first(_whole(rows, at).writeTo(at.ref), empty_at)
+        return is_empty
+    is_empty = not has_files(spark, at.table)
+    if is_empty:
+        delta.insert_first(spark, at.table, _whole(rows, at))
+    return is_empty
+
+
+def _whole(rows: DataFrame, at: Described) -> DataFrame:
+    """Return rows with every column of a table; what does not come is null."""
+    coming = set(rows.columns)
+    return rows.select(
         *(
             F.col(quote(name)) if name in coming else F.lit(None).cast(ddl).alias(name)
             for name, ddl in at.types.items()
         )
     )
-    writer = rows.writeTo(at.ref)
-    (writer.options(**ONCE) if table_format == "iceberg" else writer).append()
 
 
-def merge(
-    spark: SparkSession, rows: DataFrame, at: Described, how: Merge, table_format: str
-) -> None:
+def merge_of(target: str, shape: Shape, kinds: Collection[Kind], *, has_flags: bool) -> Merge:
+    """Return how rows of these kinds, one per key, meet those of a table.
+
+    With ``has_flags`` the rows have flags of the values that they leave as they are.
+    """
+
+    def put(column: Column) -> str:
+        name = column.column
+        kept = f"if({new(kept_name(column))}, {old(target, name)}, {new(name)})"
+        return kept if has_flags else new(name)
+
+    matched, others = [], {column.column: put(column) for column in shape.others}
+    if Kind.DELETE in kinds:
+        matched.append(Matched(None, _does(Kind.DELETE)))
+    if others and not {Kind.REPLACE, Kind.UPDATE}.isdisjoint(kinds):
+        matched.append(Matched(others))
+    names = [column.column for column in shape.columns] if Kind.REPLACE in kinds else []
+    on = same_key(target, [key.column for key in shape.keys])
+    return Merge(target, on, matched, names, _does(Kind.REPLACE) if len(kinds) > 1 else None)
+
+
+def _does(kind: Kind) -> str:
+    return f"{new(OP)} = {int(kind)}"
+
+
+def merge(spark: SparkSession, rows: DataFrame, how: Merge, table_format: str) -> None:
     """Let rows, one per key, meet those of a table, in one commit.
 
     The rows are made once: Delta Lake keeps them by itself while it needs them.
     """
-    if not any(how.clauses()):
-        return
-    with ExitStack() as stack:
-        if table_format == "delta":
-            stack.enter_context(with_settings(spark, KEPT))
-        else:
-            check_isolation(spark, at.ref)
-            rows = stack.enter_context(kept_while(rows))
-        rows.createOrReplaceTempView(BATCH)
-        stack.callback(spark.catalog.dropTempView, BATCH)
-        spark.sql(how.words(at.ref))
+    if table_format == "delta":
+        with with_settings(spark, KEPT):
+            how.run(rows)
+    else:
+        check_isolation(spark, how.target)
+        with kept_while(rows) as held:
+            how.run(held)
 
 
 @contextmanager

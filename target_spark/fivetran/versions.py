@@ -1,10 +1,10 @@
 """Versions of rows: which ones a batch says, and which ones of the table it ends.
 
 Rules of the room: frames in, a frame of steps out, one step per version at most. A version is
-known by the keys of its row and by when it began, and never has null there. A step is `REPLACE`
-(the version is as said), `EARLIEST_START` (it ends) or `DELETE` (it goes); see
-`target_spark.fivetran.merges`. Versions of a row follow each other by when they began, whatever
-file they come from. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+known by the keys of its row and by when it began, and never has null there. A version that is as
+said begins, the others end or are removed (`target_spark.writers.steps`). Versions of a row follow
+each other by when they began, whatever file they come from. Source: Fivetran's Partner SDK, "How to
+handle history mode batch files".
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from target_spark.fivetran.merges import value_of
 from target_spark.fivetran.reading import OP, ORDINAL, kept_name
 from target_spark.fivetran.shapes import ACTIVE, END, START, Column, Shape
 from target_spark.names import quote
+from target_spark.writers.merges import new
+from target_spark.writers.steps import ACTION, BEGIN, REMOVE, History
+from target_spark.writers.steps import END as ENDS
 
 __all__ = ["Versions", "filled", "said", "steps", "versions_of"]
 
@@ -66,6 +69,13 @@ class Versions:
     def key_names(self) -> list[str]:
         """The names of a version's keys in the table."""
         return [*self.row_names, self.start.column]
+
+    @property
+    def history(self) -> History:
+        """How steps meet the versions of the table."""
+        columns = [column.column for column in self.shape.columns]
+        ended = {column.column: new(column.column) for column in (self.end, self.active)}
+        return History(columns, self.key_names, ended)
 
 
 def versions_of(shape: Shape, table: str) -> Versions:
@@ -144,7 +154,7 @@ def _bases(versions: DataFrame, table: DataFrame, known: Versions) -> DataFrame:
     return chosen.select(
         *columns,
         *(F.lit(False).alias(kept_name(column)) for column in known.shape.others),  # noqa: FBT003
-        _op(Kind.EARLIEST_START).alias(OP),
+        F.lit(int(Kind.EARLIEST_START)).cast("tinyint").alias(OP),
         F.lit(-1).cast("bigint").alias(ORDINAL),
     )
 
@@ -181,7 +191,7 @@ def _as_said(versions: DataFrame, told: DataFrame, known: Versions) -> DataFrame
             known.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
         }
     )
-    return changed.select(*map(value_of, known.shape.columns), _op(Kind.REPLACE).alias(OP))
+    return changed.select(*map(value_of, known.shape.columns), F.lit(BEGIN).alias(ACTION))
 
 
 def _ended(versions: DataFrame, table: DataFrame, told: DataFrame, known: Versions) -> DataFrame:
@@ -189,9 +199,7 @@ def _ended(versions: DataFrame, table: DataFrame, told: DataFrame, known: Versio
     keys = [*known.row_keys, value_of(known.start)]
     is_met = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
     goes = value_of(known.start) >= F.col(_EARLIEST)
-    op = F.when(goes, _op(Kind.DELETE)).when(
-        value_of(known.active) & is_met, _op(Kind.EARLIEST_START)
-    )
+    action = F.when(goes, F.lit(REMOVE)).when(value_of(known.active) & is_met, F.lit(ENDS))
     end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
     return (
         table.select(*keys, value_of(known.active))
@@ -200,13 +208,9 @@ def _ended(versions: DataFrame, table: DataFrame, told: DataFrame, known: Versio
             *keys,
             end.alias(known.end.column),
             F.lit(False).alias(known.active.column),  # noqa: FBT003
-            op.alias(OP),
+            action.alias(ACTION),
         )
-        .where(F.col(OP).isNotNull())
+        .where(F.col(ACTION).isNotNull())
         .dropDuplicates(known.key_names)
         .join(versions.select(*keys), known.key_names, "left_anti")
     )
-
-
-def _op(kind: Kind) -> Expression:
-    return F.lit(int(kind)).cast("tinyint")

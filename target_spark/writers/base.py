@@ -61,8 +61,8 @@ class Keys:
 
     With ``by_cursor`` the row with the highest ``cursor`` is the newest, null being the
     lowest, and only of those with the same one the last; rows of the table are met in the
-    same way, but for those that are ``outdated``, a condition on a row of the table called
-    ``t``: these every row replaces. ``removed`` names a column that in the newest row takes
+    same way, but for those that are ``outdated``, whose value of a column is null or below
+    another: these every row replaces. ``removed`` names a column that in the newest row takes
     the row away where it is not null.
     """
 
@@ -75,7 +75,7 @@ class Keys:
     received: datetime | None = None
     sort_by: tuple[str, ...] = ()
     by_cursor: bool = False
-    outdated: str | None = None
+    outdated: tuple[str, int] | None = None
     removed: str | None = None
 
 

@@ -66,19 +66,19 @@ from target_spark.writers.delta_transaction import (
     read_snapshot,
 )
 from target_spark.writers.history import adoption, changes, first_versions, history_merge
+from target_spark.writers.merges import Merge, upsert
 from target_spark.writers.notes import nullable_columns, sources_in, to_annotate
 from target_spark.writers.statements import (
     BATCH,
     alterations,
     as_first_rows,
-    merge,
     retire,
     to_retire,
     with_settings,
 )
 from target_spark.writers.widening import delta_widens
 
-__all__ = ["KEPT", "DeltaWriter"]
+__all__ = ["KEPT", "DeltaWriter", "insert_first"]
 
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 KEPT = {"spark.databricks.delta.merge.materializeSource": "all"}
@@ -214,9 +214,9 @@ class DeltaWriter:
         if self.is_empty(spark, table):  # no rows to meet: an append costs a quarter
             return self._fill(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
-        words = merge(delta_ref(table), columns, keys)
+        how = upsert(delta_ref(table), columns, keys)
         with with_settings(spark, KEPT):
-            return self._execute(spark, table, words, commit, newest)
+            return self._merge(spark, table, newest, how, commit)
 
     def history(
         self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker
@@ -226,9 +226,9 @@ class DeltaWriter:
             return self._fill(spark, table, first_versions(df, keys), commit)
         self._adopt(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        words = history_merge(delta_ref(table), columns, keys)
+        how = history_merge(delta_ref(table), columns, keys)
         found = changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-        return self._execute(spark, table, words, commit, found)
+        return self._merge(spark, table, found, how, commit)
 
     def retire(
         self, spark: SparkSession, table: Table, retirement: Retirement, commit: Marker
@@ -239,7 +239,12 @@ class DeltaWriter:
         if self.rows(spark, table).where(to_retire(retirement)).isEmpty():
             self.commit_empty(spark, table, commit)  # Delta makes none of an empty DELETE
             return Effect()
-        return self._execute(spark, table, retire(delta_ref(table), retirement), commit)
+        words = retire(delta_ref(table), retirement)
+        with self._committing(spark, table, commit, None) as marker:
+            if marker is not None:
+                with with_settings(spark, _settings_of(marker, table)):
+                    spark.sql(words)
+        return self._tables[table.key].effect
 
     def last_marker(self, spark: SparkSession, table: Table) -> Marker | None:
         """Return the newest marker in the table; None where no table or no marker is."""
@@ -322,7 +327,8 @@ class DeltaWriter:
             if marker is not None and not self._append_files(
                 spark, table, df, marker, count, first=True
             ):
-                self._insert_first(spark, table, df, marker)
+                with with_settings(spark, _settings_of(marker, table)):
+                    insert_first(spark, table, df)
         return known.effect
 
     def _append_files(
@@ -382,57 +388,16 @@ class DeltaWriter:
             raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
         return commit_files(snapshot, files, marker, app_id)
 
-    def _insert_first(
-        self, spark: SparkSession, table: Table, df: DataFrame, marker: Marker
-    ) -> None:
-        """Let Spark append the first rows in a transaction that fails where the table has some.
-
-        Delta takes another writer's rows that come in between for a conflict.
-        """
-        ref, names = delta_ref(table), ", ".join(map(quote, df.columns))
-        words = (
-            f"INSERT INTO {ref} ({names}) SELECT {names} FROM {BATCH} WHERE CASE WHEN EXISTS"  # noqa: S608
-            f" (SELECT 1 FROM {ref}) THEN raise_error('{_HAS_ROWS}') ELSE true END"
-        )
-        try:
-            self._run(spark, table, words, marker, df)
-        except Exception as error:
-            if _HAS_ROWS not in str(error):
-                raise
-            raise _filled_meanwhile(table) from error
-
-    def _execute(
-        self,
-        spark: SparkSession,
-        table: Table,
-        words: str,
-        commit: Marker,
-        batch: DataFrame | None = None,
+    def _merge(
+        self, spark: SparkSession, table: Table, batch: DataFrame, how: Merge, commit: Marker
     ) -> Effect:
-        """Let a statement make the commit; it finds the batch under the name `BATCH`."""
-        count: Count | None = None
-        if batch is not None:
-            batch, count = counted(batch, None)
+        """Let a MERGE make the commit."""
+        batch, count = counted(batch, None)
         with self._committing(spark, table, commit, None, source=count) as marker:
             if marker is not None:
-                self._run(spark, table, words, marker, batch)
+                with with_settings(spark, _settings_of(marker, table)):
+                    how.run(batch)
         return self._tables[table.key].effect
-
-    def _run(
-        self,
-        spark: SparkSession,
-        table: Table,
-        words: str,
-        marker: Marker,
-        batch: DataFrame | None,
-    ) -> None:
-        if batch is not None:
-            batch.createOrReplaceTempView(BATCH)
-        try:
-            with with_settings(spark, _settings_of(marker, table)):
-                spark.sql(words)
-        finally:
-            spark.catalog.dropTempView(BATCH)
 
     @contextmanager
     def _committing(
@@ -533,6 +498,30 @@ class DeltaWriter:
                 for key in spark.conf.getAll
             )
         return self._has_own_settings
+
+
+def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
+    """Let Spark append the first rows of a table in a transaction that fails where it has some.
+
+    Delta takes another writer's rows that come in between for a conflict.
+
+    Raises:
+        ConflictError: another writer has put some into it; nothing was written.
+    """
+    ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
+    words = (
+        f"INSERT INTO {ref} ({names}) SELECT {names} FROM {BATCH} WHERE CASE WHEN EXISTS"  # noqa: S608
+        f" (SELECT 1 FROM {ref}) THEN raise_error('{_HAS_ROWS}') ELSE true END"
+    )
+    rows.createOrReplaceTempView(BATCH)
+    try:
+        spark.sql(words)
+    except Exception as error:
+        if _HAS_ROWS not in str(error):
+            raise
+        raise _filled_meanwhile(table) from error
+    finally:
+        spark.catalog.dropTempView(BATCH)
 
 
 def _filled_meanwhile(table: Table) -> ConflictError:

@@ -19,9 +19,8 @@ unless that is newer than the table. A record was sent again where it
 A change back to values that were there before would look the same but for its time or its
 cursor, which is why only the last of these asks for none.
 
-A frame of changes has a row for each step: `ACTION` says which. ``begin`` is a row to be
-added, ``end`` closes the current one of its key at `AT`, ``touch`` says of the current one
-that a newer version of the table has it too.
+What a batch changes is a frame of steps (`target_spark.writers.steps`): an end has its time, and a
+touch says of the current version that a newer version of the table has it too.
 """
 
 from __future__ import annotations
@@ -34,22 +33,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
 from target_spark.names import quote
 from target_spark.writers.base import Keys, in_order
-from target_spark.writers.statements import BATCH
+from target_spark.writers.merges import Merge, new
+from target_spark.writers.steps import ACTION, BEGIN, END, TOUCH, History
 
 __all__ = [
-    "ACTION",
-    "AT",
-    "MARK",
     "adoption",
     "changes",
     "first_versions",
     "history_merge",
-    "merge_history",
 ]
 
-ACTION = "__target_spark_action"
-AT = "__target_spark_at"
-MARK = "__target_spark_mark"
+_AT = "__target_spark_at"
+_MARK = "__target_spark_mark"
 
 _STATE = "__target_spark_state"
 _BEFORE = "__target_spark_before"
@@ -78,8 +73,8 @@ def changes(batch: DataFrame, table: DataFrame, keys: Keys, run_started: int) ->
     events = _events(batch, keys)
     versions = _versions(events, table, keys)
     met = _beside_equal(_beside_current(events, versions, keys), versions, keys)
-    new = _not_sent_again(met, keys, run_started)
-    return _steps(new, keys, _columns(batch, keys))
+    unsent = _not_sent_again(met, keys, run_started)
+    return _steps(unsent, keys, _columns(batch, keys))
 
 
 def first_versions(batch: DataFrame, keys: Keys) -> DataFrame:
@@ -93,8 +88,8 @@ def first_versions(batch: DataFrame, keys: Keys) -> DataFrame:
             _SINCE: nothing.cast("bigint"),
         }
     )
-    begun = _steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == "begin")
-    return in_order(begun.drop(ACTION, AT, MARK), keys.sort_by)
+    begun = _steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == BEGIN)
+    return in_order(begun.drop(ACTION, _AT, _MARK), keys.sort_by)
 
 
 def _columns(batch: DataFrame, keys: Keys) -> list[str]:
@@ -125,7 +120,7 @@ def _versions(events: DataFrame, table: DataFrame, keys: Keys) -> DataFrame:
         _col(IS_CURRENT).alias(_CURRENT),
         F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
         F.unix_micros(_col(VALID_TO)).alias(_SINCE),
-        deleted.alias(MARK),
+        deleted.alias(_MARK),
         _version(table).alias(_VERSION_BEFORE),
         cursor.alias(_CURSOR_BEFORE),
     )
@@ -154,15 +149,15 @@ def _beside_current(events: DataFrame, versions: DataFrame, keys: Keys) -> DataF
 def _beside_equal(events: DataFrame, versions: DataFrame, keys: Keys) -> DataFrame:
     """Add when the key was brought to the same state before, and the times of its deletions."""
     names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
-    none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, MARK))
-    steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(MARK))
+    none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
+    steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
     if keys.deleted is not None:
-        ended = versions.where(F.col(_SINCE if keys.hard_delete else MARK).isNotNull())
+        ended = versions.where(F.col(_SINCE if keys.hard_delete else _MARK).isNotNull())
         steps = steps.unionAll(
-            ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), MARK)
+            ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK)
         )
     found = steps.groupBy(*names, at).agg(
-        F.collect_set(_MICROS).alias(_TIMES), F.collect_set(MARK).alias(_MARKS)
+        F.collect_set(_MICROS).alias(_TIMES), F.collect_set(_MARK).alias(_MARKS)
     )
     same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
     return events.join(found, same, "left").drop(*names, at)
@@ -189,13 +184,13 @@ def _steps(events: DataFrame, keys: Keys, columns: Sequence[str]) -> DataFrame:
     ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
     actions = F.array_compact(
         F.array(
-            F.when(ends, F.lit("end")),
-            F.when(begins, F.lit("begin")),
-            F.when(F.col(_TOUCHES), F.lit("touch")),
+            F.when(ends, F.lit(END)),
+            F.when(begins, F.lit(BEGIN)),
+            F.when(F.col(_TOUCHES), F.lit(TOUCH)),
         )
     )
     return timed.withColumn(ACTION, F.explode(actions)).select(
-        *map(_col, columns), ACTION, AT, MARK
+        *map(_col, columns), ACTION, _AT, _MARK
     )
 
 
@@ -273,62 +268,23 @@ def _timed(changed: DataFrame, keys: Keys) -> DataFrame:
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
     at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
     deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
-    timed = changed.withColumns({AT: at, MARK: deleted})
-    until = F.lead(AT).over(by_key)
-    row = {VALID_FROM: F.col(AT), VALID_TO: until, IS_CURRENT: until.isNull()}
+    timed = changed.withColumns({_AT: at, _MARK: deleted})
+    until = F.lead(_AT).over(by_key)
+    row = {VALID_FROM: F.col(_AT), VALID_TO: until, IS_CURRENT: until.isNull()}
     if keys.deleted is not None:
         nothing = F.lit(None).cast(changed.schema[keys.deleted].dataType)
-        row[keys.deleted] = nothing if keys.hard_delete else F.lead(MARK).over(by_key)
+        row[keys.deleted] = nothing if keys.hard_delete else F.lead(_MARK).over(by_key)
     return timed.withColumns(row)
 
 
-def history_merge(target: str, columns: Sequence[str], keys: Keys) -> str:
-    """Return the MERGE of `BATCH`, a frame of changes, into a table of these columns."""
-    names = ", ".join(quote(name) for name in columns)
-    values = ", ".join(f"s.{quote(name)}" for name in columns)
-    ended = ", ".join(f"t.{quote(name)} = {value}" for name, value in _ended(keys).items())
-    version = quote(TABLE_VERSION)
-    touched = f" WHEN MATCHED AND s.{ACTION} = 'touch' THEN UPDATE SET t.{version} = s.{version}"
-    return (  # every name in it is quoted
-        f"MERGE INTO {target} AS t USING {BATCH} AS s"  # noqa: S608
-        f" ON {_met('t', keys)}"
-        f"{touched if TABLE_VERSION in columns else ''}"
-        f" WHEN MATCHED THEN UPDATE SET {ended}"
-        f" WHEN NOT MATCHED AND s.{ACTION} = 'begin' THEN INSERT ({names}) VALUES ({values})"
-    )
-
-
-def merge_history(
-    found: DataFrame, target: str, name: str, columns: Sequence[str], keys: Keys
-) -> None:
-    """Do the same without SQL; ``name`` is the last one of the table's names.
-
-    Spark 4.1 cannot plan a MERGE in SQL whose source is a view that reads an Iceberg table twice.
-    """
-    into = found.alias("s").mergeInto(target, F.expr(_met(quote(name), keys)))
-    if TABLE_VERSION in columns:
-        version = quote(TABLE_VERSION)
-        into = into.whenMatched(F.expr(f"s.{ACTION} = 'touch'")).update(
-            {version: F.expr(f"s.{version}")}
-        )
-    ended = {quote(column): F.expr(value) for column, value in _ended(keys).items()}
-    row = {quote(column): F.expr(f"s.{quote(column)}") for column in columns}
-    into = into.whenMatched().update(ended)
-    into.whenNotMatched(F.expr(f"s.{ACTION} = 'begin'")).insert(row).merge()
-
-
-def _met(target: str, keys: Keys) -> str:
-    """Return the condition that a step `s` ends or touches a row of the target."""
-    same_key = " AND ".join(f"{target}.{quote(key)} = s.{quote(key)}" for key in keys.columns)
-    return f"s.{ACTION} <> 'begin' AND {target}.{quote(IS_CURRENT)} AND {same_key}"
-
-
-def _ended(keys: Keys) -> dict[str, str]:
-    """Return what is put into the columns of a version that ends."""
-    ended = {VALID_TO: f"s.{AT}", IS_CURRENT: "false"}
+def history_merge(target: str, columns: Sequence[str], keys: Keys) -> Merge:
+    """Return the MERGE of a frame of steps into a table of these columns."""
+    ended = {VALID_TO: new(_AT), IS_CURRENT: "false"}
     if keys.deleted is not None and not keys.hard_delete:
-        ended[keys.deleted] = f"s.{MARK}"
-    return ended
+        ended[keys.deleted] = new(_MARK)
+    touched = {TABLE_VERSION: new(TABLE_VERSION)} if TABLE_VERSION in columns else {}
+    history = History(columns, keys.columns, ended, touched, current=IS_CURRENT)
+    return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
 
 
 def adoption(target: str, micros: int, deleted: str | None) -> str:

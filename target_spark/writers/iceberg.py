@@ -22,7 +22,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
@@ -52,7 +51,7 @@ from target_spark.writers.base import (
     removed_meanwhile,
     same_table,
 )
-from target_spark.writers.history import adoption, changes, first_versions, merge_history
+from target_spark.writers.history import adoption, changes, first_versions, history_merge
 from target_spark.writers.iceberg_care import compact, expire, remove_strays
 from target_spark.writers.iceberg_design import design_words, order_words, parted_otherwise
 from target_spark.writers.iceberg_log import (
@@ -71,20 +70,19 @@ from target_spark.writers.iceberg_log import (
 )
 from target_spark.writers.iceberg_place import exists, place_of
 from target_spark.writers.iceberg_repair import find_missing_file, take_back
+from target_spark.writers.merges import Matched, Merge, upsert
 from target_spark.writers.notes import nullable_columns, properties_in, sources_in, to_annotate
 from target_spark.writers.statements import (
-    BATCH,
     alterations,
     as_first_rows,
     columns_of,
     ended,
-    merge,
     to_retire,
     with_settings,
 )
 from target_spark.writers.widening import iceberg_widens
 
-__all__ = ["ONCE", "IcebergWriter"]
+__all__ = ["ONCE", "IcebergWriter", "emptiness", "insert_first"]
 
 _SETTING = f"spark.sql.iceberg.snapshot-property.{PROPERTY}"
 _OPTION = f"snapshot-property.{PROPERTY}"
@@ -249,9 +247,8 @@ class IcebergWriter:
             return self._fill(spark, table, as_first_rows(newest, keys), commit)
         columns = [name for name in newest.columns if name != ONLY_DELETE]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
-        words = merge(place_of(spark, table).ref, columns, keys)
-        put = partial(_merge_batch, spark, words)
-        return self._merge(spark, table, newest, put, commit, counts=not skips_rows)
+        how = upsert(place_of(spark, table).ref, columns, keys)
+        return self._merge(spark, table, newest, how, commit, counts=not skips_rows)
 
     def history(
         self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker
@@ -261,15 +258,10 @@ class IcebergWriter:
             return self._fill(spark, table, first_versions(df, keys), commit)
         self._adopt(spark, table, keys.deleted, commit)
         columns = [name for name in df.columns if name != keys.order]
-        place, seen = place_of(spark, table), next(snapshots(spark, table), None)
+        how = history_merge(place_of(spark, table).ref, columns, keys)
+        seen = next(snapshots(spark, table), None)
         found = changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
-
-        def put(batch: DataFrame) -> None:
-            merge_history(batch, place.ref, place.name, columns, keys)
-            if seen is not None and spark.version.startswith("4.0."):
-                _check_unchanged(spark, table, seen, commit)
-
-        return self._merge(spark, table, found, put, commit)
+        return self._merge(spark, table, found, how, commit, read_at=seen)
 
     def retire(
         self, spark: SparkSession, table: Table, retirement: Retirement, commit: Marker
@@ -279,8 +271,9 @@ class IcebergWriter:
             self._adopt(spark, table, retirement.deleted, commit)
 
         def write(ref: str, marker: str) -> None:
+            how = Merge(ref, to_retire(retirement), [Matched(ended(retirement) or None)])
             with with_settings(spark, {_SETTING: marker}):
-                spark.sql(_retire(ref, retirement))
+                how.run(spark.sql("SELECT 1"))
 
         return self._commit(spark, table, commit, write, merged=True)
 
@@ -327,9 +320,7 @@ class IcebergWriter:
         """Tell whether a table had no rows when it was last looked at."""
         known = self._tables[table.key]
         if known.is_empty is None:
-            newest = next(snapshots(spark, table), None)
-            known.is_empty = newest is None or newest.summary.get("total-records") == "0"
-            known.empty_at = None if newest is None else newest.id
+            known.is_empty, known.empty_at = emptiness(spark, table)
         return known.is_empty
 
     def _adopt(
@@ -349,20 +340,12 @@ class IcebergWriter:
     # Commits
 
     def _fill(self, spark: SparkSession, table: Table, df: DataFrame, commit: Marker) -> Effect:
-        """Append the first rows of a table, unless others have added some since it was looked at.
-
-        An overwrite of no rows is an append that Iceberg validates: files that were added after
-        the snapshot which had no rows are a conflict. Without such a snapshot all files are.
-        """
+        """Append the first rows of a table, unless others have added some since a look at it."""
         df, count = counted(df, None)
         empty_at = self._tables[table.key].empty_at
-        options = {"isolation-level": "serializable", **ONCE}
-        if empty_at is not None:
-            options["validate-from-snapshot-id"] = str(empty_at)
 
         def write(ref: str, marker: str) -> None:
-            rows = df.writeTo(ref).options(**options).option(_OPTION, marker)
-            rows.overwrite(F.lit(False))  # noqa: FBT003
+            insert_first(df.writeTo(ref).option(_OPTION, marker), empty_at)
 
         return self._commit(spark, table, commit, write, rows=count)
 
@@ -371,17 +354,23 @@ class IcebergWriter:
         spark: SparkSession,
         table: Table,
         batch: DataFrame,
-        put: Callable[[DataFrame], None],
+        how: Merge,
         commit: Marker,
         *,
         counts: bool = True,
+        read_at: Snapshot | None = None,
     ) -> Effect:
-        """Let a MERGE make the commit; with ``counts`` each row inserts or updates one."""
+        """Let a MERGE make the commit; with ``counts`` each row inserts or updates one.
+
+        ``read_at`` is the snapshot of which the batch was made, where it was made of one.
+        """
         batch, count = counted(batch, None)
 
         def write(_ref: str, marker: str) -> None:
             with with_settings(spark, {_SETTING: marker}):
-                put(batch)
+                how.run(batch)
+            if read_at is not None and spark.version.startswith("4.0."):
+                _check_unchanged(spark, table, read_at, commit)
 
         source = count if counts else None
         return self._commit(spark, table, commit, write, source=source, merged=True)
@@ -571,15 +560,6 @@ def _files_lost(table: Table, snapshot: Snapshot, missing: str) -> CommitLostErr
     )
 
 
-def _merge_batch(spark: SparkSession, words: str, batch: DataFrame) -> None:
-    """Run a MERGE that finds the batch under the name `BATCH`."""
-    batch.createOrReplaceTempView(BATCH)
-    try:
-        spark.sql(words)
-    finally:
-        spark.catalog.dropTempView(BATCH)
-
-
 def _check_counts(
     table: Table, snapshot: Snapshot, effect: Effect, rows: Count | None, source: Count | None
 ) -> None:
@@ -605,22 +585,31 @@ def _miscounted(table: Table, snapshot: Snapshot, given: int, found: str) -> Cou
     )
 
 
+def emptiness(spark: SparkSession, table: Table) -> tuple[bool, int | None]:
+    """Tell whether a table has no rows, and the snapshot that says so, where it has one."""
+    newest = next(snapshots(spark, table), None)
+    is_empty = newest is None or newest.summary.get("total-records") == "0"
+    return is_empty, None if newest is None else newest.id
+
+
+def insert_first(rows: DataFrameWriterV2, empty_at: int | None) -> None:
+    """Append the first rows of a table that has none in the snapshot ``empty_at``, or has none.
+
+    An overwrite of no rows is an append that Iceberg validates: files that were added after
+    the snapshot which had no rows are a conflict. Without such a snapshot all files are.
+    """
+    options = {"isolation-level": "serializable", **ONCE}
+    if empty_at is not None:
+        options["validate-from-snapshot-id"] = str(empty_at)
+    rows.options(**options).overwrite(F.lit(False))  # noqa: FBT003
+
+
 def _append_nothing(spark: SparkSession, ref: str, marker: str) -> None:
     _nothing(spark, ref).option(_OPTION, marker).append()
 
 
 def _nothing(spark: SparkSession, ref: str) -> DataFrameWriterV2:
     return spark.table(ref).where(F.lit(False)).writeTo(ref)  # noqa: FBT003
-
-
-def _retire(ref: str, retirement: Retirement) -> str:
-    """Return a MERGE of one row with all those of other versions."""
-    put = ", ".join(ended(retirement))
-    action = f"UPDATE SET {put}" if put else "DELETE"
-    return (
-        f"MERGE INTO {ref} USING (SELECT 1) AS one ON {to_retire(retirement)}"
-        f" WHEN MATCHED THEN {action}"
-    )
 
 
 @contextmanager

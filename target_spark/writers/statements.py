@@ -25,7 +25,6 @@ __all__ = [
     "columns_of",
     "ended",
     "listed_properties",
-    "merge",
     "refuse_other_files",
     "retire",
     "to_retire",
@@ -76,43 +75,6 @@ def as_first_rows(newest: DataFrame, keys: Keys) -> DataFrame:
     return in_order(newest.drop(ONLY_DELETE), keys.sort_by)
 
 
-def merge(target: str, columns: Sequence[str], keys: Keys) -> str:
-    """Return the MERGE of `BATCH`, with every column by name: the table may have others."""
-    same_key = " AND ".join(f"t.{quote(key)} = s.{quote(key)}" for key in keys.columns)
-    put = ", ".join(f"t.{quote(name)} = s.{quote(name)}" for name in columns)
-    names = ", ".join(quote(name) for name in columns)
-    values = ", ".join(f"s.{quote(name)}" for name in columns)
-    newer = _newer(keys)
-    on_delete, unless = _delete_clauses(keys, newer)
-    return (  # every name in it is quoted
-        f"MERGE INTO {target} AS t USING {BATCH} AS s ON {same_key}"  # noqa: S608
-        f"{on_delete} WHEN MATCHED{newer} THEN UPDATE SET {put}"
-        f" WHEN NOT MATCHED{unless} THEN INSERT ({names}) VALUES ({values})"
-    )
-
-
-def _newer(keys: Keys) -> str:
-    """Return the condition that a row may replace the one that it meets."""
-    if not keys.by_cursor or keys.cursor is None:
-        return ""
-    old, new = (f"{row}.{quote(keys.cursor)}" for row in "ts")
-    conditions = [f"{old} IS NULL", f"{old} <= {new}"]
-    conditions += [] if keys.outdated is None else [keys.outdated]
-    return f" AND ({' OR '.join(conditions)})"
-
-
-def _delete_clauses(keys: Keys, newer: str) -> tuple[str, str]:
-    """Return what becomes of rows that are deleted, and which are not inserted."""
-    gone = [keys.removed] if keys.removed is not None else []
-    gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
-    clauses = [f" WHEN MATCHED{newer} AND s.{quote(name)} IS NOT NULL THEN DELETE" for name in gone]
-    if keys.deleted is not None and not keys.hard_delete:
-        put = f"t.{quote(keys.deleted)} = s.{quote(keys.deleted)}"
-        clauses.append(f" WHEN MATCHED{newer} AND s.{ONLY_DELETE} THEN UPDATE SET {put}")
-    unless = (f" AND s.{quote(name)} IS NULL" for name in gone)
-    return "".join(clauses), "".join(unless)
-
-
 def to_retire(retirement: Retirement) -> str:
     """Return the condition that holds for the rows of other versions that have not ended."""
     others = f"NOT ({quote(retirement.column)} <=> {retirement.version}L)"
@@ -125,21 +87,22 @@ def to_retire(retirement: Retirement) -> str:
     )
 
 
-def ended(retirement: Retirement) -> list[str]:
+def ended(retirement: Retirement) -> dict[str, str]:
     """Return what is put into the columns of a row that ends; nothing where it is removed."""
     at = instant(retirement.at)
-    put = []
+    put = {}
     if retirement.history:
         later = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
-        put = [f"{quote(VALID_TO)} = greatest({at}, {later})", f"{quote(IS_CURRENT)} = false"]
+        put = {VALID_TO: f"greatest({at}, {later})", IS_CURRENT: "false"}
     if retirement.deleted is not None:
-        put.append(f"{quote(retirement.deleted)} = {at}")
+        put[retirement.deleted] = at
     return put
 
 
 def retire(target: str, retirement: Retirement) -> str:
     """Return the statement that ends the rows of other versions."""
-    found, put = to_retire(retirement), ", ".join(ended(retirement))
+    found = to_retire(retirement)
+    put = ", ".join(f"{quote(name)} = {value}" for name, value in ended(retirement).items())
     if not put:
         return f"DELETE FROM {target} WHERE {found}"  # noqa: S608  (every name is quoted)
     return f"UPDATE {target} SET {put} WHERE {found}"  # noqa: S608

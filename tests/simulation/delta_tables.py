@@ -24,7 +24,16 @@ from target_spark.tables import Table
 from target_spark.writers import delta, delta_files, delta_place
 from target_spark.writers.delta_files import DataFile
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.spark import FIELDS, Disk, Row, Rows, SimulatedSpark, names_in, read_rows
+from tests.simulation.spark import (
+    FIELDS,
+    Disk,
+    Row,
+    Rows,
+    SimulatedFrame,
+    SimulatedMerge,
+    names_in,
+    read_rows,
+)
 
 __all__ = ["DeltaTables", "SimulatedSnapshot"]
 
@@ -99,13 +108,13 @@ class DeltaTables:
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "newest_by_key": lambda df, _keys: df.newest_by_key(),
                 "as_first_rows": lambda df, _keys: df,
-                "merge": lambda ref, *_: f"MERGE INTO {ref}",
+                "upsert": lambda ref, *_: SimulatedMerge(ref),
             },
             delta_place: {"read_snapshot": self._read},
             delta_files: {
                 "row_count": lambda path: len(read_rows(path)),
                 "delta_statistics": lambda _path: "",
-                "_sync": lambda _path: None,
+                "sync_table": lambda *_: None,
             },
         }
 
@@ -203,24 +212,24 @@ class DeltaTables:
         if found is None or not self.exists(Path(found[1]).name):
             raise NoTableError("[DELTA_PATH_DOES_NOT_EXIST]")
 
-    def execute(self, spark: SimulatedSpark, words: str) -> None:
+    def execute(self, words: str) -> None:
+        self.check(words)
+        raise AssertionError(words)
+
+    def merge(self, ref: str, batch: SimulatedFrame) -> None:
         """Make the commit of a MERGE.
 
         Raises:
             ConcurrentAppendException: another writer added rows since it began.
         """
-        self.check(words)
-        found = re.match(r"MERGE INTO delta\.`file://([^`]+)`", words)
-        if found is None:
-            raise AssertionError(words)
+        self.check(ref)
         self._merges += 1
         try:
-            self._merge(spark, Path(found[1]))
+            self._merge(Path(ref.removeprefix("delta.`file://").removesuffix("`")), batch)
         finally:
             self._merges -= 1
 
-    def _merge(self, spark: SimulatedSpark, folder: Path) -> None:
-        (batch,) = spark.views.values()
+    def _merge(self, folder: Path, batch: SimulatedFrame) -> None:
         read = self._versions[folder.name][-1]
         there = {row["id"]: row for row in self._live(read)}
         merged = {**there, **{row["id"]: row for row in batch.data}}
@@ -234,7 +243,7 @@ class DeltaTables:
             "numTargetRowsUpdated": updated,
             "numTargetFilesAdded": 1,
         }
-        asked = {key.removeprefix(_SETTINGS): value for key, value in spark.settings.items()}
+        asked = {key.removeprefix(_SETTINGS): value for key, value in batch.spark.settings.items()}
         actions = [
             _info(asked.get("commitInfo.userMetadata"), metrics),
             *({"remove": {"path": name}} for name in read.files),

@@ -23,9 +23,16 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from target_spark.writers import iceberg, iceberg_log
+from target_spark.writers import iceberg, iceberg_log, iceberg_repair
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.spark import Disk, Row, Rows, SimulatedFrame, SimulatedSpark, read_rows
+from tests.simulation.spark import (
+    Disk,
+    Row,
+    Rows,
+    SimulatedFrame,
+    SimulatedMerge,
+    read_rows,
+)
 
 __all__ = ["IcebergTables"]
 
@@ -186,10 +193,15 @@ class IcebergTables:
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "newest_by_key": lambda df, _keys: df.newest_by_key(),
                 "as_first_rows": lambda df, _keys: df,
-                "merge": lambda ref, *_: f"MERGE INTO {ref}",
+                "upsert": lambda ref, *_: SimulatedMerge(ref),
             },
-            iceberg_log: {"load": lambda _spark, place: _Loaded(self._versions[place.name][-1])},
+            iceberg_log: {"load": self._load, "sync_table": lambda *_: None},
+            iceberg_repair: {"load": self._load},
         }
+
+    def _load(self, _spark: object, place: Any) -> _Loaded:
+        metadata = self._versions[place.name][-1]
+        return _Loaded(metadata, self._metadata_file(place.name, metadata))
 
     # What a schedule asks and does
 
@@ -241,12 +253,10 @@ class IcebergTables:
     def write(self, frame: SimulatedFrame, ref: str) -> _Write:
         return _Write(self, frame, _name_in(ref))
 
-    def execute(self, spark: SimulatedSpark, words: str) -> Any:
+    def execute(self, words: str) -> Any:
         name = _name_in(words)
         if words.startswith("CREATE TABLE IF NOT EXISTS "):
             return self._create(name)
-        if words.startswith("MERGE INTO "):
-            return self._merge(spark, name)
         if words.startswith("SHOW TBLPROPERTIES "):
             rows = [SimpleNamespace(key=key, value=value) for key, value in _PROPERTIES.items()]
             return SimpleNamespace(collect=lambda: rows)
@@ -320,9 +330,9 @@ class IcebergTables:
         self._disk.try_to_write("metadata")
         self._scheduler.call("create the table", effect)
 
-    def _merge(self, spark: SimulatedSpark, name: str) -> None:
+    def merge(self, ref: str, batch: SimulatedFrame) -> None:
         """Write the rows of all files anew, with those of the batch: copy on write."""
-        (batch,) = spark.views.values()
+        name = _name_in(ref)
         with self.writing(name) as base:
             old = [row for file in base.files for row in read_rows(file.path)]
             there = {row["id"] for row in old}
@@ -331,7 +341,7 @@ class IcebergTables:
             added = self.write_files(name, rows)
             updated = sum(row["id"] in there for row in batch.data)
             summary = {
-                _MARKER: spark.settings[_SETTING],
+                _MARKER: batch.spark.settings[_SETTING],
                 f"{_COUNTS}inserted": str(len(batch.data) - updated),
                 f"{_COUNTS}updated": str(updated),
                 f"{_COUNTS}deleted": "0",
@@ -347,10 +357,12 @@ class IcebergTables:
         versions = self._versions.get(name, [])
         if made.version != len(versions) + 1:
             return False
-        path = self._root / name / "metadata" / f"v{made.version}.metadata.json"
-        path.write_text(made.to_json())
+        self._metadata_file(name, made).write_text(made.to_json())
         self._versions[name] = [*versions, made]
         return True
+
+    def _metadata_file(self, name: str, metadata: _Metadata) -> Path:
+        return self._root / name / "metadata" / f"v{metadata.version}.metadata.json"
 
 
 @dataclass(frozen=True)
@@ -358,20 +370,34 @@ class _Loaded:
     """Iceberg's own object of a table, as far as the writer asks it."""
 
     metadata: _Metadata
+    file: Path
 
-    def io(self) -> None: ...
+    def io(self) -> SimpleNamespace:
+        def exists(location: str) -> bool:
+            return Path(location.removeprefix("file://")).exists()
+
+        return SimpleNamespace(
+            newInputFile=lambda location: SimpleNamespace(exists=partial(exists, location))
+        )
 
     def snapshot(self, id_: int) -> SimpleNamespace:
+        """Return a snapshot; the file of the metadata stands for its list of manifests."""
         (found,) = (each for each in self.metadata.line if each.id == id_)
         files = [
             SimpleNamespace(
                 location=lambda file=file: f"file://{file.path}",
                 fileSizeInBytes=lambda file=file: file.size,
                 recordCount=lambda file=file: file.rows,
+                content=lambda: SimpleNamespace(id=lambda: 0),
             )
             for file in found.added
         ]
-        return SimpleNamespace(addedDataFiles=lambda _io: files)
+        return SimpleNamespace(
+            manifestListLocation=lambda: f"file://{self.file}",
+            allManifests=lambda _io: [],
+            addedDataFiles=lambda _io: files,
+            addedDeleteFiles=lambda _io: [],
+        )
 
 
 def _name_in(words: str) -> str:

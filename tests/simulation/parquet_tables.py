@@ -19,7 +19,6 @@ from tests.simulation.spark import (
     Row,
     Rows,
     SimulatedFrame,
-    SimulatedSpark,
     names_in,
     read_rows,
 )
@@ -57,7 +56,7 @@ class ParquetTables:
                 "json": SimpleNamespace(loads=json.loads, dump=self._dump),
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "row_count": lambda path: len(read_rows(path)),
-                "_to_disk": lambda path: self._scheduler.step(f"sync {path.name[:5]}"),
+                "sync": lambda path: self._scheduler.step(f"sync {path.name[:5]}"),
             }
         }
 
@@ -105,8 +104,11 @@ class ParquetTables:
     def check(self, _ref: str) -> None:
         """Do nothing: nobody asks Spark for one."""
 
-    def execute(self, _spark: SimulatedSpark, words: str) -> None:
+    def execute(self, words: str) -> None:
         raise AssertionError(words)
+
+    def merge(self, ref: str, _batch: object) -> None:
+        raise AssertionError(ref)
 
     def write(self, _frame: SimulatedFrame, ref: str) -> None:
         raise AssertionError(ref)

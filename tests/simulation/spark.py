@@ -28,6 +28,7 @@ __all__ = [
     "Row",
     "Rows",
     "SimulatedFrame",
+    "SimulatedMerge",
     "SimulatedSpark",
     "Tables",
     "names_in",
@@ -76,8 +77,12 @@ class Tables(Protocol):
         """Return, by module of the product, what stands there for Spark and its libraries."""
         ...
 
-    def execute(self, spark: SimulatedSpark, words: str, /) -> Any:
+    def execute(self, words: str, /) -> Any:
         """Do what a statement says."""
+        ...
+
+    def merge(self, ref: str, batch: SimulatedFrame, /) -> None:
+        """Merge a batch into a table by its key."""
         ...
 
     def write(self, frame: SimulatedFrame, ref: str, /) -> Any:
@@ -162,9 +167,6 @@ class SimulatedFrame:
     def option(self, *_option: str) -> SimulatedFrame:
         return self
 
-    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802
-        self.spark.views[name] = self
-
     def writeTo(self, ref: str) -> Any:  # noqa: N802
         return self.spark.tables.write(self, ref)
 
@@ -192,12 +194,11 @@ class SimulatedFrame:
 
 @dataclass
 class SimulatedSpark:
-    """A session: its settings and views; statements and writes are done by a format's model."""
+    """A session and its settings; statements and writes are done by a format's model."""
 
     scheduler: Scheduler
     tables: Any
     settings: dict[str, str] = field(default_factory=dict)
-    views: dict[str, SimulatedFrame] = field(default_factory=dict)
     version = "4.1.0"
 
     @property
@@ -213,12 +214,8 @@ class SimulatedSpark:
             getAll={},
         )
 
-    @property
-    def catalog(self) -> SimpleNamespace:
-        return SimpleNamespace(dropTempView=lambda name: self.views.pop(name, None))
-
     def sql(self, words: str) -> Any:
-        return self.tables.execute(self, words)
+        return self.tables.execute(words)
 
     def table(self, ref: str) -> SimulatedFrame:
         self.tables.check(ref)
@@ -226,3 +223,13 @@ class SimulatedSpark:
 
     def range(self, _rows: int) -> SimulatedFrame:
         return SimulatedFrame(self, [])
+
+
+@dataclass(frozen=True)
+class SimulatedMerge:
+    """The MERGE of an upsert into a table of the model."""
+
+    target: str
+
+    def run(self, batch: SimulatedFrame) -> None:
+        batch.spark.tables.merge(self.target, batch)

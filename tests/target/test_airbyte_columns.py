@@ -32,7 +32,7 @@ from target_spark.frames.meta import head_of
 from target_spark.spool import Spool, SpoolFolder
 from target_spark.streams import digest
 from target_spark.writers.base import Keys
-from target_spark.writers.statements import merge
+from target_spark.writers.merges import Matched, Merge, new, upsert
 
 AIRBYTE = ColumnOptions(airbyte=True)
 INT: dict[str, Any] = {"type": ["null", "integer"]}
@@ -222,12 +222,15 @@ def test_the_meta_of_every_row_begins_alike():
 def test_only_a_row_that_is_no_older_replaces_another():
     """Append and dedup: the newest row is that of the greatest cursor."""
     keys = Keys(("id",), "n", cursor="at", by_cursor=True, removed="gone")
-    newer = "(t.`at` IS NULL OR t.`at` <= s.`at`)"
-    assert merge("x", ["id", "at", "gone"], keys) == (
-        "MERGE INTO x AS t USING target_spark_batch AS s ON t.`id` = s.`id`"  # noqa: S608
-        f" WHEN MATCHED AND {newer} AND s.`gone` IS NOT NULL THEN DELETE"
-        f" WHEN MATCHED AND {newer}"
-        " THEN UPDATE SET t.`id` = s.`id`, t.`at` = s.`at`, t.`gone` = s.`gone`"
-        " WHEN NOT MATCHED AND s.`gone` IS NULL"
-        " THEN INSERT (`id`, `at`, `gone`) VALUES (s.`id`, s.`at`, s.`gone`)"
+    newer = f"(x.`at` IS NULL OR x.`at` <= {new('at')})"
+    columns = ["id", "at", "gone"]
+    assert upsert("x", columns, keys) == Merge(
+        "x",
+        f"x.`id` = {new('id')}",
+        (
+            Matched(None, f"{newer} AND {new('gone')} IS NOT NULL"),
+            Matched({name: new(name) for name in columns}, newer),
+        ),
+        columns,
+        f"{new('gone')} IS NULL",
     )

@@ -84,24 +84,22 @@ class Storage:
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     """Every way in which a format makes a commit of rows."""
-    from pyspark.sql import DataFrameWriterV2, SparkSession
+    from pyspark.sql import DataFrameWriterV2, MergeIntoWriter
 
     storage = Storage()
 
     def always(*_args: Any) -> bool:
         return True
 
-    def is_merge(_spark: Any, words: str) -> bool:
-        return words.startswith("MERGE")
-
     for kind, name in (
         (DataFrameWriterV2, "append"),
         (DataFrameWriterV2, "overwrite"),
+        (MergeIntoWriter, "merge"),
         (Manifest, "write"),
     ):
         monkeypatch.setattr(kind, name, storage.around(getattr(kind, name), always))
-    monkeypatch.setattr(SparkSession, "sql", storage.around(SparkSession.sql, is_merge))
-    monkeypatch.setattr(delta_writer, "bear", storage.around(delta_writer.bear, always))
+    commit_files = storage.around(delta_writer.commit_files, always)
+    monkeypatch.setattr(delta_writer, "commit_files", commit_files)
     return storage
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import BatchFileError, TableError, UnsupportedError
+from target_spark.fivetran import batches
 from target_spark.fivetran.batch import File, Kind
 from target_spark.fivetran.batches import Written
 from target_spark.fivetran.shapes import Shape
 from target_spark.fivetran.tables import Tables
 from target_spark.options import LoadOptions
+from target_spark.workers import mapped
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
 from tests.target.fivetran_writes import Lake, shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
+PATIENCE = 60
 REPLACE, UPDATE, DELETE = Kind.REPLACE, Kind.UPDATE, Kind.DELETE
 SYNCED = "2024-01-08T18:52:07.754685370Z"
 PEOPLE = shape(id="*LONG", name="STRING", n="INT", _fivetran_synced="UTC_DATETIME")
@@ -83,6 +89,43 @@ def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Lake) -> 
     assert [row[0] for row in names(people)] == [2, 4]
     assert people.write("people", PEOPLE) == Written(0, 0)
     assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == Written(0, 1)
+
+
+def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They come when the table was looked at, found empty, and the rows are being written."""
+    began, go_on = tmp_path / "began", tmp_path / "go on"
+    real = batches.read
+
+    def wait(rows: Iterator[Any]) -> Iterator[Any]:
+        began.touch()
+        end = time.monotonic() + PATIENCE
+        while not go_on.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        yield from rows
+
+    def read(*args: Any) -> DataFrame:
+        found = real(*args)
+        return mapped(found, wait, found.schema, "waits")
+
+    lake.make("people", PEOPLE)
+    ref, theirs = lake.ref("people"), lake.tables.spark.newSession()
+    for key, value in lake.tables.spark.conf.getAll.items():
+        if key.startswith("spark.sql.catalog."):
+            theirs.conf.set(key, value)
+    monkeypatch.setattr(batches, "read", read)
+    rows = [("1", "ours", "10", SYNCED), ("2", "ours", "20", SYNCED)]
+    file = lake.file(REPLACE, COLUMNS, rows)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(lake.write, "people", PEOPLE, file)
+        end = time.monotonic() + PATIENCE
+        while not began.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        theirs.sql(f"INSERT INTO {ref} VALUES (2, 'theirs', 0, now()), (3, 'theirs', 0, now())")  # noqa: S608
+        go_on.touch()
+        assert writing.result() == Written(2, 1)
+    assert names(lake) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
 
 
 def test_a_key_that_comes_more_than_once_ends_as_its_last_word(lake: Lake) -> None:

@@ -48,6 +48,17 @@ def versions(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
 SECOND = 1_000_000
 
 
+@pytest.mark.parametrize("name", ["s", "t"])
+def test_a_table_of_any_name_keeps_its_versions(warehouse: Warehouse, name: str) -> None:
+    described = schema(name, ID_AND_NAME, "id")
+    warehouse.load(described, at(1, name, id=1, name="a"), **SCD2)
+    warehouse.load(described, at(2, name, id=1, name="b"), **SCD2)
+    assert warehouse.rows(name, "id", "name", "_sdc_is_current") == [
+        (1, "a", False),
+        (1, "b", True),
+    ]
+
+
 def test_a_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> None:
     described = schema("a", ID_AND_NAME, "id")
     states = warehouse.load(
