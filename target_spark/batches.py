@@ -39,7 +39,7 @@ from target_spark.columns import (
 )
 from target_spark.constraints import check_rules, refuses_null
 from target_spark.engine import Engine
-from target_spark.errors import CountError, OwnerError, StorageError
+from target_spark.errors import CountError, StorageError
 from target_spark.folders import is_remote
 from target_spark.frames import BAD_ROWS, Frame, Metadata, read_spool
 from target_spark.ledger import Marker
@@ -58,7 +58,7 @@ from target_spark.tables import Care, Design, Effect, Table
 from target_spark.ways import check_history, has_others, nothing_of, retirement_of, way_of
 from target_spark.work import Outcome, Work
 from target_spark.writers import writer_for
-from target_spark.writers.base import removed_meanwhile
+from target_spark.writers.base import of_another_job, removed_meanwhile
 from target_spark.writers.statements import with_settings
 
 __all__ = ["BatchWriter"]
@@ -322,7 +322,7 @@ class BatchWriter:
             with self._starting:
                 self._started = max(self._started, marker.run_started + 1)
         if marker.job not in self._run.jobs:
-            raise _of_another(table, marker.job, self._run.job)
+            raise of_another_job(table, marker.job, self._run.job)
 
     # Rows
 
@@ -454,9 +454,9 @@ class BatchWriter:
         number = self._tables[table.key].commits + 1
         replay = run.id if run.replays else None
         if covered is None:
-            return Marker(run.job, run.id, self._started, number, 0, None, replay)
-        state = covered.state.decode()
-        return Marker(run.job, run.id, self._started, number, covered.ordinal, state, replay)
+            return Marker(run.job, run.id, self._started, number, 0, None, replay, run.former)
+        at, state = covered.ordinal, covered.state.decode()
+        return Marker(run.job, run.id, self._started, number, at, state, replay, run.former)
 
     def _metadata(self, work: Work) -> Metadata:
         return Metadata(
@@ -497,14 +497,6 @@ def _near(
 def _would_be_made(table: Table, layout: Layout) -> str:
     columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in layout.types.items())
     return f"table {table.name} would be made: {columns}"
-
-
-def _of_another(table: Table, owner: str, job: str) -> OwnerError:
-    return OwnerError(
-        f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
-        f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
-        " one a path, a table_prefix or a database of its own. Nothing more was written to it."
-    )
 
 
 def _paths(work: Work) -> list[str]:

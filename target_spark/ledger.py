@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Hashable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 from target_spark.states import Covered, WaitingStates, joined
 
@@ -35,7 +36,8 @@ class Marker:
     ``job`` and ``run`` name the run, ``batch`` counts the commits of one table within
     the run, from 1. ``run_started`` is in milliseconds since 1970; with ``ordinal``,
     the place of ``state`` in the input, it orders the states of a job's tables.
-    ``replay`` is the last run that loaded rows of the table's quarantine again.
+    ``replay`` is the last run that loaded rows of the table's quarantine again. ``former`` are
+    names that earlier releases gave the job; they are not written.
     """
 
     job: str
@@ -45,10 +47,17 @@ class Marker:
     ordinal: int
     state: str | None = None
     replay: str | None = None
+    former: tuple[str, ...] = field(default=(), compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is written of the marker."""
+        written = asdict(self)
+        del written["former"]
+        return written
 
     def to_json(self) -> str:
         """Return the marker as one line of JSON, under a key of our own."""
-        return json.dumps({_FIELD: asdict(self)}, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps({_FIELD: self.as_dict()}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> Marker | None:

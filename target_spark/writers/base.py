@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users c
 from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.columns import TABLE_VERSION, Change, Layout
-from target_spark.errors import CommitLostError, CountError, TableError
+from target_spark.errors import CommitLostError, CountError, OwnerError, TableError
 from target_spark.ledger import Marker
 from target_spark.names import quote
 from target_spark.tables import Care, Design, Effect, Table
@@ -35,6 +35,7 @@ __all__ = [
     "ddl_of",
     "in_order",
     "newest_by_key",
+    "of_another_job",
     "removed_meanwhile",
     "replaced_meanwhile",
     "same_table",
@@ -244,9 +245,12 @@ def after(before: Marker | None, commit: Marker, table: Table, *, acknowledged: 
     answer was lost may be there too, and is then repeated.
 
     Raises:
+        OwnerError: another job has loaded the table since this run looked at it.
         CommitLostError: the batch number does not move on, so that the table format
             would take the batch for one that it has.
     """
+    if before is not None and before.job not in {commit.job, *commit.former}:
+        raise of_another_job(table, before.job, commit.job)
     if before is not None and (before.job, before.run) == (commit.job, commit.run):
         repeated = commit.batch == before.batch and not acknowledged
         if commit.batch <= before.batch and not repeated:
@@ -281,6 +285,15 @@ def same_table(table: Table, known: str | None, found: str | None) -> str | None
     if known is not None and found != known:
         raise replaced_meanwhile(table)
     return found
+
+
+def of_another_job(table: Table, owner: str, job: str) -> OwnerError:
+    """Return the error for a table of another job, whose states would be mixed with ours."""
+    return OwnerError(
+        f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
+        f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
+        " one a path, a table_prefix or a database of its own. Nothing more was written to it."
+    )
 
 
 def removed_meanwhile(table: Table) -> TableError:

@@ -99,6 +99,7 @@ class Manifest:
         document: dict[str, Any] = {
             "format": 1,
             **asdict(self),
+            "marker": None if self.marker is None else self.marker.as_dict(),
             "schema": dict(self.schema),
             "sources": dict(self.sources),
         }

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from target_spark.errors import OwnerError
 from target_spark.ledger import Ledger, Marker, newest, txn_app_id
 from target_spark.states import Covered
+from target_spark.tables import Table
+from target_spark.writers.base import after
 
 
 @dataclass
@@ -297,3 +300,15 @@ def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
     assert ledger.releasable() == []
     ledger.committed("a", 0)
     assert ledger.releasable() == [Covered(2, b"2")]
+
+
+def test_a_batch_does_not_follow_that_of_another_job_whose_state_it_would_repeat() -> None:
+    table = Table("/tables/a", "a")
+    theirs = Marker("b", "r1", 1, 1, 5, '{"at": 1}')
+    ours = Marker("a", "r2", 1, 1, 0)
+    with pytest.raises(OwnerError, match=r"Table a .* is loaded by job 'b', and this run is of job"):
+        after(theirs, ours, table, acknowledged=False)
+    renamed = replace(ours, former=("b",))
+    assert after(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
+    assert "former" not in renamed.to_json()
+    assert Marker.from_json(renamed.to_json()) == ours

@@ -18,6 +18,7 @@ from target_spark.errors import StorageError, TableError
 from target_spark.loader import Loader
 from target_spark.places import spark_address
 from target_spark.retries import Fault
+from target_spark.writers.merges import Merge
 from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
@@ -104,24 +105,22 @@ def test_rows_that_others_change_meanwhile_make_a_conflict_that_passes(
 def test_a_conflict_that_does_not_end_is_an_error_in_words(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyspark.sql import DataFrameWriterV2
-
-    real = DataFrameWriterV2.append
+    real = Merge.run
     tries: list[int] = []
 
-    def append(_writer: Any) -> None:
+    def run(*_given: Any) -> None:
         tries.append(1)
         raise RuntimeError("io.delta.exceptions.ConcurrentAppendException: [DELTA] files added")
 
-    delta.load(schema("a", ID), record("a", id=0))  # the first rows make the table themselves
+    delta.load(schema("a", ID, "id"), record("a", id=0))  # the first rows meet none
     monkeypatch.setitem(retries.PAUSES, Fault.CONFLICT, (0, 0, 0, 0))
-    monkeypatch.setattr(DataFrameWriterV2, "append", append)
+    monkeypatch.setattr(Merge, "run", run)
     with pytest.raises(StorageError, match=r"Another writer changed the table.*Tried 5 times"):
-        delta.load(schema("a", ID), record("a", id=1), state(1))
+        delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
     assert len(tries) == 5
     assert delta.states == []
-    monkeypatch.setattr(DataFrameWriterV2, "append", real)
-    assert delta.load(schema("a", ID), record("a", id=1), state(1)) == [1]
+    monkeypatch.setattr(Merge, "run", real)
+    assert delta.load(schema("a", ID, "id"), record("a", id=1), state(1)) == [1]
 
 
 def test_rows_that_others_append_and_delete_are_theirs(delta: Warehouse) -> None:
@@ -204,7 +203,7 @@ def test_a_table_that_is_removed_and_made_anew_by_others_is_an_error(
         (delta.folder / "a").rename(delta.folder / "away")
         delta.spark.sql(f"CREATE TABLE {ref(delta, 'a')} (id BIGINT) USING delta")
         feed(loader, record("a", id=3), state(3))
-        with pytest.raises(TableError, match="was removed while it was loaded"):
+        with pytest.raises(TableError, match="was replaced by another table while it was loaded"):
             loader.finish(whole=True)
     assert delta.states == [1, 2]
 
