@@ -306,7 +306,7 @@ def test_a_batch_does_not_follow_that_of_another_job_whose_state_it_would_repeat
     table = Table("/tables/a", "a")
     theirs = Marker("b", "r1", 1, 1, 5, '{"at": 1}')
     ours = Marker("a", "r2", 1, 1, 0)
-    with pytest.raises(OwnerError, match=r"Table a .* is loaded by job 'b', and this run is of job"):
+    with pytest.raises(OwnerError, match=r"Table a .* is loaded by job 'b', and this run"):
         after(theirs, ours, table, acknowledged=False)
     renamed = replace(ours, former=("b",))
     assert after(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
