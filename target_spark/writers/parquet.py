@@ -120,6 +120,7 @@ class ParquetWriter:
         self._opened: dict[str, Manifest | None] = {}
         self._sources: dict[str, Mapping[str, str]] = {}
         self._acknowledged: dict[str, Marker] = {}
+        self._effects: dict[str, Effect] = {}
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
         """Tell whether a column's type can be changed in place: it never can."""
@@ -201,12 +202,12 @@ class ParquetWriter:
     ) -> Effect:
         """Add the rows of a batch."""
         with self._committing(table):
-            manifest, effect = self._open(table, commit), Effect()
+            manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
-                effect = self._write(df, table, replace(manifest, marker=marker), rows)
+                self._write(df, table, replace(manifest, marker=marker), rows)
             self._acknowledged[table.key] = marker
-        return effect
+        return self._effects.get(table.key, Effect())
 
     def upsert(
         self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
@@ -245,13 +246,13 @@ class ParquetWriter:
     ) -> Effect:
         """Put these rows in the place of all others; readers may see both for a moment."""
         with self._committing(table):
-            manifest, effect = self._open(table, commit), Effect()
+            manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
-                effect = self._write(df, table, Manifest(manifest.commit, marker), rows)
+                self._write(df, table, Manifest(manifest.commit, marker), rows)
                 self._open(table)  # which removes the other parts
             self._acknowledged[table.key] = marker
-        return effect
+        return self._effects.get(table.key, Effect())
 
     def retire(
         self, _spark: SparkSession, /, table: Table, _retirement: Retirement, _commit: Marker
@@ -344,8 +345,10 @@ class ParquetWriter:
         _remove_strays(folder, manifest)
         return manifest
 
-    def _write(self, df: DataFrame, table: Table, base: Manifest, expected: int | None) -> Effect:
+    def _write(self, df: DataFrame, table: Table, base: Manifest, expected: int | None) -> None:
         """Write the rows as parts, and a manifest that has them beside those of `base`.
+
+        What it does to the table is noted first: the manifest may be there after an error.
 
         Raises:
             CountError: the parts do not have as many rows as they must; no manifest lists them.
@@ -362,9 +365,9 @@ class ParquetWriter:
         names = _move_in(staging, folder, commit)
         types = {column.name: ddl_of(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
-        self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
         nbytes = sum((folder / name).stat().st_size for name in names)
-        return Effect(inserted=written, files=len(names), nbytes=nbytes)
+        self._effects[table.key] = Effect(inserted=written, files=len(names), nbytes=nbytes)
+        self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
 
     def _seal(self, table: Table, manifest: Manifest) -> None:
         before = self._opened[table.key] or Manifest()

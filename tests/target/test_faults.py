@@ -198,16 +198,13 @@ def test_a_signal_ends_the_waiting_for_storage(
 def test_what_does_not_pass_is_not_tried_again(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyspark.sql import DataFrameWriterV2
-
     tries: list[int] = []
 
     def refuse(*_args: Any, **_options: Any) -> None:
         tries.append(1)
         raise CameToLateError("java.lang.IllegalStateException: no")
 
-    monkeypatch.setattr(DataFrameWriterV2, "append", refuse)
-    monkeypatch.setattr(delta_writer, "bear", refuse)
+    monkeypatch.setattr(delta_writer, "commit_files", refuse)
     with pytest.raises(CameToLateError):
         delta.load(schema("a", ID), record("a", id=1), state(1))
     assert tries == [1]
@@ -220,7 +217,7 @@ def test_nothing_is_written_again_after_a_commit_is_known(
     """What fails behind the commit, however passing, must not repeat it under a new number."""
     from target_spark.frames import Frame
 
-    def late(_frame: Any) -> None:
+    def late(_frame: Any, _count: int) -> None:
         raise CameToLateError(TIMEOUT)
 
     monkeypatch.setattr(Frame, "counts", late)

@@ -182,10 +182,10 @@ def test_a_rename_of_a_manifest_that_comes_late_does_nothing(tmp_path: Path, mon
     assert Manifest.read(tmp_path / "t").marker == marker(1, run="r2")
 
 
-def test_a_batch_whose_answer_was_lost_is_found_below_the_commit_of_another_job(
+def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_another_run(
     spark, table
 ) -> None:
-    """The other job has put its marker in the place of ours meanwhile."""
+    """The other run has put its marker in the place of ours meanwhile."""
     ours, others = ParquetWriter(), ParquetWriter()
     ours.table_types(spark, table)
     real = Manifest.write
@@ -198,7 +198,7 @@ def test_a_batch_whose_answer_was_lost_is_found_below_the_commit_of_another_job(
         patch.setattr(Manifest, "write", write)
         with pytest.raises(TimeoutError):
             ours.append(spark, table, rows(spark, 0), marker(1))
-    others.append(spark, table, rows(spark, 1), replace(marker(1), job="another"))
+    others.append(spark, table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
     with pytest.raises(ConflictError):
         ours.append(spark, table, rows(spark, 0), marker(1))
     assert ids(spark, table) == [0, 1]
