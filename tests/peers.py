@@ -53,7 +53,7 @@ PEERS: dict[str, tuple[str, ...]] = {
     # since those that follow bring software under another licence.
     "fivetran_sdk": ("fivetran-connector-sdk==2.6.2",),
     # A client of Spark Connect without Spark itself: neither its jars nor Java.
-    "spark_connect": ("pyspark-client==4.1.3", "--editable", str(ROOT)),
+    "spark_connect": ("pyspark-client==4.1.3", "--editable", f"{ROOT}[connect]"),
     # A server that speaks S3, without a container: what object storage is tested against.
     "s3_server": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
     # Another writer of Iceberg tables, which knows nothing of Spark.
