@@ -108,6 +108,7 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
     table = Table(str(tmp_path / "people"), "people")
     writer = made(spark, table, design)
     begun, count = threading.Event(), iceberg.counted
+    is_filled = tmp_path / "is filled"
 
     def counted(*args: Any) -> Any:
         begun.set()
@@ -116,16 +117,23 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
     def fill() -> None:
         begun.wait(60)
         theirs(other, table, 1)
+        is_filled.touch()
+
+    @F.udf("boolean")
+    def wait_until_filled(_id):  # with type hints Spark would look for pandas
+        deadline = time.monotonic() + 60
+        while not is_filled.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return True
 
     monkeypatch.setattr(iceberg, "counted", counted)
     other = spark.newSession()
     thread = threading.Thread(target=fill)
-    slow = spark.range(0, 200_000, 1, 20).selectExpr(
+    # Of one partition: the task that waits leaves a core to the other writer.
+    quick = spark.range(0, 1_000, 1, 1).selectExpr(
         "id", "substr(sha2(repeat(id, 500), 512), 1, 1) AS name", "1L AS n", "id AS at"
     )
-    waits = "id < 199999 OR java_method('java.lang.Thread', 'sleep', 8000L) IS NOT NULL"
-    quick = slow.repartition(20)
-    slow = quick.where(waits)
+    slow = quick.where(wait_until_filled("id"))
     thread.start()
     try:
         with pytest.raises(Exception, match="conflicting files"):
@@ -135,7 +143,7 @@ def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
         thread.join()
     writer.upsert(spark, table, quick, KEYS, marker(1))
     found = writer.rows(spark, table)
-    assert (found.count(), found.select("id").distinct().count()) == (200_000, 200_000)
+    assert (found.count(), found.select("id").distinct().count()) == (1_000, 1_000)
 
 
 def meet_theirs(spark: SparkSession, table: Table, writer: IcebergWriter, folder: Path) -> None:
