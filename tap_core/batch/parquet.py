@@ -27,6 +27,7 @@ from tap_core.batch.parquet_bounds import (
     rows_at_once,
     text_columns,
 )
+from tap_core.batch.parquet_pages import check_pages
 from tap_core.bounds import Bound, TooLargeError, shown
 from tap_core.types import JsonSchema, Record
 
@@ -230,6 +231,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     metadata = parquet.read_metadata(file)
     if bound is not None:
         check_parquet(metadata, bound)
+        check_pages(file, metadata, bound)
     source = parquet.ParquetFile(
         file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
     )
@@ -292,6 +294,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
 
     metadata = parquet.read_metadata(file)
     check_parquet(metadata, bound)
+    check_pages(file, metadata, bound)
     most = most_copied(file.seek(0, os.SEEK_END), bound)
     for path in repeating_columns(metadata, most):
         source = parquet.ParquetFile(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tap_core.batch import parquet_pages
 from tap_core.batch.addresses import check_address, schemes_of
 from tap_core.batch.formats import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
@@ -207,6 +208,49 @@ def test_columns_without_texts_and_without_rows_repeat_nothing(tmp_path):
     for values in ([], [None] * 9000):
         parquet.write_table(pa.table({"x": pa.array(values, pa.string())}), path)
         look(path, "parquet")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_a_page_of_parquet_has_a_largest_size(tmp_path, version, compression):
+    """SEC13: pages are unpacked as a whole, so that the error names the column and the limit."""
+    path, limits = tmp_path / "rows", FileLimits(Bound(10_000, "the setting batch_max_line_bytes"))
+    texts = [os.urandom(250).hex() for _ in range(1_000)]  # 500 kB in the end
+    table = pa.table({"id": range(1_000), "x": texts, "parts": [[text] for text in texts]})
+    how = {"compression": compression, "data_page_version": version, "use_dictionary": False}
+    parquet.write_table(table, path, data_page_size=20_000, write_batch_size=10, **how)
+    rows = read(path, "parquet", limits=limits)
+    assert [row["x"] for row in rows] == texts
+    parquet.write_table(table, path, data_page_size=1 << 30, write_batch_size=1 << 20, **how)
+    told = refused(path, "parquet", limits=limits)
+    assert told.startswith("column 'x' has a page that unpacks to 5")
+    assert "more than 80,000 bytes; raise the setting batch_max_line_bytes" in told
+
+
+def test_a_file_of_very_many_pages_is_refused(tmp_path, monkeypatch):
+    """SEC13: each header takes time."""
+    path, limits = tmp_path / "rows", FileLimits(Bound(1_000, "the setting batch_max_line_bytes"))
+    texts = [os.urandom(50).hex() for _ in range(1_000)]
+    how = {"use_dictionary": False, "data_page_size": 1, "write_batch_size": 1}
+    parquet.write_table(pa.table({"x": texts}), path, **how)
+    assert len(read(path, "parquet", limits=limits)) == 1_000
+    monkeypatch.setattr(parquet_pages, "_PAGES", 999)
+    told = refused(path, "parquet", limits=limits)
+    assert told == "it has more than 999 pages; let the writer make larger ones"
+
+
+def test_a_page_header_that_cannot_be_read_is_an_error(tmp_path):
+    """SEC13: what the bound cannot look at is not handed on."""
+    path, limits = tmp_path / "rows", FileLimits(Bound(1_000, "the setting batch_max_line_bytes"))
+    table = pa.table({"x": [os.urandom(50).hex() for _ in range(1_000)]})
+    parquet.write_table(table, path, use_dictionary=False, compression="none")
+    start = parquet.read_metadata(path).row_group(0).column(0).data_page_offset
+    whole = path.read_bytes()
+    for broken in (b"\xff" * 40, b"\x1c" * 5_000, b"\x00" * 40, b"\x15\x00" + b"\x8f" * 40):
+        path.write_bytes(whole[:start] + broken + whole[start + len(broken) :])
+        assert f"a page header at byte {start:,} that cannot be read" in refused(
+            path, "parquet", limits=limits
+        )
 
 
 def test_a_message_names_so_many_files_at_most():

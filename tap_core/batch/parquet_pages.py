@@ -1,0 +1,169 @@
+"""A bound on the pages of a Parquet file: a reader unpacks each of them as a whole.
+
+The footer says how large a column is, and not how large its pages are, which their headers say.
+Source: the Apache Parquet format, "Data Pages" and "PageHeader"; Apache Thrift, "Compact protocol".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+from tap_core.bounds import Bound, TooLargeError, shown
+
+__all__ = ["check_pages"]
+
+_PAGE: Final = 8
+"""A page may be so many times the bound: 128 MiB for `target-spark`. Some writers make 100 MB."""
+
+_PAGES: Final = 1_000_000
+"""The most pages of one file whose headers are read: they take some 20 seconds."""
+
+_UNCOMPRESSED, _COMPRESSED = 2, 3
+"""Fields of a page header: the bytes of the page unpacked, and as they stand in the file."""
+
+_STOP: Final = 0
+_TRUE: Final = 1
+_FALSE: Final = 2
+_BYTE: Final = 3
+_NUMBERS: Final = frozenset({4, 5, 6})
+_DOUBLE: Final = 7
+_BYTES: Final = 8
+_LISTS: Final = frozenset({9, 10})
+_STRUCT: Final = 12
+"""Kinds of values in Thrift's compact protocol; a page header has no maps."""
+
+_LONG_LIST: Final = 15
+_DEPTH: Final = 8
+"""Statistics are the third level of a page header."""
+
+_HEADER_BYTES: Final = 1 << 12
+_LONGEST_HEADER: Final = 1 << 22
+
+
+def check_pages(file: IO[bytes], metadata: Any, bound: Bound) -> None:
+    """Raise an error where a page of a file would unpack to more than a reader should hold.
+
+    Raises:
+        TooLargeError: it would.
+        ValueError: the header of a page cannot be read.
+    """
+    most, count = _PAGE * bound.most, 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.total_uncompressed_size <= most:
+                continue
+            for size in _page_sizes(file, column):
+                count += 1
+                if count > _PAGES:
+                    raise TooLargeError(
+                        f"it has more than {_PAGES:,} pages; let the writer make larger ones"
+                    )
+                if size > most:
+                    raise TooLargeError(
+                        f"column {column.path_in_schema!r} has a page that unpacks to"
+                        f" {size:,} bytes, more than {shown(most)}; raise {bound.setting} to"
+                        " read it, or let the writer make smaller pages"
+                    )
+
+
+def _page_sizes(file: IO[bytes], column: Any) -> Iterator[int]:
+    """Yield the bytes of each page of a column, unpacked."""
+    at = column.data_page_offset
+    if column.has_dictionary_page and column.dictionary_page_offset:
+        at = min(at, column.dictionary_page_offset)
+    end = at + column.total_compressed_size
+    while at < end:
+        length, sizes = _read_header(file, at, end, column.path_in_schema)
+        yield sizes[_UNCOMPRESSED]
+        at += length + sizes[_COMPRESSED]
+
+
+def _read_header(file: IO[bytes], at: int, end: int, name: str) -> tuple[int, dict[int, int]]:
+    """Return the length of a page header and the two sizes in it."""
+    length = _HEADER_BYTES
+    while True:
+        file.seek(at)
+        data = file.read(min(length, end - at))
+        try:
+            header = _Header(data)
+            header.skip_struct(1)
+        except IndexError:  # statistics of long texts
+            if len(data) < length or length > _LONGEST_HEADER:
+                break
+            length *= 4
+            continue
+        except ValueError:
+            break
+        sizes = header.sizes
+        if {_UNCOMPRESSED, _COMPRESSED} <= sizes.keys() and min(sizes.values()) >= 0:
+            return header.at, sizes
+        break
+    raise ValueError(f"column {name!r} has a page header at byte {at:,} that cannot be read")
+
+
+class _Header:
+    """Reads over a struct of Thrift's compact protocol; ``sizes`` are the numbers of the first."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.at = 0
+        self.sizes: dict[int, int] = {}
+
+    def skip_struct(self, depth: int) -> None:
+        """Read over a struct, whose fields are numbered by their distances."""
+        if depth > _DEPTH:
+            raise ValueError("it is nested too deeply")
+        field = 0
+        while (head := self._byte()) != _STOP:
+            distance, kind = head >> 4, head & 15
+            field = field + distance if distance else self._signed()
+            if depth == 1 and field in {_UNCOMPRESSED, _COMPRESSED} and kind in _NUMBERS:
+                self.sizes[field] = self._signed()
+            else:
+                self._skip(kind, depth)
+
+    def _skip(self, kind: int, depth: int, *, in_list: bool = False) -> None:
+        if kind == _STRUCT:
+            self.skip_struct(depth + 1)
+        elif kind in _LISTS:
+            self._skip_list(depth)
+        elif kind in _NUMBERS:
+            self._number()
+        else:
+            length = self._number() if kind == _BYTES else _length(kind, in_list=in_list)
+            self.at += length
+        if self.at > len(self._data):
+            raise IndexError
+
+    def _skip_list(self, depth: int) -> None:
+        head = self._byte()
+        count, kind = head >> 4, head & 15
+        for _ in range(self._number() if count == _LONG_LIST else count):
+            self._skip(kind, depth, in_list=True)
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _number(self) -> int:
+        """Return a number of seven bits a byte, the lowest first."""
+        number = shift = 0
+        while (byte := self._byte()) & 128:
+            number |= (byte & 127) << shift
+            shift += 7
+            if shift > 63:  # noqa: PLR2004  (bits)
+                raise ValueError("a number has more than 64 bits")
+        return number | byte << shift
+
+    def _signed(self) -> int:
+        number = self._number()
+        return (number >> 1) ^ -(number & 1)
+
+
+def _length(kind: int, *, in_list: bool) -> int:
+    """Return the bytes of a value of a fixed length; a boolean has one in lists alone."""
+    lengths = {_TRUE: int(in_list), _FALSE: int(in_list), _BYTE: 1, _DOUBLE: 8}
+    if kind not in lengths:
+        raise ValueError(f"there is no kind {kind}")
+    return lengths[kind]
