@@ -231,7 +231,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
     metadata = parquet.read_metadata(file)
     if bound is not None:
         check_parquet(metadata, bound)
-        check_pages(file, metadata, bound)
+        check_pages(file, metadata, bound, trusts_footer=True)
     source = parquet.ParquetFile(
         file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
     )

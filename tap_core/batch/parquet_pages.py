@@ -41,8 +41,12 @@ _HEADER_BYTES: Final = 1 << 12
 _LONGEST_HEADER: Final = 1 << 22
 
 
-def check_pages(file: IO[bytes], metadata: Any, bound: Bound) -> None:
+def check_pages(
+    file: IO[bytes], metadata: Any, bound: Bound, *, trusts_footer: bool = False
+) -> None:
     """Raise an error where a page of a file would unpack to more than a reader should hold.
+
+    With ``trusts_footer`` columns that are small by the footer are not looked at.
 
     Raises:
         TooLargeError: it would.
@@ -51,7 +55,8 @@ def check_pages(file: IO[bytes], metadata: Any, bound: Bound) -> None:
     most, count = _PAGE * bound.most, 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
-            if column.total_uncompressed_size <= most:
+            is_small = trusts_footer and column.total_uncompressed_size <= most
+            if is_small or not column.num_values:  # without values there may be no page
                 continue
             for size in _page_sizes(file, column):
                 count += 1
