@@ -257,7 +257,9 @@ def test_a_second_signal_ends_a_read_whose_reader_does_not_read(tmp_path: Path) 
 def wait_until_full(pipe: Any) -> None:
     """Wait until whoever writes to a pipe has to wait."""
     writer = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY)
-    while select.select([], [writer], [], 0)[1]:
+    poll = select.poll()
+    poll.register(writer, select.POLLOUT)
+    while poll.poll(0):
         time.sleep(0.02)
     os.close(writer)
 

@@ -122,16 +122,6 @@ def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IcebergWriter, "_overtake", lambda *_: None)
 
 
-def taking_the_newest_snapshot_for_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = IcebergWriter._look
-
-    def looking(self: Any, spark: Any, table: Any, commit: Any) -> tuple[Any, bool]:
-        before, _ = look(self, spark, table, commit)
-        return before, commit.same_batch(before)
-
-    monkeypatch.setattr(IcebergWriter, "_look", looking)
-
-
 def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     write, one = Manifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
 
@@ -172,7 +162,6 @@ _OF_OTHERS = "a table of another tool was written to"
         (committing_to_a_table_of_others, "delta", _OF_OTHERS, 0),
         (not_looking_for_an_earlier_try, "delta", _TWICE, 0),
         (not_overtaking_a_late_snapshot, "iceberg", _TWICE, 0),
-        (taking_the_newest_snapshot_for_that_of_the_run, "iceberg", _TWICE, 3500),
         (writing_each_manifest_under_one_name, "parquet", _MISSING, 1800),
         (writing_parquet_without_the_lock, "parquet", _LOST, 600),
         (naming_the_job_by_the_path_as_spelled, None, "is loaded by job", 0),

@@ -60,7 +60,9 @@ def wait_until_full(tap: subprocess.Popen[bytes]) -> None:
     """Wait until a tap that writes has to wait."""
     writer = os.open(f"/proc/self/fd/{tap.stdout.fileno()}", os.O_WRONLY)
     end = time.monotonic() + LONG
-    while select.select([], [writer], [], 0)[1]:
+    poll = select.poll()
+    poll.register(writer, select.POLLOUT)
+    while poll.poll(0):
         assert time.monotonic() < end
         time.sleep(0.01)
     os.close(writer)

@@ -42,6 +42,8 @@ def _count(table: Path) -> int:
     if (table / "_delta_log").is_dir():
         from deltalake import DeltaTable
 
+        if next(table.glob("_delta_log/*.json"), None) is None:
+            return 0
         return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
     if (table / "metadata").is_dir():
         return _count_iceberg(table)
