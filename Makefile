@@ -60,7 +60,7 @@ $(READY): $(LOCKS) pyproject.toml samples/*/pyproject.toml scripts/preflight.sh
 	$(PY) -m $(LOCKED) -r samples/requirements.txt
 	@# Folders have no hash: what is installed in place is a command of its own.
 	$(PY) -m $(PIP) --no-build-isolation -e . $(SAMPLES:%=-e samples/%)
-	-$(PY) -m target_spark.archive
+	-$(PY) -m target_spark.spark.class_archive
 	@touch $@
 
 demo: setup

@@ -7,6 +7,6 @@ source in Python is wanted, and takes its ``DefaultSource``. So this one must ne
 from __future__ import annotations
 
 from target_spark.extract.data_source import TapDataSource as DefaultSource
-from target_spark.extract.data_source import tap_source
+from target_spark.extract.data_source import register_source
 
-__all__ = ["DefaultSource", "tap_source"]
+__all__ = ["DefaultSource", "register_source"]

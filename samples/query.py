@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

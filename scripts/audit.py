@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import requests
 
-from target_spark import jars
+from target_spark.spark import jars
 
 ROOT = Path(__file__).resolve().parents[1]
 FEED = "https://api.osv.dev/v1/query"
@@ -105,7 +105,7 @@ def list_jars() -> Iterator[Pin]:
     """Yield every artifact that target-spark fetches, for each format and line of Spark."""
     coordinates = [text for texts in jars.ARTIFACTS.values() for text in texts]
     for line in jars.HADOOP_AWS:
-        coordinates += jars.wanted_for_s3(f"{line}.0")
+        coordinates += jars.required_s3_jars(f"{line}.0")
     for text in coordinates:
         group, artifact, version = text.split(":")
         yield Pin("Maven", f"{group}:{artifact}", version)

@@ -1,4 +1,4 @@
-"""Write target_spark/jar_versions.py: the versions of jars by line of Spark, and their hashes.
+"""Write target_spark/spark/jar_versions.py: versions of jars by line of Spark, and their hashes.
 
 Versions are changed here and nowhere else. Run it in the repository's folder after a change:
 
@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from target_spark.jar_cache import fetch, locked, sha256
-from target_spark.jars import EXCLUDES, Library, format_library, s3_library
-from target_spark.jvm import spark_home
+from target_spark.spark.jar_cache import fetch, locked, sha256
+from target_spark.spark.jars import EXCLUDES, Library, format_library, s3_library
+from target_spark.spark.jvm import spark_home
 
 DELTA = "4.4.0"
 DELTA_LINES = ("4.0", "4.1", "4.2")
@@ -80,11 +80,15 @@ def hashes(library: Library) -> Iterator[tuple[str, str]]:
         for name in library.whole:
             jar = jars.pop(f"{name.replace(':', '_', 1).replace(':', '-')}.jar", None)
             if jar is None:
-                sys.exit(f"{library.asked[0]} does not bring {name}: change target_spark/jars.py.")
+                sys.exit(
+                    f"{library.asked[0]} does not bring {name}: change target_spark/spark/jars.py."
+                )
             with jar.open("rb") as file:
                 yield name, sha256(file)
         if jars:
-            sys.exit(f"{library.asked[0]} brings {sorted(jars)} too: change target_spark/jars.py.")
+            sys.exit(
+                f"{library.asked[0]} brings {sorted(jars)} too: change target_spark/spark/jars.py."
+            )
 
 
 def rendered(found: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ Rules of the room: nothing but the call.
 
 import sys
 
-from tap_core.command import main
+from tap_core.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tap_core.capabilities import CapabilitiesEnum
-from tap_core.config import variable_name
+from tap_core.config.loading import env_var_name
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -92,7 +92,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
             lines += [
                 f"  - Name: {setting}",
                 f"    Type: {schema.get('type')}",
-                f"    Environment Variable: {variable_name(about_info.env_var_prefix, setting)}",
+                f"    Environment Variable: {env_var_name(about_info.env_var_prefix, setting)}",
             ]
         return "\n".join(lines) + "\n"
 

@@ -2,7 +2,8 @@
 
 Rules of the room: the enums and the built-in settings have the names and values of
 singer_sdk, because catalogs of plugins (Meltano's among them) read them. A capability
-that this version does not have yet is in ``NOT_BUILT``: it is never advertised, whatever
+that this version does not have yet is in ``UNSUPPORTED_CAPABILITIES``: it is never advertised,
+whatever
 a plugin lists, and its settings are answered with one clear sentence.
 """
 
@@ -23,7 +24,6 @@ __all__ = [
     "BATCH_READING_CONFIG",
     "EMIT_ACTIVATE_VERSION_CONFIG",
     "FLATTENING_CONFIG",
-    "NOT_BUILT",
     "PARALLEL_PARTITIONS_CONFIG",
     "PARALLEL_STREAMS_CONFIG",
     "SQL_TAP_USE_SINGER_DECIMAL",
@@ -34,6 +34,7 @@ __all__ = [
     "TARGET_LOAD_METHOD_CONFIG",
     "TARGET_SCHEMA_CONFIG",
     "TARGET_VALIDATE_RECORDS_CONFIG",
+    "UNSUPPORTED_CAPABILITIES",
     "CapabilitiesEnum",
     "DeprecatedEnum",
     "DeprecatedEnumMeta",
@@ -41,8 +42,8 @@ __all__ = [
     "TapCapabilities",
     "TargetCapabilities",
     "TargetLoadMethods",
-    "Unbuilt",
-    "unbuilt_in_use",
+    "UnsupportedCapability",
+    "find_unsupported_settings",
 ]
 
 
@@ -180,7 +181,7 @@ class TargetLoadMethods(str, Enum):
 
 
 @dataclass(frozen=True)
-class Unbuilt:
+class UnsupportedCapability:
     """A capability that does not exist here yet, and the setting that asks for it.
 
     ``fatal``: without it the rows would be others than the user asked for (a column
@@ -194,14 +195,14 @@ class Unbuilt:
     sentence: str
 
 
-NOT_BUILT: tuple[Unbuilt, ...] = (
-    Unbuilt(
+UNSUPPORTED_CAPABILITIES: tuple[UnsupportedCapability, ...] = (
+    UnsupportedCapability(
         PluginCapabilities.STREAM_MAPS,
         "stream_maps",
         fatal=True,
         sentence="stream maps are not supported yet; remove the setting",
     ),
-    Unbuilt(
+    UnsupportedCapability(
         PluginCapabilities.FLATTENING,
         "flattening_enabled",
         fatal=True,
@@ -210,9 +211,9 @@ NOT_BUILT: tuple[Unbuilt, ...] = (
 )
 
 
-def unbuilt_in_use(
-    config: Mapping[str, Any], missing: Iterable[Unbuilt] = NOT_BUILT
-) -> list[Unbuilt]:
+def find_unsupported_settings(
+    config: Mapping[str, Any], missing: Iterable[UnsupportedCapability] = UNSUPPORTED_CAPABILITIES
+) -> list[UnsupportedCapability]:
     """What a configuration asks for that is missing (false and empty ask for nothing)."""
     return [unbuilt for unbuilt in missing if config.get(unbuilt.setting)]
 

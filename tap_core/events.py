@@ -13,20 +13,20 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 __all__ = [
+    "ActivateVersion",
+    "BatchFiles",
     "Checkpoint",
-    "Describe",
-    "Emit",
     "Estimate",
     "Event",
-    "Files",
-    "Log",
+    "EventSink",
+    "LogEvent",
     "Op",
     "Progress",
     "Rows",
-    "Spooled",
-    "Status",
+    "SchemaEvent",
+    "SpooledRows",
     "StreamId",
-    "Truncate",
+    "StreamStatus",
 ]
 
 
@@ -60,7 +60,7 @@ class Progress(Enum):
 
 
 @dataclass(frozen=True)
-class Describe:
+class SchemaEvent:
     """The schema of a stream, before its first rows and again when it changes.
 
     ``keys`` are the properties that identify a row (none: rows are only appended);
@@ -94,7 +94,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Files:
+class BatchFiles:
     """Rows that stand in files: their addresses, and the encoding they are in.
 
     ``version`` is the table version that the rows belong to.
@@ -108,7 +108,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Spooled:
+class SpooledRows:
     """Rows that other processes have put down as a loader's spool does, for it alone.
 
     ``paths`` are files, or folders of them; ``count`` and ``nbytes`` are of the rows.
@@ -126,7 +126,7 @@ class Spooled:
 
 
 @dataclass(frozen=True)
-class Truncate:
+class ActivateVersion:
     """Rows of this stream that are not of ``version`` are no longer valid."""
 
     stream: StreamId
@@ -146,7 +146,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Status:
+class StreamStatus:
     """A source's word on how far one stream has come."""
 
     stream: StreamId
@@ -168,7 +168,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Log:
+class LogEvent:
     """Something a person may want to read; ``level`` is one of logging's names."""
 
     level: str
@@ -177,8 +177,16 @@ class Log:
 
 
 Event: TypeAlias = (
-    Describe | Rows | Spooled | Files | Truncate | Checkpoint | Status | Estimate | Log
+    SchemaEvent
+    | Rows
+    | SpooledRows
+    | BatchFiles
+    | ActivateVersion
+    | Checkpoint
+    | StreamStatus
+    | Estimate
+    | LogEvent
 )
 
-Emit: TypeAlias = Callable[[Event], None]
+EventSink: TypeAlias = Callable[[Event], None]
 """Where a sync puts its events; it may block, and that is the backpressure."""

@@ -99,7 +99,7 @@ __all__ = [
     "MappingError",
     "MaxRecordsLimitException",
     "MissingKeyPropertiesError",
-    "PartsFailedError",
+    "PartitionsFailedError",
     "RecordsWithoutSchemaException",
     "RequestedAbortException",
     "RetriableAPIError",
@@ -121,7 +121,7 @@ __all__ = [
     "SyncLifecycleSignal",
     "TapStreamConnectionFailure",
     "TooManyRecordsException",
-    "TornInputLine",
+    "TruncatedInputLine",
     "UndeclaredRecordError",
     "UnknownMessageType",
     "UnreadableRecordError",
@@ -284,7 +284,7 @@ class InvalidStreamSortException(FatalSyncError):  # noqa: N818  singer_sdk's na
     """A stream that is declared sorted brought a smaller replication key value."""
 
 
-class PartsFailedError(FatalSyncError):
+class PartitionsFailedError(FatalSyncError):
     """Contexts of a stream that were synced elsewhere failed; those beside them are done."""
 
 
@@ -406,7 +406,7 @@ class InvalidInputLine(SingerReadError):  # noqa: N818  singer_sdk's name
     """A line on the wire that is not a message: broken JSON, or not an object."""
 
 
-class TornInputLine(InvalidInputLine):
+class TruncatedInputLine(InvalidInputLine):
     """The input ended within a line: its writer died or was cut off."""
 
 

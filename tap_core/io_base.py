@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.messages import SingerMessageType as SingerMessageType
-from tap_core.protocols.singer.reading import GenericSingerReader as GenericSingerReader
-from tap_core.protocols.singer.reading import SimpleSingerReader as SingerReader
-from tap_core.protocols.singer.writing import GenericSingerWriter as GenericSingerWriter
-from tap_core.protocols.singer.writing import SimpleSingerWriter as SingerWriter
+from tap_core.protocols.singer.message_reader import GenericSingerReader as GenericSingerReader
+from tap_core.protocols.singer.message_reader import SimpleSingerReader as SingerReader
+from tap_core.protocols.singer.message_writer import GenericSingerWriter as GenericSingerWriter
+from tap_core.protocols.singer.message_writer import SimpleSingerWriter as SingerWriter
+from tap_core.singerlib.messages import SingerMessageType as SingerMessageType
 
 __all__ = [
     "GenericSingerReader",

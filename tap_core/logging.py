@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 from tap_core import metrics
 from tap_core.redaction import clean_document, escape_control_characters, redact, redact_line
-from tap_core.redaction.active import install_redaction, write_to_stderr
-from tap_core.redaction.records import RedactingFormatter, clean_record, format_error
+from tap_core.redaction.log_records import RedactingFormatter, clean_record, format_error
+from tap_core.redaction.process_secrets import install_redaction, write_to_stderr
 
 __all__ = [
     "DEFAULT_FORMAT",

@@ -17,25 +17,25 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.batch.limits import FileLimits
-from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, Unbuilt
-from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
+from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities, UnsupportedCapability
+from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.exceptions import InvalidInputLine
-from tap_core.intake import binary, blocks
-from tap_core.plugin_base import Command
-from tap_core.protocols.singer.decode import Decoder
-from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json
-from tap_core.protocols.singer.messages import Message, RecordMessage
-from tap_core.records.conform import jsonable
-from tap_core.redaction.rows import show_value
-from tap_core.sinks.messages import (
+from tap_core.io.stdin import open_binary, read_blocks
+from tap_core.plugin_base import CliCommand
+from tap_core.protocols.singer.reader import SingerReader
+from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json
+from tap_core.records.conform import to_json_compatible
+from tap_core.redaction.row_values import show_value
+from tap_core.singerlib.messages import Message, RecordMessage
+from tap_core.sinks.message_conversion import (
     batch_message,
+    decode_record,
+    decode_state,
     record_message,
-    record_of,
     schema_message,
-    state_of,
     version_message,
 )
-from tap_core.sinks.signals import SignalHeeder
+from tap_core.sinks.signal_handling import SignalHandler
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -52,7 +52,7 @@ class _Stopped(Exception):  # noqa: N818  nothing went wrong
     """Raised through a reader that an author brought, to end it."""
 
 
-class InlineMapper(SignalHeeder, abc.ABC):
+class InlineMapper(SignalHandler, abc.ABC):
     """A mapper: say ``name`` and what becomes of each type of message."""
 
     message_reader_class: type[Any] | None = None
@@ -91,10 +91,10 @@ class InlineMapper(SignalHeeder, abc.ABC):
         self._lines: list[bytes] = []
         self._waiting = 0
         self._heads: dict[str, bytes] = {}
-        self._way_out = SingerOutlet()
+        self._way_out = SingerWriter()
 
     @classmethod
-    def _not_built(cls) -> list[Unbuilt]:
+    def _not_built(cls) -> list[UnsupportedCapability]:
         """Nothing is missing: what a mapper does with its settings is its author's."""
         return []
 
@@ -128,9 +128,9 @@ class InlineMapper(SignalHeeder, abc.ABC):
     # Running
 
     @classmethod
-    def get_singer_command(cls) -> Command:
+    def get_singer_command(cls) -> CliCommand:
         """Make the Singer command."""
-        from tap_core.protocols.singer.door import mapper_command
+        from tap_core.protocols.singer.cli import mapper_command
 
         return mapper_command(cls)
 
@@ -162,9 +162,9 @@ class InlineMapper(SignalHeeder, abc.ABC):
         try:
             if self.message_reader is not None:
                 return self._read_by(self.message_reader, file_input)
-            decoder = Decoder(limits=FileLimits.from_config(self.config))
+            decoder = SingerReader(limits=FileLimits.from_config(self.config))
             with self._heeding_signals() as wake_up:
-                for block in blocks(binary(file_input), wake_up, _BEAT_SECONDS):
+                for block in read_blocks(open_binary(file_input), wake_up, _BEAT_SECONDS):
                     self._map_all(decoder.feed(block) if block else (), counts)
                     self._flush()
                     if self._is_stopping:
@@ -183,7 +183,7 @@ class InlineMapper(SignalHeeder, abc.ABC):
         if type(message) is RecordMessage:
             self._collect(self._record_line(message))
         else:
-            self._collect(encode_json(jsonable(message.to_dict())) + b"\n")
+            self._collect(encode_json(to_json_compatible(message.to_dict())) + b"\n")
         if self._waiting >= _FLUSH_BYTES:
             self._flush()
 
@@ -225,14 +225,14 @@ class InlineMapper(SignalHeeder, abc.ABC):
             self._map_rows(event, counts)
         elif isinstance(event, Checkpoint):
             counts["STATE"] += 1
-            self._process_state_message({"type": "STATE", "value": state_of(event.state)})
-        elif isinstance(event, Describe):
+            self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
+        elif isinstance(event, SchemaEvent):
             counts["SCHEMA"] += 1
             self._process_schema_message(schema_message(event))
-        elif isinstance(event, Truncate):
+        elif isinstance(event, ActivateVersion):
             counts["ACTIVATE_VERSION"] += 1
             self._process_activate_version_message(version_message(event))
-        elif isinstance(event, Files):
+        elif isinstance(event, BatchFiles):
             counts["BATCH"] += 1
             self._process_batch_message(batch_message(event))
 
@@ -242,7 +242,7 @@ class InlineMapper(SignalHeeder, abc.ABC):
         for body, extracted in zip(rows.rows, times, strict=True):
             if self._signals:
                 return
-            process(record_message(stream, record_of(body), extracted, version))
+            process(record_message(stream, decode_record(body), extracted, version))
             counts["RECORD"] += 1
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:
@@ -300,17 +300,17 @@ class InlineMapper(SignalHeeder, abc.ABC):
 def _body(record: Mapping[str, Any]) -> bytes:
     """Encode a record that an author made; only values that JSON may lack cost time."""
     if not _TEXT.issuperset(map(type, record)):
-        return encode_body(jsonable(record))
+        return encode_body(to_json_compatible(record))
     kinds = set(map(type, record.values()))
     plain = dict(record) if kinds <= _PLAIN else {key: _plain(item) for key, item in record.items()}
     try:
         return encode_body(plain)
     except UnicodeEncodeError:  # half of a letter
-        return encode_body(jsonable(record))
+        return encode_body(to_json_compatible(record))
 
 
 def _plain(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN or (kind is Decimal and value.is_finite()):
         return value
-    return jsonable(value)
+    return to_json_compatible(value)

@@ -201,9 +201,9 @@ class JSONPathPaginator(BaseAPIPaginator[str | None]):
 
     def get_next(self, response: Response) -> str | None:
         """Return what the path finds first, None if it finds nothing."""
-        from tap_core.http.answer import first_of
+        from tap_core.http.response import parse_first_document
 
-        found: str | None = first_of(response, self._jsonpath)
+        found: str | None = parse_first_document(response, self._jsonpath)
         return found
 
 

@@ -24,24 +24,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 from tap_core import about, metrics
 from tap_core.capabilities import (
     FLATTENING_CONFIG,
-    NOT_BUILT,
     STREAM_MAPS_CONFIG,
+    UNSUPPORTED_CAPABILITIES,
     CapabilitiesEnum,
     PluginCapabilities,
-    Unbuilt,
-    unbuilt_in_use,
+    UnsupportedCapability,
+    find_unsupported_settings,
 )
-from tap_core.classproperty import classproperty
-from tap_core.config import (
-    Environment,
-    copied,
+from tap_core.compat.classproperty import classproperty
+from tap_core.config.loading import (
+    EnvironmentConfig,
+    deep_copy_config,
     fill_defaults,
     merge_missing_config_jsonschema,
     parse_environment_config,
     read_config_files,
     read_environment,
 )
-from tap_core.config_validation import config_faults, unknown_settings
+from tap_core.config.validation import suggest_misspelled_settings, validate_config
 from tap_core.exceptions import (
     ConfigValidationError,
     MapperNotInitialized,
@@ -52,12 +52,12 @@ from tap_core.redaction import collect_secrets, register_secrets
 from tap_core.types import JsonSchema
 
 if TYPE_CHECKING:
-    from tap_core.mapper.plugin import PluginMapper
+    from tap_core.mapper.plugin_mapper import PluginMapper
 
 __all__ = [
     "SDK_PACKAGE_NAME",
-    "Command",
-    "ConfigListener",
+    "CliCommand",
+    "ConfigUpdateCallback",
     "EntryPoint",
     "PluginBase",
     "plugin_cli",
@@ -72,11 +72,11 @@ _MAPPED = (PluginCapabilities.STREAM_MAPS, PluginCapabilities.FLATTENING)
 """What a mapper brings."""
 
 
-ConfigListener: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
+ConfigUpdateCallback: TypeAlias = Callable[[Callable[[Mapping[str, Any]], dict[str, Any]]], None]
 """Called with a function that returns settings with the newest tokens in them."""
 
 
-class Command(Protocol):
+class CliCommand(Protocol):
     """What a door makes of a plugin class: a command in the manner of click."""
 
     def main(
@@ -154,7 +154,7 @@ class PluginBase(abc.ABC):
     config_args: tuple[str, ...] = ()
     """The arguments of ``--config`` that the settings came from: for commands in messages."""
 
-    config_listener: ConfigListener | None = None
+    config_listener: ConfigUpdateCallback | None = None
     """Who is told at once when a refresh token was replaced, besides that file."""
 
     documentation_url: str | None = None
@@ -180,13 +180,13 @@ class PluginBase(abc.ABC):
             TypeError: the configuration is neither a mapping nor a path.
         """
         given = _given(config)
-        found = Environment({}, {})
+        found = EnvironmentConfig({}, {})
         if parse_env_config:
             found = read_environment(self._full_schema(), self._env_var_prefix)
         self._config: dict[str, Any] = {**given, **found.values}
         self._env_faults = found.faults
         register_secrets(self, collect_secrets(self._config, self._full_schema()))
-        self._slips = list(unknown_settings(self._config, self._full_schema()))
+        self._slips = list(suggest_misspelled_settings(self._config, self._full_schema()))
         self._fill_defaults()
 
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
@@ -232,14 +232,18 @@ class PluginBase(abc.ABC):
         return [capability for capability in cls.capabilities if capability not in missing]
 
     @classmethod
-    def _not_built(cls) -> list[Unbuilt]:
+    def _not_built(cls) -> list[UnsupportedCapability]:
         """What plugins of this kind do not have: who makes no mapper has no stream maps."""
         maps = cls.setup_mapper is not PluginBase.setup_mapper
-        return [unbuilt for unbuilt in NOT_BUILT if not maps or unbuilt.capability not in _MAPPED]
+        return [
+            unbuilt
+            for unbuilt in UNSUPPORTED_CAPABILITIES
+            if not maps or unbuilt.capability not in _MAPPED
+        ]
 
     @classmethod
     def _full_schema(cls) -> JsonSchema:
-        schema: JsonSchema = copied(cls.config_jsonschema)
+        schema: JsonSchema = deep_copy_config(cls.config_jsonschema)
         cls.append_builtin_config(schema)
         return schema
 
@@ -252,7 +256,7 @@ class PluginBase(abc.ABC):
         schema = self._full_schema()
         errors = [
             *self._env_faults.values(),
-            *config_faults(self._config, schema, skip=self._env_faults),
+            *validate_config(self._config, schema, skip=self._env_faults),
             *self._faults_beyond_schema(),
         ]
         for slip, known in self._slips:
@@ -266,7 +270,7 @@ class PluginBase(abc.ABC):
 
     def _faults_beyond_schema(self) -> list[str]:
         """Return a sentence for each fault that no JSON Schema can tell."""
-        in_use = unbuilt_in_use(self._config, self._not_built())
+        in_use = find_unsupported_settings(self._config, self._not_built())
         for unbuilt in in_use:
             if not unbuilt.fatal:
                 self.logger.warning("%s: %s", unbuilt.setting, unbuilt.sentence)
@@ -318,7 +322,7 @@ class PluginBase(abc.ABC):
             StreamMapConfigError: the maps are not valid.
             ConfigValidationError: flattening is on and no depth is given.
         """
-        from tap_core.mapper.plugin import PluginMapper
+        from tap_core.mapper.plugin_mapper import PluginMapper
 
         self._mapper = PluginMapper(plugin_config=self._config, logger=self.logger)
 
@@ -416,12 +420,12 @@ class PluginBase(abc.ABC):
     # How it is run
 
     @classmethod
-    def get_command(cls, args: Sequence[str]) -> Command:  # noqa: ARG003  for doors to come
+    def get_command(cls, args: Sequence[str]) -> CliCommand:  # noqa: ARG003  for doors to come
         """Choose the door for an argument list; Singer's unless a subclass knows better."""
         return cls.get_singer_command()
 
     @classmethod
-    def get_singer_command(cls) -> Command:
+    def get_singer_command(cls) -> CliCommand:
         """Make the Singer command; taps and targets each have theirs."""
         raise NotImplementedError
 
@@ -460,7 +464,7 @@ def _given(
     if not config:
         return {}
     if isinstance(config, Mapping):
-        settings: dict[str, Any] = copied(config)
+        settings: dict[str, Any] = deep_copy_config(config)
         return settings
     if isinstance(config, (str, PurePath)):
         _warn_of_paths("a configuration file's path")

@@ -23,10 +23,9 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TapCapabilities,
 )
-from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
-from tap_core.config import merge_missing_config_jsonschema
-from tap_core.config_validation import checked_changes
-from tap_core.documents import dump_json, read_json_file
+from tap_core.compat.deprecation import deprecated_import
+from tap_core.config.loading import merge_missing_config_jsonschema
+from tap_core.config.validation import checked_changes
 from tap_core.events import Checkpoint
 from tap_core.exceptions import (
     AbortedSyncFailedException,
@@ -34,37 +33,38 @@ from tap_core.exceptions import (
     DiscoveryError,
     SingerSDKDeprecationWarning,
 )
-from tap_core.moved import find_moved
-from tap_core.plugin_base import Command, PluginBase
-from tap_core.protocols.fivetran.command import asks_for_port
-from tap_core.protocols.singer.events_of import event_of
-from tap_core.protocols.singer.writing import (
-    EventWriter,
+from tap_core.plugin_base import CliCommand, PluginBase
+from tap_core.protocols.fivetran.port_option import has_port_option
+from tap_core.protocols.singer.event_conversion import to_event
+from tap_core.protocols.singer.message_writer import (
+    EventForwardingWriter,
     SimpleSingerWriter,
-    is_plain,
-    outlet_of,
+    is_default_writer,
+    make_event_writer,
 )
 from tap_core.redaction import collect_secrets, register_secrets
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.singerlib.json import dump_json, read_json_file
 from tap_core.state.bookmarks import write_stream_state
-from tap_core.state.checkpoint import Cadence
+from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
-from tap_core.state.load import check_bookmarks
-from tap_core.sync.beside import Turns
-from tap_core.sync.engine import sync_part
-from tap_core.sync.estimates import estimate_total, tell_total
-from tap_core.sync.limits import lowered, stream_classes
-from tap_core.sync.overrides import is_overridden, member_of
-from tap_core.sync.run import Outlet, Run
+from tap_core.state.reader import check_bookmarks
+from tap_core.sync.concurrency import apply_user_limit, stream_classes
+from tap_core.sync.engine import sync_work_unit
+from tap_core.sync.estimates import emit_total_estimate, estimate_total
+from tap_core.sync.override_detection import get_member, is_overridden
+from tap_core.sync.scheduler import StreamScheduler
+from tap_core.sync.sync_run import ProtocolWriter, SyncRun
 from tap_core.types import JsonSchema, TapState
 
 if TYPE_CHECKING:
     from pathlib import PurePath
     from types import FrameType
 
-    from tap_core.mapper.plugin import PluginMapper
-    from tap_core.protocols.singer.messages import Message
+    from tap_core.mapper.plugin_mapper import PluginMapper
+    from tap_core.singerlib.messages import Message
     from tap_core.streams.core import Stream
-    from tap_core.sync.parts import Part
+    from tap_core.sync.work_units import WorkUnit
 
 __all__ = ["StateWriter", "Tap"]
 
@@ -78,15 +78,15 @@ class _Voice(PluginBase):
     """A class whose objects have ``write_message(message)``, for other wires."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> SyncRun:
         """The run that is going on, in this thread; made by the first sync."""
-        made: Run | None = self.__dict__.get("run")
+        made: SyncRun | None = self.__dict__.get("run")
         if made is None:
             made = self.__dict__["run"] = self._begin_run()
         return made.here()
 
-    def _begin_run(self) -> Run:
-        return Run(self.outlet, self.document, Cadence())
+    def _begin_run(self) -> SyncRun:
+        return SyncRun(self.outlet, self.document, CheckpointPolicy())
 
     @property
     def message_writer(self) -> Any:
@@ -98,15 +98,15 @@ class _Voice(PluginBase):
     @message_writer.setter
     def message_writer(self, writer: Any) -> None:
         self._message_writer = writer
-        self.outlet: Outlet = outlet_of(writer)
+        self.outlet: ProtocolWriter = make_event_writer(writer)
         self.__dict__.pop("run", None)
 
-    def speak_by(self, outlet: Outlet) -> None:
+    def speak_by(self, outlet: ProtocolWriter) -> None:
         """Let all that the tap says go through the outlet of another protocol than Singer.
 
         Messages that authors write by hand go there too, as events.
         """
-        if not is_plain(self._message_writer):
+        if not is_default_writer(self._message_writer):
             self.logger.warning(
                 "'%s' is not used: what is written depends on the protocol.",
                 type(self._message_writer).__qualname__,
@@ -116,13 +116,13 @@ class _Voice(PluginBase):
                 "The tap has a write_message of its own. What it hands on to Tap.write_message"
                 " goes out; whatever it prints by itself goes to standard error."
             )
-        self._message_writer = EventWriter(partial(_Voice.write_message, self))
+        self._message_writer = EventForwardingWriter(partial(_Voice.write_message, self))
         self.outlet = outlet
         self.__dict__.pop("run", None)
 
     def write_message(self, message: Message) -> None:
         """Write a Singer message, behind all rows so far."""
-        self.run.emit(event_of(message, self.outlet.encode))
+        self.run.emit(to_event(message, self.outlet.encode))
 
     @cached_property
     def state_writer(self) -> StateWriter:
@@ -142,7 +142,7 @@ class _Voice(PluginBase):
 
         Without effect where streams were estimated: platforms take no mixture.
         """
-        tell_total(self.run, self.name, rows, nbytes)
+        emit_total_estimate(self.run, self.name, rows, nbytes)
 
     def update_config(self, changes: Mapping[str, Any]) -> None:
         """Change settings of this tap from now on, as where a source has replaced a credential.
@@ -262,12 +262,12 @@ class Tap(_Voice):
         )
         self._streams: dict[str, Stream] | None = None
         self._catalog: Catalog | None = None
-        self._input_catalog = _catalog_of(catalog)
+        self._input_catalog = _load_catalog(catalog)
         self.document = StateDocument({})
         self.message_writer = message_writer or self.message_writer_class()
         if setup_mapper:
             self.setup_mapper()
-        self.load_state(_state_of(state))
+        self.load_state(_load_state(state))
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
@@ -458,9 +458,9 @@ class Tap(_Voice):
         self._set_compatible_replication_methods()
         self.__dict__.pop("run", None)
         run = self.run
-        threads = lowered(self.max_parallel_streams, self.config, "max_parallel_streams")
+        threads = apply_user_limit(self.max_parallel_streams, self.config, "max_parallel_streams")
         goes_on = self.goes_on_after_errors and getattr(self.outlet, "tells_ends", False)
-        turns = Turns(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
+        turns = StreamScheduler(list(self.streams.values()), self.logger, threads, goes_on=goes_on)
         with run.timer():
             try:
                 if self.document.tap_state:
@@ -474,11 +474,11 @@ class Tap(_Voice):
         for stream in self.streams.values():
             stream.log_sync_costs()
 
-    def sync_part(self, part: Part) -> Mapping[str, Any]:
+    def sync_part(self, part: WorkUnit) -> Mapping[str, Any]:
         """Sync one part of a sync that processes share in; return the states after it."""
         if "run" not in self.__dict__:
             self._set_compatible_replication_methods()
-        return sync_part(self.streams[part.stream], part)
+        return sync_work_unit(self.streams[part.stream], part)
 
     def _set_compatible_replication_methods(self) -> None:
         """Read a parent in full where a selected child changes without it."""
@@ -522,34 +522,34 @@ class Tap(_Voice):
         Override it where there is a better question to ask. By default one record is asked
         for, of the first stream that has no parent.
         """
-        from tap_core.sync.trial import pull_one
+        from tap_core.sync.connection_test import read_one_record
 
         roots = [stream for stream in self.streams.values() if not stream.parent_stream_type]
         for stream in sorted(roots, key=lambda one: not one.selected_by_default)[:1]:
-            pull_one(stream)
+            read_one_record(stream)
 
     @classmethod
-    def get_command(cls, args: Sequence[str]) -> Command:
+    def get_command(cls, args: Sequence[str]) -> CliCommand:
         """Choose the door: a first word of Airbyte's, Fivetran's ``--port``, else Singer's."""
         if args and args[0] in {"spec", "check", "discover", "read"}:
-            from tap_core.protocols.airbyte.door import source_command
+            from tap_core.protocols.airbyte.cli import source_command
 
             return source_command(cls, args[0])
-        if asks_for_port(args):
-            from tap_core.protocols.fivetran.door import connector_command
+        if has_port_option(args):
+            from tap_core.protocols.fivetran.cli import connector_command
 
             return connector_command(cls)
         return super().get_command(args)
 
     @classmethod
-    def get_singer_command(cls) -> Command:
+    def get_singer_command(cls) -> CliCommand:
         """Return the Singer command of this tap."""
-        from tap_core.protocols.singer.door import tap_command  # typer is a door's matter
+        from tap_core.protocols.singer.cli import tap_command  # typer is a door's matter
 
         return tap_command(cls)
 
 
-Tap._HOOKS = {name: member_of(Tap, name) for name in ("catalog", "write_message")}
+Tap._HOOKS = {name: get_member(Tap, name) for name in ("catalog", "write_message")}
 
 
 class StateWriter:
@@ -571,7 +571,7 @@ class StateWriter:
             self._last = line
 
 
-def _catalog_of(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
+def _load_catalog(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Catalog | None:
     """Take a catalog that was given as an object, a dict or (deprecated) a path."""
     if catalog is None or isinstance(catalog, Catalog):
         return catalog
@@ -585,7 +585,7 @@ def _catalog_of(catalog: PurePath | str | dict[str, Any] | Catalog | None) -> Ca
     return Catalog.from_dict(read_json_file(catalog))
 
 
-def _state_of(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
+def _load_state(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
     """Take a state that was given as a dict or (deprecated) a path."""
     if not state:
         return {}
@@ -601,4 +601,4 @@ def _state_of(state: PurePath | str | dict[str, Any] | None) -> dict[str, Any]:
 
 def __getattr__(name: str) -> Any:
     """Find what stands elsewhere now, and say so."""
-    return find_moved(name, old=__name__, known=("SQLTap",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLTap",), new="tap_core.sql")

@@ -18,9 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, final
 
-from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
-from tap_core.bounds import TooLargeError
 from tap_core.capabilities import (
     ACTIVATE_VERSION_CONFIG,
     ADD_RECORD_METADATA_CONFIG,
@@ -33,9 +32,10 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
-from tap_core.config import merge_missing_config_jsonschema
-from tap_core.documents import dump_json, serialize_json
-from tap_core.events import Checkpoint, Describe, Event, Files, Rows, Truncate
+from tap_core.compat.author_overrides import TargetOverrides
+from tap_core.compat.deprecation import deprecated_import
+from tap_core.config.loading import merge_missing_config_jsonschema
+from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Event, Rows, SchemaEvent
 from tap_core.exceptions import (
     BatchFileError,
     InvalidInputLine,
@@ -43,22 +43,22 @@ from tap_core.exceptions import (
     InvalidRecord,
     UnreadableRecordError,
 )
-from tap_core.intake import binary, blocks
-from tap_core.moved import find_moved
-from tap_core.plugin_base import Command
-from tap_core.protocols.singer.decode import Decoder
-from tap_core.protocols.singer.reading import SimpleSingerReader, is_plain
-from tap_core.said import SaidOfTargets
+from tap_core.io.stdin import open_binary, read_blocks
+from tap_core.limits.memory import InputTooLargeError
+from tap_core.plugin_base import CliCommand
+from tap_core.protocols.singer.message_reader import SimpleSingerReader, is_default_reader
+from tap_core.protocols.singer.reader import SingerReader
+from tap_core.singerlib.json import dump_json, serialize_json
 from tap_core.sinks.core import Sink
-from tap_core.sinks.messages import (
+from tap_core.sinks.message_conversion import (
     batch_message,
+    decode_record,
+    decode_state,
     record_message,
-    record_of,
     schema_message,
-    state_of,
     version_message,
 )
-from tap_core.sinks.router import Route, Router
+from tap_core.sinks.routing import StreamRoute, StreamRouter
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class _Stopped(Exception):  # noqa: N818  nothing went wrong
     """Raised through a reader that an author brought, to end it."""
 
 
-class Target(SaidOfTargets, Router, abc.ABC):
+class Target(TargetOverrides, StreamRouter, abc.ABC):
     """A target: say ``name``, ``config_jsonschema`` and ``default_sink_class``."""
 
     message_reader_class: type[Any] = SimpleSingerReader
@@ -106,7 +106,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
             config=config, parse_env_config=parse_env_config, validate_config=validate_config
         )
         self.message_reader = message_reader or self.message_reader_class()
-        self._described: dict[str, Describe] = {}
+        self._described: dict[str, SchemaEvent] = {}
         if setup_mapper:
             self.setup_mapper()
 
@@ -128,9 +128,9 @@ class Target(SaidOfTargets, Router, abc.ABC):
         super().append_builtin_config(config_jsonschema)
 
     @classmethod
-    def get_singer_command(cls) -> Command:
+    def get_singer_command(cls) -> CliCommand:
         """Make the Singer command."""
-        from tap_core.protocols.singer.door import target_command
+        from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls)
 
@@ -162,12 +162,12 @@ class Target(SaidOfTargets, Router, abc.ABC):
     @final
     def process_lines(self, file_input: Any | None = None) -> Counter[str]:
         """Read messages to the end of the input; return how many there were of each type."""
-        if not is_plain(self.message_reader):
+        if not is_default_reader(self.message_reader):
             return self._read_by(self.message_reader, file_input)
         counts: Counter[str] = Counter()
-        decoder = Decoder(limits=FileLimits.from_config(self.config))
+        decoder = SingerReader(limits=FileLimits.from_config(self.config))
         with self._heeding_signals() as wake_up:
-            for block in blocks(binary(file_input), wake_up, self._beat_seconds):
+            for block in read_blocks(open_binary(file_input), wake_up, self._beat_seconds):
                 self._fold_all(decoder.feed(block) if block else (), counts)
                 if self._is_stopping:
                     return counts
@@ -188,13 +188,13 @@ class Target(SaidOfTargets, Router, abc.ABC):
         elif isinstance(event, Checkpoint):
             counts["STATE"] += 1
             self._fold_state(event)
-        elif isinstance(event, Describe):
+        elif isinstance(event, SchemaEvent):
             counts["SCHEMA"] += 1
             self._fold_schema(event)
-        elif isinstance(event, Truncate):
+        elif isinstance(event, ActivateVersion):
             counts["ACTIVATE_VERSION"] += 1
             self._process_activate_version_message(version_message(event))
-        elif isinstance(event, Files):
+        elif isinstance(event, BatchFiles):
             counts["BATCH"] += 1
             self._process_batch_message(batch_message(event))
 
@@ -246,7 +246,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
         if self._overrides("_process_record_message"):
             self._fold_rows_by_hook(rows, times)
             return
-        routes = self._routes_of(rows.stream.name)
+        routes = self._get_routes(rows.stream.name)
         plain = len(routes) == 1 and routes[0].transform is None
         if plain and not self._overrides("get_sink"):
             self._fold_plain_rows(self._sinks_active[routes[0].alias], rows, times)
@@ -255,7 +255,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
             if self._signals:
                 return
             try:
-                record = record_of(body)
+                record = decode_record(body)
             except UnreadableRecordError as error:
                 _refuse(error, [self._sinks_active[each.alias] for each in routes])
                 continue
@@ -264,7 +264,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
     def _fold_plain_rows(self, sink: Sink, rows: Rows, times: Sequence[str | None]) -> None:
         """Bring rows into one sink; per row nothing is asked that could be known before."""
-        lane = self._lane_of(sink)
+        lane = self._get_pipeline(sink)
         take, weighs, version = lane.take, lane.weighs, rows.version
         holders, clock = self._watermark.holders, time.monotonic
         most = self._MAX_RECORD_AGE_IN_MINUTES * 60
@@ -276,7 +276,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
                 if weighs:
                     sink._batch_bytes_read += len(body)
                 try:
-                    is_full = take(record_of(body), extracted, version)
+                    is_full = take(decode_record(body), extracted, version)
                 except UnreadableRecordError as error:
                     _refuse(error, (sink,))
                     continue
@@ -294,14 +294,14 @@ class Target(SaidOfTargets, Router, abc.ABC):
         for body, extracted in zip(rows.rows, times, strict=True):
             if self._signals:
                 return
-            record = record_of(body)
+            record = decode_record(body)
             message = record_message(rows.stream.name, record, extracted, rows.version)
             self._process_record_message(message)
 
     def _process_record_message(self, message_dict: dict[str, Any]) -> None:
         """Bring one record into its sinks."""
         self._assert_line_requires(message_dict, requires={"stream", "record"})
-        routes = self._routes_of(message_dict["stream"])
+        routes = self._get_routes(message_dict["stream"])
         record = dict(message_dict["record"])
         size = len(serialize_json(record)) if any(map(self._weighs, routes)) else 0
         extracted, version = message_dict.get("time_extracted"), message_dict.get("version")
@@ -310,7 +310,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
     # Schemas
 
-    def _fold_schema(self, event: Describe) -> None:
+    def _fold_schema(self, event: SchemaEvent) -> None:
         name = event.stream.name
         own = self._overrides("_process_schema_message")
         if not own and self._described.get(name) == event:
@@ -339,7 +339,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
     def _fold_state(self, event: Checkpoint) -> None:
         if self._overrides("_process_state_message"):
-            self._process_state_message({"type": "STATE", "value": state_of(event.state)})
+            self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
         else:
             self._keep_state(event.state)
 
@@ -352,7 +352,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
 
     def _process_activate_version_message(self, message_dict: dict[str, Any]) -> None:
         """Drain the sinks of a stream, then let only one version of its rows count."""
-        for route in self._routes_of(message_dict["stream"]):
+        for route in self._get_routes(message_dict["stream"]):
             sink = self.get_sink(route.alias)
             if not sink.process_activate_version_messages:
                 self.logger.warning(
@@ -376,9 +376,9 @@ class Target(SaidOfTargets, Router, abc.ABC):
         encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
-        except TooLargeError as error:
+        except InputTooLargeError as error:
             raise BatchFileError(f"Stream '{message_dict['stream']}': {error}") from None
-        routes = self._routes_of(message_dict["stream"])
+        routes = self._get_routes(message_dict["stream"])
         taken = []
         for route in routes:
             sink = self.get_sink(route.alias)
@@ -399,7 +399,7 @@ class Target(SaidOfTargets, Router, abc.ABC):
         self,
         encoding: BaseBatchFileEncoding,
         message: dict[str, Any],
-        routes: tuple[Route, ...],
+        routes: tuple[StreamRoute, ...],
     ) -> None:
         """Bring the records of files into sinks, like those of RECORD messages."""
         name, version = message["stream"], message.get("version")
@@ -433,4 +433,4 @@ def _told(counts: Mapping[str, int]) -> str:
 
 def __getattr__(name: str) -> Any:
     """Find what stands elsewhere now, and say so."""
-    return find_moved(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLTarget",), new="tap_core.sql")

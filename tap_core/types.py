@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 __all__ = [
-    "BodyEncoder",
     "Context",
     "JsonSchema",
     "Record",
+    "RecordBodyEncoder",
     "Records",
     "StrPath",
     "TapState",
@@ -32,7 +32,7 @@ JsonSchema: TypeAlias = dict[str, Any]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
-BodyEncoder: TypeAlias = Callable[[Record], bytes]
+RecordBodyEncoder: TypeAlias = Callable[[Record], bytes]
 """A door's function from a shaped record to the bytes of its body on the wire."""
 
 

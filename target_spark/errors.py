@@ -28,24 +28,24 @@ for the data, what to do); the door prints that message without a traceback.
 from __future__ import annotations
 
 __all__ = [
-    "BatchFileError",
+    "BatchFileLoadError",
     "CommitLostError",
     "ConflictError",
-    "CountError",
     "DiskFullError",
     "FilesError",
     "FrameError",
     "IncompleteError",
-    "LeaseError",
-    "OutletError",
-    "OwnerError",
-    "PermitsError",
+    "JobLockError",
     "QuarantineError",
+    "RateLimitServerError",
     "ReadingError",
+    "RowCountError",
     "SparkDiedError",
     "SparkUnavailableError",
+    "StateOutputError",
     "StorageError",
     "TableError",
+    "TableOwnerError",
     "TargetSparkError",
     "UnsupportedError",
 ]
@@ -63,7 +63,7 @@ class SparkDiedError(TargetSparkError):
     """Spark's JVM ended while it was needed."""
 
 
-class LeaseError(TargetSparkError):
+class JobLockError(TargetSparkError):
     """Another run of the same job holds its lease, or another user controls the lease."""
 
 
@@ -75,7 +75,7 @@ class TableError(TargetSparkError):
     """A folder is not a table that the target may write, or cannot be written."""
 
 
-class OwnerError(TargetSparkError):
+class TableOwnerError(TargetSparkError):
     """A table's last commit is of another job."""
 
 
@@ -103,11 +103,11 @@ class ReadingError(TargetSparkError):
     """A tap that is read by the same process failed; what came before is good."""
 
 
-class BatchFileError(TargetSparkError):
+class BatchFileLoadError(TargetSparkError):
     """A batch file is not there, does not open, or has what does not fit its table."""
 
 
-class CountError(TargetSparkError):
+class RowCountError(TargetSparkError):
     """The rows that were written and set aside are not as many as came in."""
 
 
@@ -119,11 +119,11 @@ class IncompleteError(TargetSparkError):
     """A stream that overwrites its table was not known to be complete; the old table stays."""
 
 
-class OutletError(TargetSparkError):
+class StateOutputError(TargetSparkError):
     """The states cannot leave: the reader of the standard output is gone."""
 
 
-class PermitsError(TargetSparkError):
+class RateLimitServerError(TargetSparkError):
     """The driver of a job cannot be asked when the next request may be sent."""
 
 

@@ -22,28 +22,28 @@ from typing import Any, BinaryIO, ClassVar, Final, cast
 from tap_core.capabilities import CapabilitiesEnum, PluginCapabilities
 from tap_core.events import Event, StreamId
 from tap_core.exceptions import ConfigValidationError, InvalidInputLine, SingerSDKError
-from tap_core.intake import WakeUp, blocks
-from tap_core.plugin_base import Command, PluginBase
-from tap_core.protocols.fivetran.command import asks_for_port
-from tap_core.protocols.singer.decode import Decoder
+from tap_core.io.stdin import WakeupPipe, read_blocks
+from tap_core.plugin_base import CliCommand, PluginBase
+from tap_core.protocols.fivetran.port_option import has_port_option
+from tap_core.protocols.singer.reader import SingerReader
 from tap_core.redaction import make_redactor, write_to_stderr
 from tap_core.types import JsonSchema
-from target_spark import settings
-from target_spark.commands import AIRBYTE_WORDS, HELP, WORDS, WordCommand
-from target_spark.conversation import Conversation, Emits
-from target_spark.engine import SparkEngine
+from target_spark.cli.commands import AIRBYTE_COMMANDS, COMMANDS, HELP, SubCommand
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions, RunInfo
 from target_spark.errors import FilesError, ReadingError, TargetSparkError, UnsupportedError
-from target_spark.lease import started_after_the_last
-from target_spark.loader import Loader
-from target_spark.meters import job_timer
-from target_spark.options import LoadOptions, Run
-from target_spark.progress import shown
-from target_spark.report import COMPLETE, STOPPED, Report
-from target_spark.session import load_libraries
-from target_spark.spool import SpoolFolder, open_folder
-from target_spark.work import Commits
+from target_spark.loader.commit_request import CommitWriter
+from target_spark.loader.interfaces import ProtocolBinding, StateEmitter
+from target_spark.loader.loader import Loader
+from target_spark.loader.metrics import job_timer
+from target_spark.loader.progress import show_progress
+from target_spark.loader.report import COMPLETE, STOPPED, Report
+from target_spark.spark.engine import LeasedSpark
+from target_spark.spark.session import load_libraries
+from target_spark.storage.job_lock import monotonic_run_start
+from target_spark.storage.spool import SpoolFolder, open_spool_folder
 
-__all__ = ["Opened", "TargetSpark"]
+__all__ = ["LoadSession", "TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
 
@@ -61,16 +61,16 @@ _SAID_IN_WORDS: Final = (*_FAULTS_OF_THE_INPUT, TargetSparkError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class LoadSession:
     """What one run works with, as long as it lasts.
 
     What is given to ``at_end`` is called when the last commit was made or has failed.
     """
 
     loader: Loader
-    engine: SparkEngine
+    engine: LeasedSpark
     folder: SpoolFolder
-    run: Run
+    run: RunInfo
     at_end: Callable[[Callable[[], object]], object]
 
 
@@ -100,8 +100,8 @@ class TargetSpark(PluginBase):
             ConfigValidationError: for every fault at once.
         """
         self._signals: list[int] = []
-        self._wake_up: WakeUp | None = None
-        self._engine: SparkEngine | None = None
+        self._wake_up: WakeupPipe | None = None
+        self._engine: LeasedSpark | None = None
         self._leave: Callable[[], None] | None = None
         try:
             super().__init__(
@@ -110,7 +110,7 @@ class TargetSpark(PluginBase):
                 validate_config=validate_config,
             )
             self.setup_mapper()
-            for name, instead in settings.ELSEWHERE.items():
+            for name, instead in settings.RENAMED_SETTINGS.items():
                 if self.config.get(name) is not None:
                     self.logger.warning("Setting '%s' is one of other targets: %s.", name, instead)
         except ConfigValidationError as error:  # a run that cannot begin has a report, too
@@ -120,27 +120,27 @@ class TargetSpark(PluginBase):
             raise
 
     @classmethod
-    def get_singer_command(cls) -> Command:
+    def get_singer_command(cls) -> CliCommand:
         """Make the Singer command."""
-        from tap_core.protocols.singer.door import target_command
+        from tap_core.protocols.singer.cli import target_command
 
         return target_command(cls, HELP)
 
     @classmethod
-    def get_command(cls, args: Sequence[str]) -> Command:
+    def get_command(cls, args: Sequence[str]) -> CliCommand:
         """Choose by the first word or ``--port``; without these, Singer messages are loaded."""
-        if args and args[0] in AIRBYTE_WORDS:
-            from target_spark.airbyte.door import DestinationCommand
+        if args and args[0] in AIRBYTE_COMMANDS:
+            from target_spark.airbyte.cli import DestinationCommand
 
             return DestinationCommand(cls, args[0])
         if args and args[0] == "run":
-            from target_spark.extract.command import RunCommand
+            from target_spark.extract.cli import RunCommand
 
             return RunCommand(cls)
-        if args and args[0] in WORDS:
-            return WordCommand(cls, args[0])
-        if asks_for_port(args):
-            from target_spark.fivetran.door import destination_command
+        if args and args[0] in COMMANDS:
+            return SubCommand(cls, args[0])
+        if has_port_option(args):
+            from target_spark.fivetran.cli import destination_command
 
             return destination_command(cls.name, cls)
         return cls.get_singer_command()
@@ -151,25 +151,29 @@ class TargetSpark(PluginBase):
             super().setup_mapper()
 
     def _faults_beyond_schema(self) -> list[str]:
-        return [*super()._faults_beyond_schema(), *settings.faults(self.config)]
+        return [*super()._faults_beyond_schema(), *settings.find_faults(self.config)]
 
     def listen(self, source: BinaryIO) -> int:
         """Load Singer messages until ``source`` ends; return the exit code."""
         options = settings.load_options(self.config)
         check = None
         if options.strict:
-            from target_spark.record_checks import StrictCheck
+            from target_spark.loader.record_validation import StrictCheck
 
             check = StrictCheck(options)
-        conversation = Conversation(Decoder(check, options.batch_limits), options)
+        conversation = ProtocolBinding(SingerReader(check, options.batch_limits), options)
         return 1 if self.load(source, conversation) else 0
 
-    def load(self, source: BinaryIO, conversation: Conversation) -> list[BaseException]:
+    def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
         """Load everything that comes from ``source``; return what went wrong."""
         return self.work(conversation, partial(self._fold_all, source, conversation))
 
     def work(
-        self, conversation: Conversation, feed: Callable[[Opened], None], *, patient: bool = False
+        self,
+        conversation: ProtocolBinding,
+        feed: Callable[[LoadSession], None],
+        *,
+        patient: bool = False,
     ) -> list[BaseException]:
         """Load what ``feed`` folds; return what went wrong, which the report says too.
 
@@ -177,11 +181,11 @@ class TargetSpark(PluginBase):
         """
         report = Report(self.config_args)
         faults: list[BaseException] = []
-        with contextlib.closing(WakeUp()) as wake_up, job_timer(faults):
+        with contextlib.closing(WakeupPipe()) as wake_up, job_timer(faults):
             self._wake_up = wake_up
             try:
                 with (
-                    shown(report, self.logger),
+                    show_progress(report, self.logger),
                     conversation.outlet() as outlet,
                     self._opened(conversation, outlet, report, patient=patient) as opened,
                 ):
@@ -199,24 +203,24 @@ class TargetSpark(PluginBase):
 
     @contextlib.contextmanager
     def _opened(
-        self, conversation: Conversation, outlet: Emits, report: Report, *, patient: bool
-    ) -> Iterator[Opened]:
+        self, conversation: ProtocolBinding, outlet: StateEmitter, report: Report, *, patient: bool
+    ) -> Iterator[LoadSession]:
         """Give a loader, and close what it used in the order in which it can be closed."""
-        job, home = settings.job_of(self.config), settings.place_of(self.config)
+        job, home = settings.get_job_name(self.config), settings.get_location(self.config)
         former = settings.former_jobs(self.config)
-        started = started_after_the_last(home, (job, *former), self.initialized_at)
-        run = Run(job, uuid.uuid4().hex, started, former=former)
+        started = monotonic_run_start(home, (job, *former), self.initialized_at)
+        run = RunInfo(job, uuid.uuid4().hex, started, former=former)
         options = conversation.options
         report.about(job=run.job, run=run.id, started=run.started, format=options.format)
         if options.dry_run:
             report.about(dry_run=True)
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(
-                contextlib.closing(open_folder(self.config.get("staging"), "rows that wait"))
+                contextlib.closing(open_spool_folder(self.config.get("staging"), "rows that wait"))
             )
             place = None if options.dry_run else home
             asked = settings.spark_settings(self.config, str(folder.path.absolute()))
-            engine = SparkEngine(asked.patient() if patient else asked, place, run)
+            engine = LeasedSpark(asked.patient() if patient else asked, place, run)
             self._engine = stack.enter_context(contextlib.closing(engine))
             stack.callback(_tell_spark, engine, report)
             commits = partial(_commits, engine, options, run, folder, self._is_stopping)
@@ -231,10 +235,12 @@ class TargetSpark(PluginBase):
                 conversation.form,
             )
             stack.enter_context(contextlib.closing(loader))
-            yield Opened(loader, engine, folder, run, stack.callback)
+            yield LoadSession(loader, engine, folder, run, stack.callback)
         self._engine = None
 
-    def _load(self, opened: Opened, feed: Callable[[Opened], None]) -> list[BaseException]:
+    def _load(
+        self, opened: LoadSession, feed: Callable[[LoadSession], None]
+    ) -> list[BaseException]:
         """Fold the input and finish; return what was wrong with the input and its end."""
         faults: list[BaseException] = []
         loader = opened.loader
@@ -253,10 +259,12 @@ class TargetSpark(PluginBase):
                 faults.append(error)
         return faults
 
-    def _fold_all(self, source: BinaryIO, conversation: Conversation, opened: Opened) -> None:
+    def _fold_all(
+        self, source: BinaryIO, conversation: ProtocolBinding, opened: LoadSession
+    ) -> None:
         decoder, mapped = conversation.decoder, self.mapped(conversation.renamed)
-        wake_up, loader = cast(WakeUp, self._wake_up), opened.loader
-        for block in blocks(source, wake_up, _BEAT_SECONDS):
+        wake_up, loader = cast(WakeupPipe, self._wake_up), opened.loader
+        for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             for event in mapped(decoder.feed(block) if block else ()):
                 loader.fold(event)
                 del event  # its rows may be long, and the next ones take a while to come
@@ -272,9 +280,9 @@ class TargetSpark(PluginBase):
         """Return what stream maps and flattening do to events: nothing where none are set."""
         if self._mapper is None:
             return iter
-        from target_spark.decoded import ValueLane
+        from target_spark.loader.stream_maps import StreamMapper
 
-        return ValueLane(self.mapper, renamed).mapped
+        return StreamMapper(self.mapper, renamed).mapped
 
     @property
     def maps(self) -> bool:
@@ -338,20 +346,20 @@ class TargetSpark(PluginBase):
                 self.logger.warning("The report could not be written: %s", error)
 
 
-def _tell_spark(engine: SparkEngine, report: Report) -> None:
+def _tell_spark(engine: LeasedSpark, report: Report) -> None:
     if engine.application is not None:
         report.about(application=engine.application, spark=engine.version)
 
 
 def _commits(
-    engine: SparkEngine,
+    engine: LeasedSpark,
     options: LoadOptions,
-    run: Run,
+    run: RunInfo,
     folder: SpoolFolder,
     stopping: Callable[[], bool],
-) -> Commits:
+) -> CommitWriter:
     """Make what writes; Spark's libraries come with it."""
     load_libraries()
-    from target_spark.batches import BatchWriter
+    from target_spark.loader.batch_writer import BatchWriter
 
     return BatchWriter(engine, options, run, folder, stopping)

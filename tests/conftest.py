@@ -17,8 +17,8 @@ from typing import Final
 
 import pytest
 
-from tap_core.redaction.active import forget_secrets
-from target_spark.settings import SCHEMA
+from tap_core.redaction.process_secrets import forget_secrets
+from target_spark.config.settings import SCHEMA
 from tests.one_spark import spark as spark
 from tests.one_spark import spark_session as spark_session
 from tests.postgres import postgres as postgres

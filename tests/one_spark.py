@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 __all__ = ["spark", "spark_session"]
 
@@ -20,8 +20,8 @@ __all__ = ["spark", "spark_session"]
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Session]:
     """The target's own session, on two cores, with Iceberg beside Delta; there is no other."""
-    from target_spark.jars import format_conf
-    from target_spark.session import Session, SparkSettings
+    from target_spark.spark.jars import format_conf
+    from target_spark.spark.session import Session, SparkSettings
 
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
     session = Session.start(SparkSettings(master="local[2]", small_runs=True, conf=iceberg))

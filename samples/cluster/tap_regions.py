@@ -20,7 +20,7 @@ from tap_core import RESTStream, Stream, Tap
 from tap_core import typing as th
 from tap_core.authenticators import BearerTokenAuthenticator
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.incremental.options import RequestOption
+from tap_core.incremental.request_options import RequestOption
 from tap_core.types import Context, Record
 
 __all__ = ["TapRegions"]

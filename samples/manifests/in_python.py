@@ -12,7 +12,7 @@ from tap_core import RESTStream, Tap
 from tap_core import typing as th
 from tap_core.authenticators import APIKeyAuthenticator, BearerTokenAuthenticator
 from tap_core.incremental.cursor import DatetimeBasedCursor, MinMaxDatetime
-from tap_core.incremental.options import RequestOption
+from tap_core.incremental.request_options import RequestOption
 from tap_core.pagination import PageNumberPaginator
 
 ISO = "%Y-%m-%dT%H:%M:%SZ"

@@ -16,28 +16,28 @@ from typing import Any
 import requests
 
 from tap_core.authenticators.base import APIAuthenticatorBase
+from tap_core.authenticators.jwt import load_private_key, sign_jwt
 from tap_core.authenticators.refresh_tokens import (
     RefreshTokens,
-    refresh_token_of,
-    refresh_tokens_of,
-    with_newest,
+    apply_latest_token,
+    get_refresh_token,
+    get_refresh_tokens,
 )
-from tap_core.authenticators.signing import private_key, signed
 from tap_core.authenticators.token_endpoint import (
-    Patience,
-    Token,
-    TokenNames,
+    RetryPolicy,
+    TokenFieldNames,
     TokenRequest,
-    oauth_words,
-    payload_secrets,
-    read_token,
+    TokenResponse,
+    collect_payload_secrets,
+    parse_oauth_error,
+    parse_token_response,
 )
-from tap_core.clock import utc_now
+from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets, collect_secrets, register_secrets
-from tap_core.redaction.active import install_redaction
 from tap_core.redaction.http import collect_sent_secrets
+from tap_core.redaction.process_secrets import install_redaction
 
-__all__ = ["OAuthAuthenticator", "OAuthJWTAuthenticator", "margin"]
+__all__ = ["OAuthAuthenticator", "OAuthJWTAuthenticator", "refresh_margin_seconds"]
 
 _LONGEST_MARGIN = 60.0
 _SHARE_OF_LIFETIME = 0.1
@@ -46,7 +46,7 @@ _ASSERTION_LIFETIME = timedelta(hours=1)
 _UTC = timezone.utc
 
 
-def margin(lifetime: float) -> float:
+def refresh_margin_seconds(lifetime: float) -> float:
     """Return how many seconds before its end a token is replaced: a minute, or a tenth."""
     return min(_LONGEST_MARGIN, lifetime * _SHARE_OF_LIFETIME)
 
@@ -59,10 +59,10 @@ class OAuthAuthenticator(APIAuthenticatorBase):
     ever) say how things stand.
     """
 
-    patience: Patience = Patience()
+    patience: RetryPolicy = RetryPolicy()
     """How long the endpoint is waited for and how often it is asked."""
 
-    token_names: TokenNames = TokenNames()
+    token_names: TokenFieldNames = TokenFieldNames()
     """What the endpoint calls tokens and their lifetime."""
 
     def __init__(
@@ -175,7 +175,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
         if refreshed.tzinfo is None:  # set by an author; UTC as everywhere
             refreshed = refreshed.replace(tzinfo=_UTC)
         age = (utc_now() - refreshed).total_seconds()
-        return age < self.expires_in - margin(self.expires_in)
+        return age < self.expires_in - refresh_margin_seconds(self.expires_in)
 
     def update_access_token(self) -> None:
         """Ask for a new token, unless another thread did while this one waited for it.
@@ -191,24 +191,26 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
     def _update(self) -> None:
         self.logger.info("Requesting new access token")
-        tokens = refresh_tokens_of(self._tap, self._own_refresh_tokens)
+        tokens = get_refresh_tokens(self._tap, self._own_refresh_tokens)
         self._config = tokens.renewed(self._config)
         payload: Any = self.oauth_request_payload
-        used = refresh_token_of(payload, self.token_names.refresh_token)
+        used = get_refresh_token(payload, self.token_names.refresh_token)
         with tokens.lock if used else contextlib.nullcontext():
             if used:
                 used = tokens.newest(used)
-                payload = with_newest(payload, used, self.token_names.refresh_token)
+                payload = apply_latest_token(payload, used, self.token_names.refresh_token)
             token = self._asked(payload)
             known = {"secret": [token.access_token, token.refresh_token]}
             register_secrets(self, collect_secrets(known))
             self._keep_refresh_token(tokens, used, token.refresh_token)
         self._keep(token)
 
-    def _asked(self, payload: Any) -> Token:
+    def _asked(self, payload: Any) -> TokenResponse:
         known = {"secret": [self.client_secret, self.access_token, self.refresh_token]}
         self._hidden = (
-            payload_secrets(payload) | collect_secrets(self._config) | collect_secrets(known)
+            collect_payload_secrets(payload)
+            | collect_secrets(self._config)
+            | collect_secrets(known)
         )
         request = self._token_request(payload)
         outcome = request.send(self._session, self.patience, self.logger, self._stream_name)
@@ -217,7 +219,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             self._hidden |= collect_sent_secrets(response.request)
             if not response.ok:
                 self.handle_error(content=response.text, status_code=response.status_code)
-        return read_token(outcome, request.place, self._hidden, self.token_names)
+        return parse_token_response(outcome, request.place, self._hidden, self.token_names)
 
     def _token_request(self, payload: Any) -> TokenRequest:
         """Return the request that carries what is asked."""
@@ -234,7 +236,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             self._config = {**tokens.renewed(self._config), "refresh_token": token}
             tokens.hand_back(self._tap, token, self.logger)
 
-    def _keep(self, token: Token) -> None:
+    def _keep(self, token: TokenResponse) -> None:
         """Set the members so that at no moment an old token looks like a new one."""
         self.access_token = token.access_token
         expires_in = self._lifetime(token)
@@ -248,7 +250,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
             )
         self.last_refreshed = token.sent_at
 
-    def _lifetime(self, token: Token) -> int | None:
+    def _lifetime(self, token: TokenResponse) -> int | None:
         """Return for how many seconds a token is good, None where nothing says so."""
         return _seconds(token.expires_in)
 
@@ -257,7 +259,7 @@ class OAuthAuthenticator(APIAuthenticatorBase):
 
         Override it to see what the server said; an error follows.
         """
-        said = [word for word in oauth_words(content, self._hidden) if word]
+        said = [word for word in parse_oauth_error(content, self._hidden) if word]
         self.logger.error(
             "Failed OAuth login with status code %s: %s",
             status_code or "Unknown",
@@ -326,8 +328,8 @@ class OAuthJWTAuthenticator(OAuthAuthenticator):
         """
         if not self.private_key:
             raise ValueError("There is no private_key to sign the assertion with.")
-        key = private_key(self.private_key, self.private_key_passphrase)
+        key = load_private_key(self.private_key, self.private_key_passphrase)
         return {
             "grant_type": _JWT_BEARER,
-            "assertion": signed(self.oauth_request_body, key, "RS256"),
+            "assertion": sign_jwt(self.oauth_request_body, key, "RS256"),
         }

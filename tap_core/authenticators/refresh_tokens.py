@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tap_core.authenticators.config_file import is_refresh_token_name, write_refresh_token
+from tap_core.authenticators.token_storage import is_refresh_token_name, write_refresh_token
 
-__all__ = ["RefreshTokens", "refresh_token_of", "refresh_tokens_of", "with_newest"]
+__all__ = ["RefreshTokens", "apply_latest_token", "get_refresh_token", "get_refresh_tokens"]
 
 
 class RefreshTokens:
@@ -86,7 +86,7 @@ _known: WeakKeyDictionary[object, RefreshTokens] = WeakKeyDictionary()
 _known_lock = threading.Lock()
 
 
-def refresh_tokens_of(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
+def get_refresh_tokens(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
     """Return what is known for a tap; ``otherwise`` where there is none to know it by."""
     if tap is None:
         return otherwise
@@ -97,12 +97,12 @@ def refresh_tokens_of(tap: Any, otherwise: RefreshTokens) -> RefreshTokens:
             return otherwise
 
 
-def refresh_token_of(payload: Any, name: str = "refresh_token") -> str | None:
+def get_refresh_token(payload: Any, name: str = "refresh_token") -> str | None:
     """Return the refresh token that a request would send, None if it sends none."""
     token = payload.get(name) if isinstance(payload, Mapping) else None
     return token if isinstance(token, str) and token else None
 
 
-def with_newest(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
+def apply_latest_token(payload: Any, token: str, name: str = "refresh_token") -> dict[str, Any]:
     """Return a request's body with this refresh token."""
     return {**payload, name: token}

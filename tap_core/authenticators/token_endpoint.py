@@ -20,31 +20,31 @@ from urllib.parse import parse_qsl
 
 import requests
 
-from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tap_core.haste import fewer_tries, shorter_timeout, shorter_wait
-from tap_core.http.exchange import ask_token_endpoint, token_deadline
-from tap_core.http.limits import (
+from tap_core.http.fail_fast import limit_timeout, limit_tries, limit_wait
+from tap_core.http.origins import describe_redirect
+from tap_core.http.response_limits import (
     MAX_RESPONSE_SECONDS,
     Deadline,
     ResponseTooLargeError,
     ResponseTooSlowError,
 )
-from tap_core.http.origins import describe_redirect
-from tap_core.http.retry import RETRIED, is_hopeless, random_jitter, retry_after
+from tap_core.http.retry import RETRYABLE_ERRORS, is_permanent_failure, random_jitter, retry_after
+from tap_core.http.transport import ask_token_endpoint, token_deadline
+from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets, collect_secrets, redact_url
 from tap_core.redaction.http import content_type
 
 __all__ = [
     "AccessTokenError",
-    "Outcome",
-    "Patience",
-    "Token",
-    "TokenNames",
+    "RequestOutcome",
+    "RetryPolicy",
+    "TokenFieldNames",
     "TokenRequest",
-    "oauth_words",
-    "payload_secrets",
-    "read_token",
+    "TokenResponse",
+    "collect_payload_secrets",
+    "parse_oauth_error",
+    "parse_token_response",
 ]
 
 _LONGEST_DESCRIPTION = 300
@@ -87,7 +87,7 @@ _LONGEST_WAIT: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long an endpoint is waited for: seconds for an answer, tries, and how to sleep.
 
     ``max_response_seconds`` are those from the first byte of an answer to its last one, all tries
@@ -101,7 +101,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Token:
+class TokenResponse:
     """What an endpoint gave; ``expires_in`` is as it came, ``sent_at`` when it was asked."""
 
     sent_at: datetime
@@ -111,7 +111,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class TokenNames:
+class TokenFieldNames:
     """What an endpoint calls what it gives; ``deep``: it may stand below other members."""
 
     access_token: str = "access_token"  # noqa: S105  (names, no secrets)
@@ -131,7 +131,7 @@ class TokenNames:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestOutcome:
     """What a try came to: a response, or else an error."""
 
     sent_at: datetime
@@ -142,7 +142,7 @@ class Outcome:
     def may_pass(self) -> bool:
         """Whether the same request may succeed later."""
         if self.response is None:
-            return isinstance(self.error, RETRIED) and not is_hopeless(self.error)
+            return isinstance(self.error, RETRYABLE_ERRORS) and not is_permanent_failure(self.error)
         status = self.response.status_code
         return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -187,22 +187,22 @@ class TokenRequest:
     def send(
         self,
         session: requests.Session,
-        patience: Patience,
+        patience: RetryPolicy,
         logger: logging.Logger,
         stream: str | None = None,
-    ) -> Outcome:
+    ) -> RequestOutcome:
         """Ask until there is an answer, or none to be expected; return the last outcome.
 
         ``stream`` is the name of the stream that needs the token, for the log.
         """
-        tries, most = 1, fewer_tries(patience.tries)
-        timeout = shorter_timeout(patience.timeout)
+        tries, most = 1, limit_tries(patience.tries)
+        timeout = limit_timeout(patience.timeout)
         deadline = token_deadline(patience.max_response_seconds)
         outcome = self._try(session, timeout, deadline)
         while outcome.may_pass and tries < most:
             wait = retry_after(RetriableAPIError("", outcome.response))
             wait = random_jitter(min(2.0 ** (tries - 1), _LONGEST_WAIT)) if wait is None else wait
-            wait = shorter_wait(wait)
+            wait = limit_wait(wait)
             logger.warning(
                 "%sNo access token from %s: %s; asking again in %.1f seconds, after try %d of %d",
                 *(
@@ -219,7 +219,7 @@ class TokenRequest:
             outcome = self._try(session, timeout, deadline)
         return outcome
 
-    def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> Outcome:
+    def _try(self, session: requests.Session, timeout: float, deadline: Deadline) -> RequestOutcome:
         sent_at = utc_now()
         try:
             response = ask_token_endpoint(
@@ -231,11 +231,11 @@ class TokenRequest:
                 data=self.payload,
             )
         except _FAILURES as error:
-            return Outcome(sent_at, error=error)
-        return Outcome(sent_at, response)
+            return RequestOutcome(sent_at, error=error)
+        return RequestOutcome(sent_at, response)
 
 
-def payload_secrets(payload: Any) -> Secrets:
+def collect_payload_secrets(payload: Any) -> Secrets:
     """Return what of a request's body no message may repeat."""
     return collect_secrets(
         {"secret": [value for name, value in _pairs(payload) if name not in _PUBLIC]}
@@ -250,7 +250,7 @@ def _pairs(payload: Any) -> Iterator[tuple[str, Any]]:
         yield from parse_qsl(text) or [("", text)]
 
 
-def oauth_words(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
+def parse_oauth_error(content: str | bytes, secrets: Secrets) -> tuple[str | None, str | None]:
     """Return OAuth's ``error`` and ``error_description`` of a body, without secrets."""
     try:
         document = json.loads(content)
@@ -267,9 +267,9 @@ def _shown(value: Any, secrets: Secrets) -> str | None:
     return text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}…"
 
 
-def read_token(
-    outcome: Outcome, place: str, secrets: Secrets, names: TokenNames | None = None
-) -> Token:
+def parse_token_response(
+    outcome: RequestOutcome, place: str, secrets: Secrets, names: TokenFieldNames | None = None
+) -> TokenResponse:
     """Return the token of an outcome; ``place`` is how messages name the endpoint.
 
     Raises:
@@ -286,12 +286,12 @@ def read_token(
     if document is None:
         kind = content_type(response) or "of no content type"
         raise _refusal(outcome, place, f"the answer is no JSON object but {kind}", secrets)
-    names = names or TokenNames()
+    names = names or TokenFieldNames()
     access_token = names.found(document, names.access_token)
     if not access_token:
         raise _refusal(outcome, place, f"the answer has no {names.access_token}", secrets)
     refresh_token = names.found(document, names.refresh_token)
-    return Token(
+    return TokenResponse(
         sent_at=outcome.sent_at,
         access_token=access_token,
         refresh_token=refresh_token if isinstance(refresh_token, str) and refresh_token else None,
@@ -307,9 +307,11 @@ def _document(response: requests.Response) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _refusal(outcome: Outcome, place: str, reason: str, secrets: Secrets) -> AccessTokenError:
+def _refusal(
+    outcome: RequestOutcome, place: str, reason: str, secrets: Secrets
+) -> AccessTokenError:
     content = b"" if outcome.response is None else outcome.response.content
-    error, description = oauth_words(content, secrets)
+    error, description = parse_oauth_error(content, secrets)
     words = ": ".join(word for word in (error, description) if word)
     return AccessTokenError(
         f"Failed to update access token (status={outcome.status or 'Unknown'}) at {place}: "

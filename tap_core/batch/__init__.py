@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tap_core.batch.batcher import BaseBatcher, lazy_chunked_generator
+from tap_core.batch.base import BaseBatcher, lazy_chunked_generator
 
 if TYPE_CHECKING:
     from tap_core.batch.batchers import Batcher, JSONLinesBatcher

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tap_core.batch.batcher import BaseBatcher, lazy_chunked_generator
-from tap_core.batch.formats import BaseBatchFileEncoding
-from tap_core.batch.writing import BatchFile, FileNames, encode_row, kind_of
+from tap_core.batch.base import BaseBatcher, lazy_chunked_generator
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.batch.writer import BatchFileWriter, FileNamer, encode_row, get_format
 from tap_core.types import Record
 
 __all__ = ["BATCH_ENCODERS", "Batcher", "JSONLinesBatcher", "ParquetBatcher"]
@@ -33,10 +33,10 @@ class _FileBatcher(BaseBatcher):
             BatchFileError: a file cannot be written.
         """
         config = self.batch_config
-        kind = kind_of(BaseBatchFileEncoding(self.format, config.encoding.compression))
-        names = FileNames(self.tap_name, self.stream_name, config.storage)
+        kind = get_format(BaseBatchFileEncoding(self.format, config.encoding.compression))
+        names = FileNamer(self.tap_name, self.stream_name, config.storage)
         for chunk in lazy_chunked_generator(records, config.batch_size):
-            file = BatchFile(config, kind, names, {})
+            file = BatchFileWriter(config, kind, names, {})
             file.write([encode_row(record) for record in chunk])
             yield [file.close()]
 

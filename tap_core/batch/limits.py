@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tap_core.batch.addresses import SCHEMES, schemes_of
-from tap_core.bounds import MIB, Bound, TooLargeError
+from tap_core.batch.url_schemes import SCHEMES, get_allowed_schemes
+from tap_core.limits.memory import MIB, Bound, InputTooLargeError
 
 __all__ = ["FILES_SETTING", "LINE_SETTING", "FileLimits"]
 
@@ -42,7 +42,7 @@ class FileLimits:
         """Read the limits from a target's settings."""
         most = config.get(LINE_SETTING) or _LINE.most
         files = config.get(FILES_SETTING) or _FILES
-        return cls(Bound(int(most), _LINE.setting), schemes_of(config), int(files))
+        return cls(Bound(int(most), _LINE.setting), get_allowed_schemes(config), int(files))
 
     def read_manifest(self, text: msgspec.Raw) -> list[str]:
         """Return the addresses of a manifest as it stands in a message.
@@ -53,7 +53,7 @@ class FileLimits:
         """
         size = memoryview(text).nbytes
         if size > max(MIB, self.files * _ADDRESS_BYTES):
-            raise TooLargeError(
+            raise InputTooLargeError(
                 f"a BATCH message names its files in {size:,} bytes, more than"
                 f" {_ADDRESS_BYTES:,} for each of {self.files:,} files; {_ADVICE}"
             )
@@ -68,6 +68,6 @@ class FileLimits:
             TooLargeError: it does.
         """
         if count > self.files:
-            raise TooLargeError(
+            raise InputTooLargeError(
                 f"a BATCH message names {count:,} files, more than {self.files:,}; {_ADVICE}"
             )

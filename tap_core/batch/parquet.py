@@ -20,23 +20,23 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tap_core.batch.parquet_bounds import (
+from tap_core.batch.parquet_limits import (
     check_parquet,
-    most_copied,
+    get_batch_rows,
+    get_max_copied_bytes,
     repeating_columns,
-    rows_at_once,
     text_columns,
 )
 from tap_core.batch.parquet_pages import check_pages
-from tap_core.bounds import Bound, TooLargeError, shown
+from tap_core.limits.memory import Bound, InputTooLargeError, shown
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MARK", "ParquetRows", "check_copies", "read_parquet"]
+__all__ = ["JSON_COLUMN_MARKER", "ParquetEncoder", "check_copies", "read_parquet"]
 
-MARK: Final = {b"tap_core": b"json"}
+JSON_COLUMN_MARKER: Final = {b"tap_core": b"json"}
 """Metadata of a column that holds JSON text."""
 
 _ROWS_AT_ONCE: Final = 1_000
@@ -62,7 +62,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 # Writing
 
 
-class ParquetRows:
+class ParquetEncoder:
     """Gathers the rows of one file and writes them when it ends."""
 
     def __init__(self, file: IO[bytes], schema: JsonSchema, compression: str | None) -> None:
@@ -88,14 +88,14 @@ def _table(rows: list[Record], schema: JsonSchema) -> pa.Table:
     import pyarrow as pa
 
     declared = schema.get("properties")
-    types = {name: _type_of(each) for name, each in (declared or {}).items()}
+    types = {name: _to_arrow_type(each) for name, each in (declared or {}).items()}
     strangers = sorted(set().union(*rows) - types.keys())
     fields, arrays = [], []
     for name in [*types, *strangers]:
         values = [row.get(name) for row in rows]
         kind = types.get(name) if declared is not None else _guess(values)
         array = None if kind is None else _exactly(values, kind)
-        mark = None if array is not None else MARK
+        mark = None if array is not None else JSON_COLUMN_MARKER
         array = pa.array(map(_as_json, values), pa.string()) if array is None else array
         fields.append(pa.field(name, array.type, metadata=mark))
         arrays.append(array)
@@ -111,18 +111,18 @@ def _guess(values: list[Any]) -> pa.DataType | None:
     names = {"str": "string", "int": "integer", "bool": "boolean", "float": "number"}
     found = {type(value).__name__ for value in values if value is not None}
     kinds = [names.get(name, "number" if name == "Decimal" else "") for name in found]
-    return _type_of({"type": kinds})
+    return _to_arrow_type({"type": kinds})
 
 
-def _type_of(schema: Any) -> pa.DataType | None:
+def _to_arrow_type(schema: Any) -> pa.DataType | None:
     """Return the type of a column by its schema; None where it has no single one."""
     import pyarrow as pa
 
     kinds = _kinds(schema)
     if kinds == {"object"}:
-        return _struct_of(schema)
+        return _to_arrow_struct(schema)
     if kinds == {"array"}:
-        item = _type_of(schema.get("items"))
+        item = _to_arrow_type(schema.get("items"))
         return None if item is None else pa.list_(item)
     scalars: dict[frozenset[str], Callable[[], pa.DataType]] = {
         frozenset({"string"}): pa.string,
@@ -135,12 +135,12 @@ def _type_of(schema: Any) -> pa.DataType | None:
     return None if make is None else make()
 
 
-def _struct_of(schema: JsonSchema) -> pa.DataType | None:
+def _to_arrow_struct(schema: JsonSchema) -> pa.DataType | None:
     import pyarrow as pa
 
     if schema.get("additionalProperties") or schema.get("patternProperties"):
         return None
-    types = {name: _type_of(each) for name, each in (schema.get("properties") or {}).items()}
+    types = {name: _to_arrow_type(each) for name, each in (schema.get("properties") or {}).items()}
     if not types or None in types.values():
         return None
     return pa.struct(list(cast("dict[str, pa.DataType]", types).items()))
@@ -236,7 +236,7 @@ def read_parquet(file: IO[bytes], bound: Bound | None = None) -> Iterator[Record
         file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER
     )
     readers = [(each.name, reader) for each in source.schema_arrow if (reader := _reader(each))]
-    for batch in source.iter_batches(batch_size=rows_at_once(metadata, _ROWS_AT_ONCE)):
+    for batch in source.iter_batches(batch_size=get_batch_rows(metadata, _ROWS_AT_ONCE)):
         columns = [_values(column) for column in batch.columns]
         for values in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
             row = dict(zip(batch.schema.names, values, strict=True))
@@ -260,7 +260,7 @@ def _values(column: pa.Array) -> list[Any]:
 def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
     import pyarrow as pa
 
-    if MARK.items() <= (field.metadata or {}).items():
+    if JSON_COLUMN_MARKER.items() <= (field.metadata or {}).items():
         return _decode_any
     if pa.types.is_decimal(field.type) and field.type.scale == 0:
         return int
@@ -295,13 +295,13 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
     metadata = parquet.read_metadata(file)
     check_parquet(metadata, bound)
     check_pages(file, metadata, bound)
-    most = most_copied(file.seek(0, os.SEEK_END), bound)
+    most = get_max_copied_bytes(file.seek(0, os.SEEK_END), bound)
     for path in repeating_columns(metadata, most):
         source = parquet.ParquetFile(
             file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER
         )
         if _at_most(source, path) > most and ("." in path or _copied(source, path) > most):
-            raise TooLargeError(
+            raise InputTooLargeError(
                 f"column {path!r} repeats its texts to more than {shown(most)}; raise"
                 f" {bound.setting} to read it"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-from tap_core.bounds import Bound, TooLargeError, shown
+from tap_core.limits.memory import Bound, InputTooLargeError, shown
 
 __all__ = ["check_pages"]
 
@@ -61,11 +61,11 @@ def check_pages(
             for size in _page_sizes(file, column):
                 count += 1
                 if count > _PAGES:
-                    raise TooLargeError(
+                    raise InputTooLargeError(
                         f"it has more than {_PAGES:,} pages; let the writer make larger ones"
                     )
                 if size > most:
-                    raise TooLargeError(
+                    raise InputTooLargeError(
                         f"column {column.path_in_schema!r} has a page that unpacks to"
                         f" {size:,} bytes, more than {shown(most)}; raise {bound.setting} to"
                         " read it, or let the writer make smaller pages"

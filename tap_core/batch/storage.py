@@ -23,7 +23,7 @@ from tap_core.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-__all__ = ["StorageTarget", "local_path"]
+__all__ = ["StorageTarget", "to_local_path"]
 
 _DRIVE = re.compile(r"^/(?=[A-Za-z]:)")
 _LOCAL = ("file", "local")
@@ -72,7 +72,7 @@ class StorageTarget:
 
     def get_url(self, filename: str) -> str:
         """Return the absolute address of a file in this storage."""
-        folder = local_path(self.root)
+        folder = to_local_path(self.root)
         if folder is not None:
             return (folder.resolve() / filename).as_uri()
         return f"{self.root.rstrip('/')}/{filename}"
@@ -92,7 +92,7 @@ class StorageTarget:
 
     def file(self, filename: str, mode: str = "rb") -> IO[Any]:
         """Open a file of this storage; whoever calls closes it."""
-        folder = local_path(self.root)
+        folder = to_local_path(self.root)
         if folder is None:
             return self.at(f"{self.root.rstrip('/')}/{filename}", mode)
         return self.at(str(folder / filename), mode)
@@ -100,7 +100,7 @@ class StorageTarget:
     def at(self, address: str, mode: str = "rb") -> IO[Any]:
         """Open a file by its address, with the parameters of this storage."""
         makes_folder = "r" not in mode
-        path = local_path(address)
+        path = to_local_path(address)
         if path is not None:
             if makes_folder:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class StorageTarget:
 
     def remove(self, filename: str) -> None:
         """Remove a file, if that can be done."""
-        folder = local_path(self.root)
+        folder = to_local_path(self.root)
         with suppress(Exception):
             if folder is not None:
                 (folder / filename).unlink()
@@ -128,7 +128,7 @@ class StorageTarget:
         return system, place
 
 
-def local_path(address: str) -> Path | None:
+def to_local_path(address: str) -> Path | None:
     """Return the path that a plain path or a ``file:`` address means; None for others."""
     scheme, found, path = address.partition("://")
     if not found:

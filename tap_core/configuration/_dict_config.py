@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from tap_core.config import TRUTHY as TRUTHY
-from tap_core.config import merge_missing_config_jsonschema as merge_missing_config_jsonschema
-from tap_core.config import parse_environment_config as parse_environment_config
+from tap_core.config.loading import TRUTHY as TRUTHY
+from tap_core.config.loading import (
+    merge_missing_config_jsonschema as merge_missing_config_jsonschema,
+)
+from tap_core.config.loading import parse_environment_config as parse_environment_config

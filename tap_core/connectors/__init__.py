@@ -12,6 +12,6 @@ __all__ = ["SQLConnector"]
 
 def __getattr__(name: str) -> Any:
     """Find the name where it is now, and say so."""
-    from tap_core.moved import find_moved
+    from tap_core.compat.deprecation import deprecated_import
 
-    return find_moved(name, old=__name__, known=("SQLConnector",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLConnector",), new="tap_core.sql")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tap_core.moved import find_moved
+from tap_core.compat.deprecation import deprecated_import
 
 _KNOWN = (
     "FullyQualifiedName",
@@ -20,4 +20,4 @@ _KNOWN = (
 
 def __getattr__(name: str) -> Any:
     """Find the name where it is now, and say so."""
-    return find_moved(name, old=__name__, known=_KNOWN, new="tap_core.sql.connector")
+    return deprecated_import(name, old=__name__, known=_KNOWN, new="tap_core.sql.connector")

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.reading import (
+from tap_core.protocols.singer.message_reader import (
     MsgSpecReader as MsgSpecReader,
     dec_hook as dec_hook,
     decoder as decoder,
 )
-from tap_core.protocols.singer.writing import (
+from tap_core.protocols.singer.message_writer import (
     MsgSpecWriter as MsgSpecWriter,
     enc_hook as enc_hook,
     encoder as encoder,

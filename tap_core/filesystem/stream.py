@@ -14,15 +14,15 @@ from datetime import datetime, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tap_core.catalog import REPLICATION_INCREMENTAL
-from tap_core.clock import utc_now
 from tap_core.exceptions import ConfigValidationError
+from tap_core.parsing.datetimes import utc_now
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.streams.core import Stream
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-    from tap_core.sync.contract import Host
+    from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = ["SDC_META_FILEPATH", "SDC_META_MODIFIED_AT", "FileStream"]
@@ -45,7 +45,7 @@ class FileStream(Stream, abc.ABC):
 
     def __init__(
         self,
-        tap: Host,
+        tap: SyncTap,
         name: str,
         *,
         filepaths: Sequence[str],

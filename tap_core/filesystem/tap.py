@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from tap_core.config import copied
+from tap_core.config.loading import deep_copy_config
 from tap_core.exceptions import ConfigValidationError
-from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA, ReadMode
+from tap_core.filesystem.config import BASE_CONFIG_SCHEMA, ReadMode
 from tap_core.filesystem.stream import FileStream
 from tap_core.tap_base import Tap
 
@@ -51,7 +51,7 @@ class FolderTap(Tap, Generic[_Files]):
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
         """Add the settings of a folder, and those that every tap has."""
         properties = config_jsonschema.setdefault("properties", {})
-        for name, schema in copied(BASE_CONFIG_SCHEMA["properties"]).items():
+        for name, schema in deep_copy_config(BASE_CONFIG_SCHEMA["properties"]).items():
             properties.setdefault(name, schema)
         required = [*config_jsonschema.get("required", ()), *BASE_CONFIG_SCHEMA["required"]]
         config_jsonschema["required"] = list(dict.fromkeys(required))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tap_core.batch.formats import (
+from tap_core.batch.encodings import (
     DEFAULT_BATCH_SIZE as DEFAULT_BATCH_SIZE,
     BaseBatchFileEncoding as BaseBatchFileEncoding,
     BatchConfig as BatchConfig,
@@ -13,4 +13,4 @@ from tap_core.batch.formats import (
     ParquetEncoding as ParquetEncoding,
 )
 from tap_core.batch.storage import StorageTarget as StorageTarget
-from tap_core.protocols.singer.messages import SDKBatchMessage as SDKBatchMessage
+from tap_core.singerlib.messages import SDKBatchMessage as SDKBatchMessage

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tap_core.catalog import deselect_all_streams as deselect_all_streams
-from tap_core.catalog import set_catalog_stream_selected as set_catalog_stream_selected
 from tap_core.records.select import get_selected_schema as get_selected_schema
 from tap_core.records.select import (
     pop_deselected_record_properties as pop_deselected_record_properties,
 )
+from tap_core.singerlib.catalog import deselect_all_streams as deselect_all_streams
+from tap_core.singerlib.catalog import set_catalog_stream_selected as set_catalog_stream_selected

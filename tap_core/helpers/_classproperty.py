@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tap_core.classproperty import classproperty as classproperty
+from tap_core.compat.classproperty import classproperty as classproperty

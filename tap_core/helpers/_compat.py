@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tap_core.clock import date_fromisoformat as date_fromisoformat
-from tap_core.clock import datetime_fromisoformat as datetime_fromisoformat
-from tap_core.clock import time_fromisoformat as time_fromisoformat
 from tap_core.exceptions import SingerSDKDeprecationWarning as SingerSDKDeprecationWarning
 from tap_core.exceptions import (
     SingerSDKPendingDeprecationWarning as SingerSDKPendingDeprecationWarning,
 )
 from tap_core.exceptions import SingerSDKPythonEOLWarning as SingerSDKPythonEOLWarning
+from tap_core.parsing.datetimes import date_fromisoformat as date_fromisoformat
+from tap_core.parsing.datetimes import datetime_fromisoformat as datetime_fromisoformat
+from tap_core.parsing.datetimes import time_fromisoformat as time_fromisoformat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tap_core.clock import utc_now as utc_now
-from tap_core.documents import dump_json as dump_json
-from tap_core.documents import load_json as load_json
-from tap_core.documents import read_json_file as read_json_file
+from tap_core.parsing.datetimes import utc_now as utc_now
+from tap_core.singerlib.json import dump_json as dump_json
+from tap_core.singerlib.json import load_json as load_json
+from tap_core.singerlib.json import read_json_file as read_json_file

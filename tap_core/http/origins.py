@@ -28,7 +28,7 @@ __all__ = [
     "declared_origin",
     "describe_redirect",
     "has_secrets",
-    "origin_of",
+    "parse_origin",
 ]
 
 _PORTS: Final = {"http": 80, "https": 443}
@@ -59,14 +59,14 @@ class Origin(NamedTuple):
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
 
-    def is_upgrade_of(self, other: Origin) -> bool:
+    def is_tls_upgrade_from(self, other: Origin) -> bool:
         """Return whether this is the same host over TLS, both at their usual ports."""
         return (other.scheme, other.port, self.scheme, self.port) == (
             *("http", 80, "https", 443),
         ) and self.host == other.host
 
 
-def origin_of(url: str | bytes | None) -> Origin | None:
+def parse_origin(url: str | bytes | None) -> Origin | None:
     """Return the origin of a prepared URL, None where it has no readable one."""
     text = url.decode("utf-8", "replace") if isinstance(url, bytes) else url or ""
     return _origin("/".join(text.split("/", 3)[:3]))
@@ -92,7 +92,7 @@ def declared_origin(url: str) -> Origin | None:
         ready.prepare_url(url.strip(), None)
     except (requests.exceptions.RequestException, ValueError):
         return None
-    return origin_of(ready.url)
+    return parse_origin(ready.url)
 
 
 class _Allowed(NamedTuple):
@@ -187,7 +187,7 @@ class Route:
         Raises:
             UntrustedHostError: it would take credentials to an origin that may not have them.
         """
-        origin = origin_of(request.url)
+        origin = parse_origin(request.url)
         if origin is None or self.is_home(origin):
             return
         if origin.scheme == "http" and self.is_secure():
@@ -219,12 +219,12 @@ class Route:
                 the credentials nor the body of the request.
         """
         request = response.request
-        source, target = origin_of(request.url), origin_of(following.url)
+        source, target = parse_origin(request.url), parse_origin(following.url)
         if target is None or source is None:
             return is_bare
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
-        is_same = target == source or target.is_upgrade_of(source)
+        is_same = target == source or target.is_tls_upgrade_from(source)
         if self._is_trusted(target, first) or (is_same and self._is_trusted(source, first)):
             _keep_authorization(request, following)
             return is_bare
@@ -249,8 +249,13 @@ class Route:
         if not response.is_redirect:
             return
         place = urljoin(response.url, response.headers["Location"])
-        source, target = origin_of(response.url), declared_origin(place)
-        if source is None or target is None or target == source or target.is_upgrade_of(source):
+        source, target = parse_origin(response.url), declared_origin(place)
+        if (
+            source is None
+            or target is None
+            or target == source
+            or target.is_tls_upgrade_from(source)
+        ):
             return
         if source.scheme == "https" and target.scheme == "http":
             raise _fallen_back(target, response)
@@ -259,7 +264,7 @@ class Route:
 
     def _is_trusted(self, origin: Origin, first: requests.PreparedRequest) -> bool:
         """Return whether an origin may get what ``first`` carries."""
-        is_first = self._allows(origin) and origin == origin_of(first.url)
+        is_first = self._allows(origin) and origin == parse_origin(first.url)
         return is_first or self.is_home(origin)
 
     def _allows(self, origin: Origin) -> bool:
@@ -281,7 +286,7 @@ def describe_redirect(response: requests.Response) -> UntrustedHostError | None:
     if not response.is_redirect:
         return None
     following = getattr(response, "next", None)
-    target = None if following is None else origin_of(following.url)
+    target = None if following is None else parse_origin(following.url)
     return UntrustedHostError(
         f"The answer, status {response.status_code}, redirects to"
         f" {target or 'another address'}, and a request for credentials follows no redirect: if"

@@ -19,8 +19,8 @@ import requests
 from requests.cookies import RequestsCookieJar
 from requests.structures import CaseInsensitiveDict
 
-from tap_core.documents import dump_json
 from tap_core.exceptions import SingerSDKDeprecationWarning
+from tap_core.singerlib.json import dump_json
 from tap_core.types import Context
 
 if sys.version_info >= (3, 13):
@@ -29,16 +29,16 @@ else:
     from typing_extensions import TypeVar
 
 __all__ = [
-    "Auth",
+    "AuthCallable",
     "HTTPRequest",
     "JSONPayload",
     "PageContext",
     "RequestFunc",
-    "body_arguments",
-    "prepared",
+    "build_body_arguments",
+    "prepare_request",
 ]
 
-Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
+AuthCallable: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 """Puts keys or tokens onto a request: an authenticator, or any function like one."""
 
 RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, Context | None], requests.Response]
@@ -104,7 +104,7 @@ class PageContext(Generic[_Token]):
     next_page_token: _Token | None
 
 
-def body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
+def build_body_arguments(data: Any, *, as_json: bool) -> dict[str, Any]:
     """Return the arguments of `requests.Request` that carry a body.
 
     A JSON body with decimals in it is written here, since the json module refuses them
@@ -125,7 +125,7 @@ def _has_decimals(value: Any) -> bool:
     return isinstance(value, Decimal)
 
 
-def prepared(
+def prepare_request(
     session: requests.Session, request: requests.Request, *, user_agent: str
 ) -> requests.PreparedRequest:
     """Prepare a request with the session's cookies, headers and authentication.

@@ -21,30 +21,30 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import requests
 
 from tap_core.exceptions import RetriableAPIError
-from tap_core.haste import fewer_tries, shorter_wait
-from tap_core.http.limits import IN_FORCE
+from tap_core.http.fail_fast import limit_tries, limit_wait
+from tap_core.http.response_limits import IN_FORCE
 
 if TYPE_CHECKING:
     from backoff.types import Details
 
 __all__ = [
-    "RETRIED",
+    "RETRYABLE_ERRORS",
     "RETRY_AFTER_LIMIT",
-    "Tries",
+    "RetryState",
     "WaitGenerator",
-    "exponential",
-    "is_hopeless",
+    "exponential_backoff",
+    "is_permanent_failure",
     "random_jitter",
     "retry_after",
-    "retrying",
-    "runtime",
+    "runtime_backoff",
+    "with_retries",
 ]
 
 RETRY_AFTER_LIMIT = 3600.0
 """Seconds: the longest wait that a server's ``Retry-After`` is obeyed for. Whoever asks for
 more is asked again after this long."""
 
-RETRIED: tuple[type[Exception], ...] = (
+RETRYABLE_ERRORS: tuple[type[Exception], ...] = (
     ConnectionResetError,
     RetriableAPIError,
     requests.exceptions.Timeout,
@@ -69,7 +69,7 @@ class _AsTold(float):
     __slots__ = ()
 
 
-def retrying(
+def with_retries(
     *,
     wait_generator: WaitGenerator,
     max_tries: Callable[[], int],
@@ -86,7 +86,7 @@ def retrying(
     """
 
     def jittered(wait: float) -> float:
-        return shorter_wait(wait if isinstance(wait, _AsTold) else jitter(wait))
+        return limit_wait(wait if isinstance(wait, _AsTold) else jitter(wait))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -95,7 +95,7 @@ def retrying(
             usual.send(None)  # it may measure the time from here
             try:
                 return function(*args, **kwargs)
-            except RETRIED as error:
+            except RETRYABLE_ERRORS as error:
                 failure = error
             passed = time.monotonic() - begun
 
@@ -107,9 +107,9 @@ def retrying(
 
             return backoff.on_exception(
                 lambda: _waits(usual, ask_server=ask_server),
-                RETRIED,
-                max_tries=lambda: fewer_tries(max_tries()),
-                giveup=lambda error: is_hopeless(error) or is_over(),
+                RETRYABLE_ERRORS,
+                max_tries=lambda: limit_tries(max_tries()),
+                giveup=lambda error: is_permanent_failure(error) or is_over(),
                 on_backoff=waiting,
                 jitter=jittered,
                 logger=logger,
@@ -141,7 +141,7 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
     return cast("_Function", tried)
 
 
-def is_hopeless(error: Exception) -> bool:
+def is_permanent_failure(error: Exception) -> bool:
     """Tell whether another try would meet the very same failure."""
     return isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(
         error
@@ -198,7 +198,7 @@ def _instant(text: str) -> datetime | None:
 # What the hooks of a stream give unless they are overridden
 
 
-def exponential() -> _Waits:
+def exponential_backoff() -> _Waits:
     """Yield waits of 2, 4, 8 … seconds."""
     yield 0.0
     for tries in itertools.count(1):
@@ -212,7 +212,7 @@ def random_jitter(value: float) -> float:
     return backoff.random_jitter(value)
 
 
-def runtime(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
+def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
     """Yield the wait that a function says for each failure sent in."""
     wait: Any = 0
     while True:
@@ -220,7 +220,7 @@ def runtime(value: Callable[[Any], _Number]) -> Generator[_Number, Any, None]:
         wait = value(failure)
 
 
-class Tries:
+class RetryState:
     """A function that counts how often it was tried since the count was set to zero."""
 
     def __init__(self, function: Callable[..., Any]) -> None:

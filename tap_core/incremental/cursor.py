@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from tap_core.clock import utc_now
 from tap_core.http.request import HTTPRequest
-from tap_core.incremental.durations import Duration, duration_of
-from tap_core.incremental.formats import DatetimeFormat, format_of
-from tap_core.incremental.options import RequestOption
-from tap_core.incremental.windows import Clamp, Window, clamp_of, spans_of
-from tap_core.state.order import Instant, instant_of
+from tap_core.incremental.datetime_formats import DatetimeFormat, get_format
+from tap_core.incremental.durations import ISODuration, parse_duration
+from tap_core.incremental.request_options import RequestOption
+from tap_core.incremental.windows import ClampPolicy, TimeWindow, parse_clamp, split_into_windows
+from tap_core.parsing.datetimes import utc_now
+from tap_core.state.comparison import ParsedInstant, parse_instant
 
 __all__ = ["DatetimeBasedCursor", "MinMaxDatetime"]
 
-_NO_DURATION = Duration(0, dt.timedelta())
+_NO_DURATION = ISODuration(0, dt.timedelta())
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MinMaxDatetime:
 
     def __post_init__(self) -> None:
         if self.datetime_format:
-            format_of(self.datetime_format)
+            get_format(self.datetime_format)
 
     def instant(
         self, config: Mapping[str, Any], read: Callable[[Any], dt.datetime], now: dt.datetime
@@ -54,7 +54,7 @@ class MinMaxDatetime:
             ValueError: one of the three is no date-time in the format.
         """
         if self.datetime_format:
-            read = _reader((format_of(self.datetime_format),))
+            read = _reader((get_format(self.datetime_format),))
         found = _instant(self.datetime, config, read, now)
         if floor := _given(self.min_datetime, config):
             found = max(found, _instant(floor, config, read, now))
@@ -164,12 +164,12 @@ class DatetimeBasedCursor:
     @cached_property
     def format(self) -> DatetimeFormat:
         """The format of requests and of what is kept."""
-        return format_of(self.datetime_format)
+        return get_format(self.datetime_format)
 
     @cached_property
     def formats(self) -> tuple[DatetimeFormat, ...]:
         """The formats in which values are read, in the order of trying."""
-        given = [format_of(text) for text in self.cursor_datetime_formats or ()]
+        given = [get_format(text) for text in self.cursor_datetime_formats or ()]
         return tuple(dict.fromkeys([*given, self.format]))
 
     @cached_property
@@ -180,7 +180,7 @@ class DatetimeBasedCursor:
     @cached_property
     def granularity(self) -> dt.timedelta:
         """The smallest time that the API tells apart, nothing where it is not said."""
-        given = duration_of(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
+        given = parse_duration(self.cursor_granularity) if self.cursor_granularity else _NO_DURATION
         if given.months:
             raise ValueError(
                 f"The cursor_granularity {self.cursor_granularity!r} has no fixed length:"
@@ -189,17 +189,17 @@ class DatetimeBasedCursor:
         return given.rest
 
     @cached_property
-    def _step(self) -> Duration | None:
-        return duration_of(self.step) if self.step else None
+    def _step(self) -> ISODuration | None:
+        return parse_duration(self.step) if self.step else None
 
     @cached_property
-    def _lookback(self) -> Duration:
-        return duration_of(self.lookback_window) if self.lookback_window else _NO_DURATION
+    def _lookback(self) -> ISODuration:
+        return parse_duration(self.lookback_window) if self.lookback_window else _NO_DURATION
 
     @cached_property
-    def clamp(self) -> Clamp | None:
+    def clamp(self) -> ClampPolicy | None:
         """The periods on whose edges windows begin and end."""
-        return clamp_of(self.clamping) if self.clamping else None
+        return parse_clamp(self.clamping) if self.clamping else None
 
     @property
     def filters(self) -> bool:
@@ -237,15 +237,15 @@ class DatetimeBasedCursor:
 
     @cached_property
     def _read_setting(self) -> Callable[[Any], dt.datetime]:
-        return _reader((self.format, *self.formats), instant_of)
+        return _reader((self.format, *self.formats), parse_instant)
 
     def lower_bound(self, start: dt.datetime, stored: dt.datetime | None) -> dt.datetime:
         """Return from where to go on: the stored instant less the lookback, never before start."""
         return start if stored is None else max(start, self._lookback.before(stored))
 
-    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[Window]:
+    def windows(self, lower: dt.datetime, end: dt.datetime) -> Iterator[TimeWindow]:
         """Yield the windows between two instants; a feed has one."""
-        spans = spans_of(
+        spans = split_into_windows(
             lower,
             end,
             step=None if self.is_data_feed else self._step,
@@ -257,9 +257,9 @@ class DatetimeBasedCursor:
         while coming is not None:
             (first, last), coming = coming, next(spans, None)
             start_time, end_time = self.format.write(first), self.format.write(last)
-            yield Window(first, last, start_time, end_time, is_last=coming is None)
+            yield TimeWindow(first, last, start_time, end_time, is_last=coming is None)
 
-    def put(self, request: HTTPRequest, window: Window) -> None:
+    def put(self, request: HTTPRequest, window: TimeWindow) -> None:
         """Put the ends of a window into a request, where options say so."""
         if self.is_data_feed:
             return
@@ -268,7 +268,7 @@ class DatetimeBasedCursor:
         if self.end_time_option is not None:
             self.end_time_option.put(request, window.end_time)
 
-    def fields(self, window: Window) -> dict[str, str]:
+    def fields(self, window: TimeWindow) -> dict[str, str]:
         """Return the ends of a window by the names that a slice has for them."""
         return {
             self.partition_field_start or "start_time": window.start_time,
@@ -277,7 +277,8 @@ class DatetimeBasedCursor:
 
 
 def _reader(
-    formats: tuple[DatetimeFormat, ...], otherwise: Callable[[Any], Instant | None] | None = None
+    formats: tuple[DatetimeFormat, ...],
+    otherwise: Callable[[Any], ParsedInstant | None] | None = None,
 ) -> Callable[[Any], dt.datetime]:
     """Return what reads a value in the first format that fits, or ``otherwise``."""
     first, others = formats[0].read, tuple(each.read for each in formats[1:])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
-__all__ = ["Duration", "duration_of"]
+__all__ = ["ISODuration", "parse_duration"]
 
 _FORM = re.compile(
     r"P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+(?:[.,]\d+)?)W)?"
@@ -30,7 +30,7 @@ _SHORTEST_MONTH = timedelta(days=28)
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
+class ISODuration:
     """A length of time: whole months, and what is of fixed length."""
 
     months: int
@@ -58,7 +58,7 @@ class Duration:
         return not self.months and not self.rest
 
 
-def duration_of(text: str) -> Duration:
+def parse_duration(text: str) -> ISODuration:
     """Read a duration such as ``P10D``, ``P1M`` or ``PT0.001S``.
 
     Raises:
@@ -76,7 +76,7 @@ def duration_of(text: str) -> Duration:
         for name, length in _SECONDS.items()
     )
     try:
-        return Duration(months, timedelta(microseconds=round(seconds * 1_000_000)))
+        return ISODuration(months, timedelta(microseconds=round(seconds * 1_000_000)))
     except OverflowError:
         raise ValueError(f"The duration {text!r} is longer than the calendar.") from None
 

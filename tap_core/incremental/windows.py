@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tap_core.incremental.durations import Duration
+from tap_core.incremental.durations import ISODuration
 
-__all__ = ["Clamp", "Interval", "Window", "clamp_of", "spans_of"]
+__all__ = ["ClampPolicy", "ReadInterval", "TimeWindow", "parse_clamp", "split_into_windows"]
 
 _DAYS_OF_A_WEEK = 7
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeWindow:
     """One interval of a sync, both ends included."""
 
     start: datetime
@@ -36,16 +36,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ReadInterval:
     """One window of a sync that is read apart from the others, and the bounds of them all."""
 
-    window: Window
+    window: TimeWindow
     lower: datetime
     end: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Clamp:
+class ClampPolicy:
     """Periods on whose edges windows begin and end: days, weeks or months."""
 
     target: str
@@ -71,11 +71,11 @@ class Clamp:
     def following(self, begun: datetime) -> datetime:
         """Return the beginning of the period after one that begins here."""
         if self.target == "MONTH":
-            return Duration(1, timedelta()).after(begun)
+            return ISODuration(1, timedelta()).after(begun)
         return begun + timedelta(days=_DAYS_OF_A_WEEK if self.target == "WEEK" else 1)
 
 
-def clamp_of(given: dict[str, Any]) -> Clamp:
+def parse_clamp(given: dict[str, Any]) -> ClampPolicy:
     """Return the clamp that a manifest's ``clamping`` describes.
 
     Raises:
@@ -85,23 +85,23 @@ def clamp_of(given: dict[str, Any]) -> Clamp:
     if target not in {"DAY", "WEEK", "MONTH"}:
         raise ValueError(f"The target of clamping is {target!r}: it is DAY, WEEK or MONTH.")
     if target != "WEEK":
-        return Clamp(target)
+        return ClampPolicy(target)
     weekday = (given.get("target_details") or {}).get("weekday")
     if weekday not in _WEEKDAYS:
         raise ValueError(
             "Clamping to a WEEK needs target_details with a weekday, such as weekday: MONDAY."
         )
-    return Clamp(target, _WEEKDAYS.index(weekday))
+    return ClampPolicy(target, _WEEKDAYS.index(weekday))
 
 
-def spans_of(
+def split_into_windows(
     start: datetime,
     end: datetime,
     *,
-    step: Duration | None = None,
+    step: ISODuration | None = None,
     granularity: timedelta = timedelta(),
     joins_last: bool = False,
-    clamp: Clamp | None = None,
+    clamp: ClampPolicy | None = None,
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield the first and the last instant of each window from ``start`` to ``end``.
 

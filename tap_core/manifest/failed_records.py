@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tap_core.manifest.errors import FailedRecordsError, ManifestError
-from tap_core.redaction.rows import show_value
+from tap_core.redaction.row_values import show_value
 from tap_core.types import Record
 
 __all__ = ["FailedRecords"]

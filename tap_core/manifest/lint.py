@@ -13,27 +13,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tap_core.manifest.build import Builder
-from tap_core.manifest.components.dynamic import (
-    ConfigComponentsResolver,
-    HttpComponentsResolver,
-    ParametrizedComponentsResolver,
-)
-from tap_core.manifest.components.source import (
+from tap_core.manifest.builder import Builder
+from tap_core.manifest.components.declarative_source import (
     DeclarativeSource,
     DeclarativeStream,
     StateDelegatingStream,
 )
-from tap_core.manifest.contract import Scope
+from tap_core.manifest.components.resolvers import (
+    ConfigComponentsResolver,
+    HttpComponentsResolver,
+    ParametrizedComponentsResolver,
+)
+from tap_core.manifest.document import UNKNOWN, MappingNode
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.faults import Fault
-from tap_core.manifest.filling import Template, lines_of
+from tap_core.manifest.interfaces import TemplateScope
 from tap_core.manifest.lint_names import misleading_names
 from tap_core.manifest.literals import has_template
-from tap_core.manifest.load import Manifest, read_manifest, template_names
-from tap_core.manifest.tree import UNKNOWN, Node
+from tap_core.manifest.loader import Manifest, get_template_names, read_manifest
+from tap_core.manifest.problems import ManifestProblem
+from tap_core.manifest.template_expansion import StreamTemplate, get_lines
 
-__all__ = ["Problem", "problems"]
+__all__ = ["Problem", "find_problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Problem:
         return f"{self.file}:{self.line}: {self.severity}: {path}{self.message}"
 
 
-def problems(source: Path | str) -> list[Problem]:
+def find_problems(source: Path | str) -> list[Problem]:
     """Return all problems of a manifest, in the order of its lines.
 
     ``source`` is a file, or the text of a manifest.
@@ -69,7 +69,7 @@ def problems(source: Path | str) -> list[Problem]:
         manifest = read_manifest(source)
         found = list(_faults(manifest))
     except ManifestError as error:
-        found = [Fault(error.line, error.path, error.message)]
+        found = [ManifestProblem(error.line, error.path, error.message)]
     seen: dict[tuple[int, str], Problem] = {}
     for fault in found:
         severity: Literal["error", "warning"] = "error" if fault.is_error else "warning"
@@ -78,8 +78,8 @@ def problems(source: Path | str) -> list[Problem]:
     return sorted(seen.values(), key=lambda problem: problem.line)
 
 
-def _faults(manifest: Manifest) -> Iterator[Fault]:
-    found: list[Fault] = []
+def _faults(manifest: Manifest) -> Iterator[ManifestProblem]:
+    found: list[ManifestProblem] = []
     checked = replace(manifest, faults=found)
     Builder(checked, None, found).made(checked.tree, DeclarativeSource)
     told = list(_of_streams(checked, found))
@@ -88,10 +88,10 @@ def _faults(manifest: Manifest) -> Iterator[Fault]:
         yield from misleading_names(manifest)
     for line, key in manifest.twice:
         message = f"the key '{key}' stands twice: the last one counts."
-        yield Fault(line, key, message, is_error=False)
+        yield ManifestProblem(line, key, message, is_error=False)
 
 
-def _of_streams(manifest: Manifest, found: list[Fault]) -> Iterator[Fault]:
+def _of_streams(manifest: Manifest, found: list[ManifestProblem]) -> Iterator[ManifestProblem]:
     """Compare what streams are called with each other, and with what the check names."""
     streams = [(str(one.get("name") or ""), one) for one in manifest.streams]
     open_names = False
@@ -102,72 +102,74 @@ def _of_streams(manifest: Manifest, found: list[Fault]) -> Iterator[Fault]:
     names = Counter(name for name, _ in streams)
     for name, one in streams:
         if names[name] > 1:
-            yield Fault(one.line, one.path, f"{names[name]} streams are called '{name}'.")
+            yield ManifestProblem(one.line, one.path, f"{names[name]} streams are called '{name}'.")
     if names or open_names:
         yield from _of_check(manifest, None if open_names else set(names))
 
 
-def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[Fault]:
+def _of_check(manifest: Manifest, names: Collection[str] | None) -> Iterator[ManifestProblem]:
     """Look for what a check names.
 
     ``names`` are those of the streams, None where some are not known.
     """
     check = manifest.tree.get("check")
-    if not isinstance(check, Node):
+    if not isinstance(check, MappingNode):
         message = "there is no check: a connection is tried with every stream."
-        yield Fault(1, "check", message, is_error=False)
+        yield ManifestProblem(1, "check", message, is_error=False)
         return
     given = check.get("stream_names")
     named = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
     for name in named:
         if names is not None and name not in names:
             line = check.lines.get("stream_names", check.line)
-            yield Fault(line, "check.stream_names", f"there is no stream '{name}'.")
+            yield ManifestProblem(line, "check.stream_names", f"there is no stream '{name}'.")
     yield from _of_template_names(manifest, check)
 
 
-def _of_template_names(manifest: Manifest, check: Node) -> Iterator[Fault]:
-    templates = template_names(manifest.dynamic_streams)
+def _of_template_names(manifest: Manifest, check: MappingNode) -> Iterator[ManifestProblem]:
+    templates = get_template_names(manifest.dynamic_streams)
     for one in check.get("dynamic_streams_check_configs") or ():
-        name = one.get("dynamic_stream_name") if isinstance(one, Node) else None
+        name = one.get("dynamic_stream_name") if isinstance(one, MappingNode) else None
         if isinstance(name, str) and name not in templates:
-            yield Fault(one.line, one.path, f"there is no dynamic stream '{name}'.")
+            yield ManifestProblem(one.line, one.path, f"there is no dynamic stream '{name}'.")
 
 
 # Templates of streams
 
 
 def _of_template(
-    manifest: Manifest, node: Node, found: list[Fault]
-) -> Iterator[tuple[str | None, Node]]:
+    manifest: Manifest, node: MappingNode, found: list[ManifestProblem]
+) -> Iterator[tuple[str | None, MappingNode]]:
     """Look into a template as its mappings fill it; yield the streams with their names.
 
     A name is None where settings or an API give it.
     """
-    template = _template_of(manifest, node)
+    template = _build_template(manifest, node)
     if template is None:
         return
     resolver = template.resolver
-    scopes: list[Scope] = [{}]
+    scopes: list[TemplateScope] = [{}]
     if isinstance(resolver, ParametrizedComponentsResolver):
         scopes = list(resolver.scopes())
     for scope in scopes:
         try:
             stream = template.filled(scope)
         except ManifestError as error:
-            found.append(Fault(error.line, f"{node.path}.components_resolver", error.message))
+            found.append(
+                ManifestProblem(error.line, f"{node.path}.components_resolver", error.message)
+            )
             return
         Builder(manifest, None, found).made(stream, DeclarativeStream | StateDelegatingStream)
-        yield _name_of(stream, found), stream
+        yield _get_stream_name(stream, found), stream
     found.extend(_idle(template, node))
 
 
-def _template_of(manifest: Manifest, node: Node) -> Template | None:
+def _build_template(manifest: Manifest, node: MappingNode) -> StreamTemplate | None:
     """Return a template with what fills it; None where that has faults, which are told already."""
     template, given = node.get("stream_template"), node.get("components_resolver")
-    if not isinstance(template, Node) or not isinstance(given, Node):
+    if not isinstance(template, MappingNode) or not isinstance(given, MappingNode):
         return None
-    faults: list[Fault] = []
+    faults: list[ManifestProblem] = []
     kinds = HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
     resolver = Builder(replace(manifest, faults=faults), None, faults).made(given, kinds)
     if resolver is None:
@@ -176,25 +178,29 @@ def _template_of(manifest: Manifest, node: Node) -> Template | None:
     if isinstance(resolver, ParametrizedComponentsResolver):
         known.add("components_values")
     parents_win = node.get("use_parent_parameters") is not False
-    return Template(template, resolver, lines_of(given), parents_win=parents_win, known=known)
+    return StreamTemplate(
+        template, resolver, get_lines(given), parents_win=parents_win, known=known
+    )
 
 
-def _name_of(stream: Node, found: list[Fault]) -> str | None:
+def _get_stream_name(stream: MappingNode, found: list[ManifestProblem]) -> str | None:
     name = stream.get("name")
     if name is UNKNOWN or (isinstance(name, str) and has_template(name)):
         return None
     if not isinstance(name, str) or not name:
         line = stream.lines.get("name", stream.line)
-        found.append(Fault(line, stream.path, f"the name of a stream is {name!r}, and no text."))
+        found.append(
+            ManifestProblem(line, stream.path, f"the name of a stream is {name!r}, and no text.")
+        )
         return None
     return name
 
 
-def _idle(template: Template, node: Node) -> Iterator[Fault]:
+def _idle(template: StreamTemplate, node: MappingNode) -> Iterator[ManifestProblem]:
     """Tell of mappings that find nothing to change."""
     given = node["components_resolver"]["components_mapping"]
     for number in replace(template, known={"parameters"}).idle():
         ending = "; `create_or_update: true` makes it" if template.resolver.CREATES else ""
         message = f"this mapping changes nothing: the template has nothing at its path{ending}."
         one = given[number]
-        yield Fault(one.line, one.path, message, is_error=False)
+        yield ManifestProblem(one.line, one.path, message, is_error=False)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tap_core.manifest.faults import Fault
+from tap_core.config.similar_names import suggest
+from tap_core.manifest.document import ListNode, MappingNode, to_plain
 from tap_core.manifest.literals import has_template
-from tap_core.manifest.load import Manifest
+from tap_core.manifest.loader import Manifest
+from tap_core.manifest.problems import ManifestProblem
 from tap_core.manifest.spec import config_jsonschema
-from tap_core.manifest.tree import Items, Node, plain
 from tap_core.schema.validators import find_schema_errors
-from tap_core.similar_names import suggest
 
 __all__ = ["misleading_names"]
 
@@ -27,7 +27,7 @@ _COMBINED: Final = ("allOf", "anyOf", "oneOf", "$ref")
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
-def misleading_names(manifest: Manifest) -> Iterator[Fault]:
+def misleading_names(manifest: Manifest) -> Iterator[ManifestProblem]:
     """Yield a warning for each name that leads nowhere, and for what is wrong with schemas."""
     yield from _unknown_settings(manifest)
     for stream in manifest.streams:
@@ -40,8 +40,8 @@ def misleading_names(manifest: Manifest) -> Iterator[Fault]:
 # Settings
 
 
-def _unknown_settings(manifest: Manifest) -> Iterator[Fault]:
-    from tap_core.manifest.interpolate import named_settings
+def _unknown_settings(manifest: Manifest) -> Iterator[ManifestProblem]:
+    from tap_core.manifest.interpolation import named_settings
 
     declared = config_jsonschema(manifest)
     known = set(declared["properties"])
@@ -51,7 +51,7 @@ def _unknown_settings(manifest: Manifest) -> Iterator[Fault]:
         for name in sorted(named_settings(text) - known):
             if not name.startswith("__"):  # what a platform adds
                 message = f"the spec has no setting '{name}'.{suggest(name, map(str, known))}"
-                yield Fault(line, path, message, is_error=False)
+                yield ManifestProblem(line, path, message, is_error=False)
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
@@ -65,13 +65,13 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
         value, line, path = waiting.pop()
         if isinstance(value, str) and has_template(value):
             yield value, line, path
-        elif isinstance(value, Node):
+        elif isinstance(value, MappingNode):
             waiting += [
                 (one, value.lines.get(key, value.line), f"{path}.{key}")
                 for key, one in value.items()
             ]
         elif isinstance(value, list):
-            lines = value.lines if isinstance(value, Items) else [line] * len(value)
+            lines = value.lines if isinstance(value, ListNode) else [line] * len(value)
             waiting += [
                 (one, at, f"{path}[{place}]")
                 for place, (one, at) in enumerate(zip(value, lines, strict=True))
@@ -81,16 +81,16 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, int, str]]:
 # Keys, cursors and schemas
 
 
-def _declared_schema(stream: Node) -> Node | None:
+def _declared_schema(stream: MappingNode) -> MappingNode | None:
     """Return the schema of a stream where the manifest itself has all of it."""
     loader = stream.get("schema_loader")
-    if not isinstance(loader, Node) or loader.get("type") != "InlineSchemaLoader":
+    if not isinstance(loader, MappingNode) or loader.get("type") != "InlineSchemaLoader":
         return None
     schema = loader.get("schema")
-    return schema if isinstance(schema, Node) else None
+    return schema if isinstance(schema, MappingNode) else None
 
 
-def _unknown_properties(stream: Node, schema: Node) -> Iterator[Fault]:
+def _unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterator[ManifestProblem]:
     """Look the primary key and the cursor up in the schema of their stream."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
@@ -99,13 +99,13 @@ def _unknown_properties(stream: Node, schema: Node) -> Iterator[Fault]:
         return
     cursor = stream.get("incremental_sync")
     fields = [("primary_key", one, stream, "") for one in _key_names(stream.get("primary_key"))]
-    if isinstance(cursor, Node) and isinstance(cursor.get("cursor_field"), str):
+    if isinstance(cursor, MappingNode) and isinstance(cursor.get("cursor_field"), str):
         fields.append(("cursor_field", cursor["cursor_field"], cursor, ".incremental_sync"))
     for option, name, node, below in fields:
         if name not in properties and not has_template(name):
             line, path = node.lines.get(option, node.line), f"{stream.path}{below}.{option}"
             message = f"the schema has no property '{name}'.{suggest(name, map(str, properties))}"
-            yield Fault(line, path, message, is_error=False)
+            yield ManifestProblem(line, path, message, is_error=False)
 
 
 def _key_names(given: Any) -> Iterator[str]:
@@ -116,14 +116,14 @@ def _key_names(given: Any) -> Iterator[str]:
             yield first
 
 
-def _schema_faults(schema: Node, path: str) -> Iterator[Fault]:
-    whole = plain(schema)
+def _schema_faults(schema: MappingNode, path: str) -> Iterator[ManifestProblem]:
+    whole = to_plain(schema)
     for steps, message in find_schema_errors(whole):
         place = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps)
         found = _value_at(whole, steps)
         is_type = steps[-1:] == ["type"] and isinstance(found, str)
         told = f"JSON Schema has no type '{found}'.{suggest(found, _TYPES)}" if is_type else message
-        yield Fault(_line_of(schema, steps), f"{path}{place}", told, is_error=False)
+        yield ManifestProblem(_find_line(schema, steps), f"{path}{place}", told, is_error=False)
 
 
 def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
@@ -132,14 +132,14 @@ def _value_at(schema: Any, steps: Iterable[Any]) -> Any:
     return schema
 
 
-def _line_of(schema: Node, steps: Iterable[Any]) -> int:
+def _find_line(schema: MappingNode, steps: Iterable[Any]) -> int:
     """Return the line of the last key on the way that has one."""
     value: Any = schema
     line = schema.line
     for step in steps:
-        if isinstance(value, Node) and step in value:
+        if isinstance(value, MappingNode) and step in value:
             line = value.lines.get(step, line)
-        elif isinstance(value, Items):
+        elif isinstance(value, ListNode):
             line = value.lines[step]
         else:
             break  # a key that is no text in YAML

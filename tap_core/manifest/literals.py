@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tap_core.manifest.tree import DataText
+from tap_core.manifest.document import DataText
 
-__all__ = ["VALUE_TYPES", "has_template", "read_literal", "read_plain"]
+__all__ = ["VALUE_TYPES", "has_template", "parse_literal", "parse_plain"]
 
 VALUE_TYPES: Final[Mapping[Any, tuple[type, ...]]] = {
     "string": (str,),
@@ -39,7 +39,7 @@ _MARKS: Final = ("{{", "{%", "{#")
 _WORDS: Final[dict[str, Any]] = {"": "", "True": True, "False": False, "None": None}
 
 
-def read_literal(text: str, types: tuple[type, ...] = ()) -> Any:
+def parse_literal(text: str, types: tuple[type, ...] = ()) -> Any:
     """Return the value of a Python literal, or the text where it is none.
 
     Where ``types`` are given, a value of any other type stays the text.
@@ -72,13 +72,13 @@ def has_template(text: str) -> bool:
     return text.__class__ is not DataText and any(mark in text for mark in _MARKS)
 
 
-def read_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
+def parse_plain(text: str, kind: str, types: tuple[type, ...] = (), empty: Any = "") -> Any:
     """Return what a text, given by a template or written without one, is for a kind of field."""
     if kind == "text":
-        return read_literal(text, types or (str,))
+        return parse_literal(text, types or (str,))
     if not text:
         return empty if kind == "value" else False
-    value = read_literal(text, types)
+    value = parse_literal(text, types)
     return value if kind == "value" else _is_true(value)
 
 

@@ -19,14 +19,14 @@ from typing import Any, Final
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tap_core.clock import parse_instant, utc_now
-from tap_core.guards import TEMPLATE_LENGTH, check_time_format
-from tap_core.incremental.durations import Duration, duration_of
-from tap_core.incremental.formats import format_of
-from tap_core.manifest.fractions import with_floats
-from tap_core.patterns import compile_pattern, search
+from tap_core.incremental.datetime_formats import get_format
+from tap_core.incremental.durations import ISODuration, parse_duration
+from tap_core.limits.expressions import TEMPLATE_LENGTH, check_time_format
+from tap_core.limits.regex import compile_pattern, search
+from tap_core.manifest.float_literals import decimals_to_floats
+from tap_core.parsing.datetimes import parse_datetime, utc_now
 
-__all__ = ["CHANGING", "FILTERS", "MACROS"]
+__all__ = ["FILTERS", "MACROS", "NON_DETERMINISTIC"]
 
 _COUNTS: Final = frozenset({"%s", "%s_as_float", "%ms", "%epoch_microseconds"})
 """Formats that are a count since 1970, which ``strftime`` does not know."""
@@ -45,15 +45,15 @@ def _today_with_timezone(timezone: str) -> date:
 
 
 def _timestamp(dt: float | str) -> int | float:
-    return int(dt) if isinstance(dt, (int, float)) else _instant_of(dt).timestamp()
+    return int(dt) if isinstance(dt, (int, float)) else _parse_datetime(dt).timestamp()
 
 
-def _instant_of(s: str) -> datetime:
+def _parse_datetime(s: str) -> datetime:
     """Read an ISO 8601 date or date-time as an instant of UTC; a year or month may be alone."""
     s = s + ""  # nothing and what is undefined say so here, each in its way
     if _SHORT_DATE.fullmatch(s):
         s += _JANUARY_FIRST[(len(s) - 4) :]
-    return parse_instant(s).astimezone(timezone.utc)
+    return parse_datetime(s).astimezone(timezone.utc)
 
 
 def _max(*args: Any) -> Any:
@@ -73,7 +73,7 @@ def _day_delta(num_days: int, format: str = "%Y-%m-%dT%H:%M:%S.%f%z") -> str:
 class _Months:
     """A duration that has months or years, for sums with dates."""
 
-    length: Duration
+    length: ISODuration
     sign: int
 
     def __radd__(self, other: date) -> date:
@@ -92,7 +92,7 @@ class _Months:
 
 
 def _duration(datestring: str) -> timedelta | _Months:
-    length = duration_of(datestring.removeprefix("-"))
+    length = parse_duration(datestring.removeprefix("-"))
     sign = -1 if datestring.startswith("-") else 1
     return _Months(length, sign) if length.months else sign * length.rest
 
@@ -106,8 +106,8 @@ def _format_datetime(
     check_time_format(input_format)
     instant = _given_instant(dt, input_format)
     if format in _COUNTS:
-        aware = instant if isinstance(instant, datetime) else _instant_of(instant.isoformat())
-        return format_of(format).write(aware)
+        aware = instant if isinstance(instant, datetime) else _parse_datetime(instant.isoformat())
+        return get_format(format).write(aware)
     if "%_ms" in format and isinstance(instant, datetime):
         format = format.replace("%_ms", f"{instant.microsecond // 1_000:03}")  # noqa: A001
     return instant.strftime(format)
@@ -117,11 +117,11 @@ def _given_instant(dt: str | date | int, input_format: str | None) -> date:
     if isinstance(dt, date):
         return dt
     if isinstance(dt, int):
-        return format_of(input_format or "%s").read(dt)
+        return get_format(input_format or "%s").read(dt)
     if input_format is None:
-        return _instant_of(dt)
+        return _parse_datetime(dt)
     if input_format in _COUNTS:
-        return format_of(input_format).read(dt)
+        return get_format(input_format).read(dt)
     found = datetime.strptime(dt, input_format.replace("%_ms", "%f"))  # noqa: DTZ007 see below
     return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
@@ -143,7 +143,7 @@ MACROS: Final[Mapping[str, Callable[..., Any]]] = {
     "today_utc": lambda: utc_now().date(),
     "today_with_timezone": _today_with_timezone,
     "timestamp": _timestamp,
-    "str_to_datetime": _instant_of,
+    "str_to_datetime": _parse_datetime,
     "max": _max,
     "min": _min,
     "day_delta": _day_delta,
@@ -156,7 +156,7 @@ MACROS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """Name to function."""
 
-CHANGING: Final = frozenset(
+NON_DETERMINISTIC: Final = frozenset(
     {"now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"}
 )
 """Functions that give another result each time."""
@@ -191,7 +191,7 @@ def _string(value: Any) -> str:
     """Write JSON between quotes, so that it stays a text when the result is read."""
     if isinstance(value, str):
         return value
-    return f'"""{json.dumps(with_floats(value), default=str)}"""'
+    return f'"""{json.dumps(decimals_to_floats(value), default=str)}"""'
 
 
 def _regex_search(value: str, regex: str) -> str:

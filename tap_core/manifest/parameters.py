@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tap_core.manifest.tree import UNKNOWN, Items, Node
+from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode
 
-__all__ = ["component", "parameter_names", "with_own_parameters", "with_parameters"]
+__all__ = ["apply_own_parameters", "expand_component", "expand_parameters", "parameter_names"]
 
 _PARAMETERS: Final = "$parameters"
 
@@ -100,14 +100,14 @@ _IMPLIED_CUSTOM: Final[Mapping[str, Mapping[str, str]]] = {
 """The same for what has a ``class_name``."""
 
 
-def component(
-    node: Node,
+def expand_component(
+    node: MappingNode,
     path: str,
     implied: str | None,
     given: Mapping[str, Any],
     *,
     parents_win: bool = False,
-) -> Node:
+) -> MappingNode:
     """Return a component with its type and parameters, and so all below it.
 
     ``implied`` is its type where it has none; ``given`` are the parameters from above, which
@@ -126,7 +126,7 @@ def component(
     made.update(filled)
     made.filled = node.filled.union(filled, _given_by(own, made))
     for key, value in made.items():
-        if isinstance(value, (Node, Items)):
+        if isinstance(value, (MappingNode, ListNode)):
             below = {name: one for name, one in parameters.items() if name != key}
             made[key] = _below(made, key, below, parents_win=parents_win)
     return made
@@ -141,32 +141,32 @@ def _joined(own: Any, given: Mapping[str, Any], *, parents_win: bool) -> Mapping
     return {**own, **given} if parents_win else {**given, **own}
 
 
-def _given_by(own: Any, made: Node) -> list[Any]:
+def _given_by(own: Any, made: MappingNode) -> list[Any]:
     """Return the options of a component that are its parameters: filled in once before, maybe."""
     if not isinstance(own, Mapping):
         return []
     return [key for key, value in own.items() if made.get(key) == value]
 
 
-def _copied(node: Node, path: str) -> Node:
-    made = Node(node, line=node.line, lines=node.lines)
+def _copied(node: MappingNode, path: str) -> MappingNode:
+    made = MappingNode(node, line=node.line, lines=node.lines)
     made.path = path
     made.pop(_PARAMETERS, None)
     return made
 
 
-def _below(made: Node, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
+def _below(made: MappingNode, key: Any, parameters: Mapping[str, Any], *, parents_win: bool) -> Any:
     """Return what stands under an option of a component, as `component` does."""
     value, field, path = made[key], (str(made["type"]), key), f"{made.path}.{key}".lstrip(".")
-    if isinstance(value, Node):
+    if isinstance(value, MappingNode):
         implied = _implied(value, field)
-        return component(value, path, implied, parameters, parents_win=parents_win)
-    return Items(
+        return expand_component(value, path, implied, parameters, parents_win=parents_win)
+    return ListNode(
         [
-            component(
+            expand_component(
                 one, f"{path}[{place}]", _implied(one, field), parameters, parents_win=parents_win
             )
-            if isinstance(one, Node)
+            if isinstance(one, MappingNode)
             else one
             for place, one in enumerate(value)
         ],
@@ -174,57 +174,59 @@ def _below(made: Node, key: Any, parameters: Mapping[str, Any], *, parents_win: 
     )
 
 
-def _implied(node: Node, field: tuple[str, str]) -> str | None:
+def _implied(node: MappingNode, field: tuple[str, str]) -> str | None:
     kind, name = field
     table = _IMPLIED_CUSTOM if "class_name" in node else _IMPLIED
     return table.get(kind, {}).get(name)
 
 
-def _inner(made: Node, implied: str | None, *, parents_win: bool) -> Node:
+def _inner(made: MappingNode, implied: str | None, *, parents_win: bool) -> MappingNode:
     """Hand parameters to components that stand in a mapping which is none itself."""
     for key, value in made.items():
-        if isinstance(value, Node) and value.get("type"):
+        if isinstance(value, MappingNode) and value.get("type"):
             path = f"{made.path}.{key}"
-            made[key] = component(value, path, implied, made.parameters, parents_win=parents_win)
+            made[key] = expand_component(
+                value, path, implied, made.parameters, parents_win=parents_win
+            )
     return made
 
 
-def with_parameters(node: Any) -> Any:
+def expand_parameters(node: Any) -> Any:
     """Return a part of a document, a copy, in which components have their ``$parameters`` again.
 
     These are their own with those from above, as `component` has handed them down.
     """
-    if isinstance(node, Items):
-        return Items([with_parameters(one) for one in node], lines=list(node.lines))
-    if not isinstance(node, Node):
+    if isinstance(node, ListNode):
+        return ListNode([expand_parameters(one) for one in node], lines=list(node.lines))
+    if not isinstance(node, MappingNode):
         return node
-    made = Node(
-        {key: with_parameters(one) for key, one in node.items()}, line=node.line, lines=node.lines
+    made = MappingNode(
+        {key: expand_parameters(one) for key, one in node.items()}, line=node.line, lines=node.lines
     )
     made.filled = node.filled
     if node.parameters and "type" in node:
-        own = {name: with_parameters(one) for name, one in node.parameters.items()}
-        made[_PARAMETERS] = Node(own, line=node.line)
+        own = {name: expand_parameters(one) for name, one in node.parameters.items()}
+        made[_PARAMETERS] = MappingNode(own, line=node.line)
     return made
 
 
-def with_own_parameters(node: Node) -> Node:
+def apply_own_parameters(node: MappingNode) -> MappingNode:
     """Return a mapping of values, a body maybe, with the ``$parameters`` that airbyte-cdk puts in.
 
     What has a ``type`` is a component to it: parameters fill it, and are in it once more.
     """
     if not node.parameters or "type" not in node or UNKNOWN in node.parameters:
         return node
-    made = Node(node, line=node.line, lines=node.lines)
-    made[_PARAMETERS] = Node(node.parameters, line=node.line)
+    made = MappingNode(node, line=node.line, lines=node.lines)
+    made[_PARAMETERS] = MappingNode(node.parameters, line=node.line)
     return made
 
 
 def parameter_names(node: Any) -> Iterator[Any]:
     """Yield the names in all ``$parameters`` of a part of a document."""
-    if isinstance(node, Node):
+    if isinstance(node, MappingNode):
         own = node.get(_PARAMETERS)
-        yield from own if isinstance(own, Node) else ()
+        yield from own if isinstance(own, MappingNode) else ()
         node = list(node.values())
     if isinstance(node, list):
         for inner in node:

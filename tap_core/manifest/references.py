@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tap_core.manifest.tree import Items, Node
+from tap_core.manifest.document import ListNode, MappingNode
 
 __all__ = ["References"]
 
@@ -22,7 +22,7 @@ _UNTOUCHED: Final = "config_overrides"
 class References:
     """Resolves the references of one document."""
 
-    def __init__(self, root: Node, fault: Callable[[int, str, str], None]) -> None:
+    def __init__(self, root: MappingNode, fault: Callable[[int, str, str], None]) -> None:
         self._root = root
         self._fault = fault
         self._known: dict[str, Any] = {}
@@ -34,18 +34,18 @@ class References:
         Raises:
             ManifestError: one leads nowhere, or back to itself.
         """
-        if isinstance(node, Node):
+        if isinstance(node, MappingNode):
             return self._mapping(node)
-        if isinstance(node, Items):
+        if isinstance(node, ListNode):
             lines = node.lines
-            return Items(
+            return ListNode(
                 [self.resolved(one, at) for one, at in zip(node, lines, strict=True)], lines=lines
             )
         if isinstance(node, str) and node.startswith(_BEGIN):
             return self._found(node, line)
         return node
 
-    def _mapping(self, node: Node) -> Any:
+    def _mapping(self, node: MappingNode) -> Any:
         lines = node.lines
         own = {
             key: value if key == _UNTOUCHED else self.resolved(value, lines.get(key, 0))
@@ -53,11 +53,11 @@ class References:
             if key != "$ref"
         }
         if "$ref" not in node:
-            return Node(own, line=node.line, lines=lines)
+            return MappingNode(own, line=node.line, lines=lines)
         below = self.resolved(node["$ref"], lines["$ref"])
-        if not isinstance(below, Node) or not own:
+        if not isinstance(below, MappingNode) or not own:
             return below
-        return Node({**below, **own}, line=node.line, lines={**below.lines, **lines})
+        return MappingNode({**below, **own}, line=node.line, lines={**below.lines, **lines})
 
     def _found(self, reference: str, line: int) -> Any:
         if reference in self._known:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Final
 
-__all__ = ["MODULES", "class_of"]
+__all__ = ["MODULES", "get_component_class"]
 
 _INCREMENTAL = "tap_core.incremental.cursor"
 _HERE = "tap_core.manifest.components"
 
 MODULES: Final[Mapping[str, str]] = {
     **dict.fromkeys(["DatetimeBasedCursor", "MinMaxDatetime"], _INCREMENTAL),
-    "RequestOption": "tap_core.incremental.options",
+    "RequestOption": "tap_core.incremental.request_options",
     # What a manifest and a stream are
     **dict.fromkeys(
         [
@@ -30,7 +30,7 @@ MODULES: Final[Mapping[str, str]] = {
             "ConcurrencyLevel",
             "StateDelegatingStream",
         ],
-        f"{_HERE}.source",
+        f"{_HERE}.declarative_source",
     ),
     **dict.fromkeys(
         [
@@ -42,14 +42,14 @@ MODULES: Final[Mapping[str, str]] = {
             "StreamParametersDefinition",
             "ComponentMappingDefinition",
         ],
-        f"{_HERE}.dynamic",
+        f"{_HERE}.resolvers",
     ),
     **dict.fromkeys(["IncrementingCountCursor", "CustomIncrementalSync"], f"{_HERE}.cursors"),
     **dict.fromkeys(["SimpleRetriever", "CustomRetriever"], f"{_HERE}.retrievers"),
-    **dict.fromkeys(["AsyncRetriever", "AsyncJobStatusMap"], f"{_HERE}.jobs"),
-    "PageSizeReduction": f"{_HERE}.reductions",
-    "RequestWindowSplitting": f"{_HERE}.splitting",
-    **dict.fromkeys(["PaginationReset", "PaginationResetLimits"], f"{_HERE}.resets"),
+    **dict.fromkeys(["AsyncRetriever", "AsyncJobStatusMap"], f"{_HERE}.async_retriever"),
+    "PageSizeReduction": f"{_HERE}.page_size_reduction",
+    "RequestWindowSplitting": f"{_HERE}.window_splitting",
+    **dict.fromkeys(["PaginationReset", "PaginationResetLimits"], f"{_HERE}.pagination_reset"),
     # Requests
     **dict.fromkeys(
         [
@@ -60,7 +60,7 @@ MODULES: Final[Mapping[str, str]] = {
             "RequestBodyJsonObject",
             "RequestBodyGraphQL",
         ],
-        f"{_HERE}.requests",
+        f"{_HERE}.requester",
     ),
     **dict.fromkeys(
         [
@@ -81,8 +81,8 @@ MODULES: Final[Mapping[str, str]] = {
         ],
         f"{_HERE}.authenticators",
     ),
-    "RateLimitedMultipleTokenAuthenticator": f"{_HERE}.tokens",
-    **dict.fromkeys(["QuotaStatusSource", "TokenQuota"], f"{_HERE}.quotas"),
+    "RateLimitedMultipleTokenAuthenticator": f"{_HERE}.quota_tokens",
+    **dict.fromkeys(["QuotaStatusSource", "TokenQuota"], f"{_HERE}.token_quotas"),
     **dict.fromkeys(
         [
             "DefaultPaginator",
@@ -104,7 +104,7 @@ MODULES: Final[Mapping[str, str]] = {
             "WaitTimeFromResponse",
             "WaitUntilTimeFromHeader",
         ],
-        f"{_HERE}.errors",
+        f"{_HERE}.error_handlers",
     ),
     **dict.fromkeys(
         [
@@ -115,7 +115,7 @@ MODULES: Final[Mapping[str, str]] = {
             "HttpRequestRegexMatcher",
             "Rate",
         ],
-        f"{_HERE}.budget",
+        f"{_HERE}.api_budget",
     ),
     **dict.fromkeys(
         [
@@ -125,7 +125,7 @@ MODULES: Final[Mapping[str, str]] = {
             "GroupByKeyMergeStrategy",
             "JsonSchemaPropertySelector",
         ],
-        f"{_HERE}.properties",
+        f"{_HERE}.query_properties",
     ),
     # Records
     **dict.fromkeys(
@@ -137,9 +137,9 @@ MODULES: Final[Mapping[str, str]] = {
             "ParentFieldPath",
             "RecordFilter",
         ],
-        f"{_HERE}.records",
+        f"{_HERE}.record_selector",
     ),
-    "ResponseToFileExtractor": f"{_HERE}.files",
+    "ResponseToFileExtractor": f"{_HERE}.file_extractors",
     **dict.fromkeys(
         [
             "JsonDecoder",
@@ -181,7 +181,7 @@ MODULES: Final[Mapping[str, str]] = {
             "TypesMap",
             "ComplexFieldType",
         ],
-        f"{_HERE}.schemas",
+        f"{_HERE}.schema_loaders",
     ),
     # Slices
     **dict.fromkeys(
@@ -192,9 +192,9 @@ MODULES: Final[Mapping[str, str]] = {
             "GroupingPartitionRouter",
             "UnionPartitionRouter",
         ],
-        f"{_HERE}.partitions",
+        f"{_HERE}.partition_routers",
     ),
-    "LegacyToPerPartitionStateMigration": "tap_core.manifest.states",
+    "LegacyToPerPartitionStateMigration": "tap_core.manifest.state_translation",
     # What a components.py beside the manifest has
     **dict.fromkeys(
         [
@@ -218,7 +218,7 @@ MODULES: Final[Mapping[str, str]] = {
 """Type to module."""
 
 
-def class_of(name: str) -> type | None:
+def get_component_class(name: str) -> type | None:
     """Return the class of a component type, None for an unknown one."""
     module = MODULES.get(name)
     return None if module is None else getattr(import_module(module), name)

@@ -20,8 +20,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.guards import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
-from tap_core.manifest.fractions import as_float, with_floats
+from tap_core.limits.expressions import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
+from tap_core.manifest.float_literals import as_float, decimals_to_floats
 from tap_core.manifest.macros import FILTERS, MACROS
 
 __all__ = ["Sandbox", "bounded", "running"]
@@ -137,7 +137,7 @@ class Sandbox(SandboxedEnvironment):
     intercepted_binops = frozenset({"+", "*", "%", "**"})
     concat = staticmethod(_join)
 
-    def __init__(self, finalize: Callable[[Any], Any] = with_floats) -> None:
+    def __init__(self, finalize: Callable[[Any], Any] = decimals_to_floats) -> None:
         super().__init__(finalize=lambda value: finalize(_finished(value)))
         self.filters.update(FILTERS)
         self.filters = {name: _bounded_filter(name, one) for name, one in self.filters.items()}

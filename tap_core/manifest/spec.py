@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tap_core.manifest.load import Manifest
-from tap_core.manifest.tree import Node, plain
+from tap_core.manifest.document import MappingNode, to_plain
+from tap_core.manifest.loader import Manifest
 from tap_core.types import JsonSchema
 
-__all__ = ["changelog_url", "config_jsonschema", "consent", "documentation_url"]
+__all__ = ["changelog_url", "config_jsonschema", "documentation_url", "get_oauth_spec"]
 
 _SECRET: Final = "airbyte_secret"  # noqa: S105  (the keyword, not a secret)
 
@@ -25,10 +25,10 @@ def config_jsonschema(manifest: Manifest) -> JsonSchema:
         ManifestError: a reference in it leads nowhere.
     """
     spec = manifest.part("spec")
-    declared = spec.get("connection_specification") if isinstance(spec, Node) else None
-    if not isinstance(declared, Node):
+    declared = spec.get("connection_specification") if isinstance(spec, MappingNode) else None
+    if not isinstance(declared, MappingNode):
         return {"type": "object", "properties": {}, "additionalProperties": True}
-    schema: JsonSchema = {"type": "object", **plain(declared)}
+    schema: JsonSchema = {"type": "object", **to_plain(declared)}
     if not isinstance(schema.get("properties"), dict):
         schema["properties"] = {}
     _mark(schema)
@@ -47,20 +47,20 @@ def changelog_url(manifest: Manifest) -> str | None:
 
 def _address(manifest: Manifest, *names: str) -> str | None:
     spec = manifest.part("spec")
-    if not isinstance(spec, Node):
+    if not isinstance(spec, MappingNode):
         return None
     found = next(filter(None, map(spec.get, names)), None)
     return str(found) if found else None
 
 
-def consent(manifest: Manifest) -> dict[str, Any] | None:
+def get_oauth_spec(manifest: Manifest) -> dict[str, Any] | None:
     """Return how a platform gets credentials in the user's browser, None where it is not said.
 
     (Airbyte's declarative component schema, Spec and AuthFlow: ``advanced_auth``.)
     """
     spec = manifest.part("spec")
-    declared = spec.get("advanced_auth") if isinstance(spec, Node) else None
-    found: dict[str, Any] | None = plain(declared) if isinstance(declared, Node) else None
+    declared = spec.get("advanced_auth") if isinstance(spec, MappingNode) else None
+    found: dict[str, Any] | None = to_plain(declared) if isinstance(declared, MappingNode) else None
     return found
 
 

@@ -18,52 +18,57 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
-from tap_core.catalog import REPLICATION_INCREMENTAL
-from tap_core.documents import dump_json
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SyncError
-from tap_core.http.answer import Answer, look_for_a_cut
-from tap_core.http.budget import counters_of
-from tap_core.http.exchange import NAMED_ERRORS, name_error, renewed
-from tap_core.http.request import HTTPRequest, PageContext, prepared
-from tap_core.http.retry import Tries, random_jitter
-from tap_core.manifest.chunks import Chunks
+from tap_core.http.rate_limit import get_counters
+from tap_core.http.request import HTTPRequest, PageContext, prepare_request
+from tap_core.http.response import JSONResponse, check_content_length
+from tap_core.http.retry import RetryState, random_jitter
+from tap_core.http.transport import ANNOTATED_ERRORS, annotate_error, refresh_token_after_401
+from tap_core.manifest.allowed_origins import ManifestOriginStream
+from tap_core.manifest.async_jobs import AsyncJobReader
+from tap_core.manifest.components.async_retriever import AsyncRetriever
+from tap_core.manifest.components.declarative_source import DeclarativeStream
 from tap_core.manifest.components.decoders import JsonDecoder
-from tap_core.manifest.components.errors import DefaultErrorHandler, usual_verdict
-from tap_core.manifest.components.jobs import AsyncRetriever
-from tap_core.manifest.components.partitions import CHILD_RESPONSE
-from tap_core.manifest.components.reductions import PageSizes
-from tap_core.manifest.components.requests import finished
+from tap_core.manifest.components.error_handlers import DefaultErrorHandler, default_resolution
+from tap_core.manifest.components.page_size_reduction import PageSizeState
+from tap_core.manifest.components.partition_routers import CHILD_RESPONSE
+from tap_core.manifest.components.requester import finalize_request
 from tap_core.manifest.components.retrievers import CustomRetriever, SimpleRetriever
-from tap_core.manifest.components.source import DeclarativeStream
-from tap_core.manifest.contract import Action, Scope, StreamFace, Verdict
 from tap_core.manifest.failed_records import FailedRecords
-from tap_core.manifest.jobs import JobReader
-from tap_core.manifest.pages import Pages, Turn
-from tap_core.manifest.restarts import BeginAgain, Restarts, Split
-from tap_core.manifest.rotation import Rotation
-from tap_core.manifest.routed import Routed
+from tap_core.manifest.interfaces import (
+    DeclarativeStreamProtocol,
+    ResponseAction,
+    ResponseResolution,
+    TemplateScope,
+)
+from tap_core.manifest.page_loop import PageLoop, PageToken
+from tap_core.manifest.pagination_reset import RestartLimiter, RestartPagination, SplitWindow
+from tap_core.manifest.property_chunks import PropertyChunkReader
+from tap_core.manifest.token_rotation import TokenRotator
 from tap_core.redaction.http import collect_sent_secrets
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.singerlib.json import dump_json
 
 if TYPE_CHECKING:
-    from tap_core.http.request import Auth
-    from tap_core.manifest.components.records import OnFailure, Selection
-    from tap_core.manifest.contract import Decoder, ErrorHandler
+    from tap_core.http.request import AuthCallable
+    from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
+    from tap_core.manifest.interfaces import Decoder, ErrorHandler
     from tap_core.types import Context, Record
 
 __all__ = ["ManifestStream"]
 
 
-_INTERRUPTS: Final[Mapping[Action, type[BeginAgain]]] = {
-    Action.RESET_PAGINATION: BeginAgain,
-    Action.SPLIT_REQUEST_WINDOW: Split,
+_INTERRUPTS: Final[Mapping[ResponseAction, type[RestartPagination]]] = {
+    ResponseAction.RESET_PAGINATION: RestartPagination,
+    ResponseAction.SPLIT_REQUEST_WINDOW: SplitWindow,
 }
 """What ends the pages of a slice, and is no failure yet."""
 
 
-class _Sending(Routed):
+class _Sending(ManifestOriginStream):
     """How requests of a stream are sent, and what becomes of answers that are errors."""
 
-    _walking: Pages
+    _walking: PageLoop
     """The walk through the pages of the slice in hand."""
 
     _LOG_REQUEST_METRICS = False  # slices may be thousands, with a request or two for each
@@ -79,19 +84,19 @@ class _Sending(Routed):
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return a request without its signature: it is signed each time that it is sent."""
         asked = requests.Request(*args, **{"auth": lambda unsigned: unsigned, **kwargs})
-        return prepared(self.requests_session, asked, user_agent=self.user_agent)
+        return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
     @cached_property
-    def _signer(self) -> Auth:
+    def _signer(self) -> AuthCallable:
         declared = self.retriever.requester.authenticator
         return (
             SimpleAuthenticator()
             if declared is None
-            else self._host.signer(declared, cast(StreamFace, self))
+            else self._host.signer(declared, cast(DeclarativeStreamProtocol, self))
         )
 
     @property
-    def authenticator(self) -> Auth:
+    def authenticator(self) -> AuthCallable:
         """What puts credentials on a request; streams that declare the same share it."""
         return self._signer
 
@@ -105,7 +110,10 @@ class _Sending(Routed):
         return self.retriever.requester.timeout or super().timeout
 
     def _send(
-        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: AuthCallable,
     ) -> requests.Response:
         """Send a request, unless its answer is known; the budget of the tap is waited for."""
         if (known := self._known_page(context)) is not None:
@@ -121,25 +129,25 @@ class _Sending(Routed):
         return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
 
     def _send_once(
-        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
+        self, asked: requests.PreparedRequest, context: Context | None, authenticator: AuthCallable
     ) -> requests.Response:
         """Send a request of its own, so that the unsigned one can be asked for again."""
         budget, counters = self._host.budget, None
         if budget is not None:
-            counters = counters_of(self._host)
+            counters = get_counters(self._host)
             budget.take(asked, counters)
         response = super()._send(asked, context, authenticator)
         if budget is not None:
             budget.update(asked, response, counters)
-        if isinstance(self._signer, Rotation):
+        if isinstance(self._signer, TokenRotator):
             self._signer.hear(asked, response)
         return response
 
     def _may_turn(self, response: requests.Response) -> bool:
         """Return whether a request that was too much for one token can be sent with another."""
-        if not isinstance(self._signer, Rotation):
+        if not isinstance(self._signer, TokenRotator):
             return False
-        is_limited = self._verdict(response).action is Action.RATE_LIMITED
+        is_limited = self._verdict(response).action is ResponseAction.RATE_LIMITED
         return is_limited and self._signer.has_other(response.request)
 
     def _known_page(self, context: Context | None) -> requests.Response | None:
@@ -153,13 +161,13 @@ class _Sending(Routed):
         kept = self.replication_method == REPLICATION_INCREMENTAL
         if kept and self.get_context_state(context).get("replication_key_value"):
             return None
-        return Answer.of(page)
+        return JSONResponse.of(page)
 
     def _is_good(self, response: requests.Response) -> bool:
-        return self._verdict(response).action in {Action.SUCCESS, Action.IGNORE}
+        return self._verdict(response).action in {ResponseAction.SUCCESS, ResponseAction.IGNORE}
 
-    def _verdict(self, response: requests.Response) -> Verdict:
-        return self._handler.judge(response, self._scope) or usual_verdict(response)
+    def _verdict(self, response: requests.Response) -> ResponseResolution:
+        return self._handler.judge(response, self._scope) or default_resolution(response)
 
     @property
     def _is_kept(self) -> bool:
@@ -168,7 +176,7 @@ class _Sending(Routed):
             return False  # how far a job is changes
         return self.retriever.requester.use_cache or self.name in self._host.parent_names
 
-    def fetch(self, request: HTTPRequest, scope: Scope) -> requests.Response:
+    def fetch(self, request: HTTPRequest, scope: TemplateScope) -> requests.Response:
         """Send one request of a component's own, without the stream's authentication."""
         before, self._scope = self._scope, scope  # a request of the stream may wait for this one
         params, as_json = request.encode_params(), bool(request.as_json)
@@ -187,7 +195,7 @@ class _Sending(Routed):
         response = self._exchange(request, context, lambda asked: asked, route, follows=False)
         self._refuse_redirect(response)
         verdict = self._verdict(response)
-        if verdict.action is Action.REDUCE_PAGE_SIZE:  # it is no page
+        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:  # it is no page
             raise self._error(verdict, response)
         self.validate_response(response)
         return response
@@ -201,25 +209,29 @@ class _Sending(Routed):
             RetriableAPIError, FatalAPIError: it says that the answer is an error.
         """
         verdict = self._verdict(response)
-        if verdict.action is Action.SUCCESS:
+        if verdict.action is ResponseAction.SUCCESS:
             return
-        if verdict.action is Action.IGNORE:
+        if verdict.action is ResponseAction.IGNORE:
             self.log("%s", verdict.message or f"Status {response.status_code} is ignored.")
             return
-        if verdict.action is Action.REFRESH_TOKEN_THEN_RETRY:
-            renewed(self.authenticator, response)
+        if verdict.action is ResponseAction.REFRESH_TOKEN_THEN_RETRY:
+            refresh_token_after_401(self.authenticator, response)
         error = self._error(verdict, response)
-        if verdict.action is Action.REDUCE_PAGE_SIZE:
+        if verdict.action is ResponseAction.REDUCE_PAGE_SIZE:
             self._walking.reduce(error)
             return
         raise _INTERRUPTS[verdict.action](error) if verdict.action in _INTERRUPTS else error
 
-    def _error(self, verdict: Verdict, response: requests.Response) -> SyncError:
+    def _error(self, verdict: ResponseResolution, response: requests.Response) -> SyncError:
         message = self.response_error_message(response)
         if verdict.message:
             secrets = self._secrets() | collect_sent_secrets(response.request)
             message = f"{secrets.hide(verdict.message)} ({message})"
-        again = {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
+        again = {
+            ResponseAction.RETRY,
+            ResponseAction.RATE_LIMITED,
+            ResponseAction.REFRESH_TOKEN_THEN_RETRY,
+        }
         kind = RetriableAPIError if verdict.action in again else FatalAPIError
         error: SyncError = kind(message, response=response)
         error.failure_type = verdict.failure_type
@@ -251,10 +263,10 @@ class _Sending(Routed):
         """
         if hasattr(self.retriever.record_selector.extractor, "whole"):
             if not self._puts_into_files:
-                look_for_a_cut(response)
+                check_content_length(response)
             return
         is_json = isinstance(self._decoder, JsonDecoder) and response.content
-        if is_json and isinstance(response, Answer):
+        if is_json and isinstance(response, JSONResponse):
             response.read(self._secrets)
 
     @cached_property
@@ -292,12 +304,12 @@ class ManifestStream(_Sending):
 
     # What a slice is asked with
 
-    def _seen(self, context: Context | None) -> Scope:
+    def _seen(self, context: Context | None) -> TemplateScope:
         """Return what templates see of a slice and the window in hand."""
         if self._told is not None:
             return self._told
         cursor, window = self.incremental_sync, self.stream_interval
-        partition, fields = self._partition_of(context)
+        partition, fields = self._get_partition(context)
         if cursor is not None and window is not None:
             fields = cursor.fields(window)
         whole = partition.joined(fields)
@@ -320,21 +332,21 @@ class ManifestStream(_Sending):
         self._tell_warnings()
         retriever = self.declared.retriever
         if isinstance(retriever, CustomRetriever):
-            yield from retriever.records(self._seen(context), self.schema, self._pages_of)
+            yield from retriever.records(self._seen(context), self.schema, self._read_pages)
             return
         if isinstance(retriever, AsyncRetriever):
             yield from self._of_job(retriever, self._seen(context))
             return
         reset, cursor = self.retriever.pagination_reset, self.incremental_sync
-        restarts = self._restarts = Restarts(reset, cursor, self._handler.max_tries)
+        restarts = self._restarts = RestartLimiter(reset, cursor, self._handler.max_tries)
         while True:
             self._scope = self._seen(context)
             try:
                 yield from restarts.watched(super().request_records(context))
-            except Split as asked:
+            except SplitWindow as asked:
                 yield from self._halved(context, asked.error)
                 return
-            except BeginAgain as asked:
+            except RestartPagination as asked:
                 self.stream_interval = restarts.window(asked, self.stream_interval)
                 self.log("The pages of a slice are read again from the first one: %s", asked.error)
             else:
@@ -352,17 +364,17 @@ class ManifestStream(_Sending):
 
     # A job, where that is how a slice is read
 
-    def _of_job(self, retriever: AsyncRetriever, scope: Scope) -> Iterable[Record]:
+    def _of_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
         """Return the records of a slice that a job at the source makes."""
         place = f"Stream '{self.name}'"
         if one := scope["stream_slice"]:
             place += f", slice {dump_json(dict(one), default=str)}"
         run, place = self._tap.run, self._secrets().hide(place)
-        reader = JobReader(self, retriever, scope, self._host.jobs, run, place)
+        reader = AsyncJobReader(self, retriever, scope, self._host.jobs, run, place)
         return self._selection(reader.records(), scope, lambda: None, self._on_failure)
 
     def asking(
-        self, retriever: SimpleRetriever, scope: Scope, *, into_file: bool = False
+        self, retriever: SimpleRetriever, scope: TemplateScope, *, into_file: bool = False
     ) -> ManifestStream:
         """Return a copy that asks as a retriever says, and adds nothing of slices and windows.
 
@@ -380,21 +392,21 @@ class ManifestStream(_Sending):
             SyncError, requests.exceptions.RequestException: it cannot be had.
         """
         self._scope = scope = self._seen(None)
-        asked = finished(self.retriever.requester.request(scope))
+        asked = finalize_request(self.retriever.requester.request(scope))
         params, as_json = asked.encode_params(), asked.as_json
         ready = self._built(asked.method, asked.url, params, asked.headers, asked.data, as_json)
-        tries = Tries(self._request)
+        tries = RetryState(self._request)
         try:
             response = self.request_decorator(tries)(ready, None)
-        except (*NAMED_ERRORS, BeginAgain) as raised:
-            error = raised.error if isinstance(raised, BeginAgain) else raised
+        except (*ANNOTATED_ERRORS, RestartPagination) as raised:
+            error = raised.error if isinstance(raised, RestartPagination) else raised
             hidden = self._secrets() | collect_sent_secrets(ready)
-            name_error(error, self.name, ready, tries.count, hidden)
+            annotate_error(error, self.name, ready, tries.count, hidden)
             raise error from None
         self._counted.increment()
         return response
 
-    def _pages_of(self, context: Context | None) -> Iterable[Record]:
+    def _read_pages(self, context: Context | None) -> Iterable[Record]:
         """Yield the records of a slice for a retriever of others: several may be in hand."""
         made = copy.copy(self)
         vars(made)["declared"] = replace(self.declared, retriever=self.retriever)
@@ -408,10 +420,12 @@ class ManifestStream(_Sending):
         whole = getattr(selector.extractor, "whole", None)
         changed = declared.transformations or selector.schema_normalization != "None"
         pristine = not changed and self._told is None
-        made: Callable[..., Pages] = Pages
+        made: Callable[..., PageLoop] = PageLoop
         properties = self.retriever.requester.properties
         if properties is not None:
-            made = partial(Chunks, chunks=properties.chunks(self), merging=properties.merging)
+            made = partial(
+                PropertyChunkReader, chunks=properties.chunks(self), merging=properties.merging
+            )
         reduction = self.retriever.page_size_reduction
         self._walking = made(
             walk,
@@ -421,7 +435,7 @@ class ManifestStream(_Sending):
             is_pristine=pristine and whole is None,
             documents=whole and whole(self._decoder),
             behind=self._restarts.behind_page,
-            sizes=reduction and PageSizes(reduction, walk.size),
+            sizes=reduction and PageSizeState(reduction, walk.size),
             admits=self._admits,
         )
         return self._walking
@@ -437,7 +451,7 @@ class ManifestStream(_Sending):
         parse: Callable[[requests.Response], Iterable[Record]] = walk.parse
         return parse
 
-    def get_http_request(self, *, page: PageContext[Turn]) -> HTTPRequest:
+    def get_http_request(self, *, page: PageContext[PageToken]) -> HTTPRequest:
         """Return the request for a page, made by the components in their order."""
         assert page.next_page_token is not None  # noqa: S101 - `Pages` gives one
         turn, retriever = page.next_page_token, self.retriever
@@ -446,13 +460,13 @@ class ManifestStream(_Sending):
         turn.walk.put(request, scope)
         later = bool(scope["next_page_token"])
         if later and retriever.ignore_stream_slicer_parameters_on_paginated_requests:
-            return finished(request)
+            return finalize_request(request)
         for router in retriever.routers:
             router.put(request, scope)
         self._put_slice(request, scope)
-        return finished(request)
+        return finalize_request(request)
 
-    def _put_slice(self, request: HTTPRequest, scope: Scope) -> None:
+    def _put_slice(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Say in a request which window or slice of a cursor is asked for."""
         if self._in_hand is None:
             super()._put_window(request)
@@ -464,7 +478,7 @@ class ManifestStream(_Sending):
 
     # What becomes of records
 
-    def records_of(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
+    def iterate_records(self, retriever: SimpleRetriever | AsyncRetriever) -> Iterable[Record]:
         """Yield the records of another retriever's only slice, such as those of a schema."""
         return self._with(retriever).request_records(None)
 
@@ -478,7 +492,7 @@ class ManifestStream(_Sending):
         vars(made).update(_in_hand=None, _gate=None, _failed=None)
         return made
 
-    def _select(self) -> Selection:
+    def _select(self) -> RecordSelection:
         """Return what makes records of documents."""
         cursor = self.incremental_sync
         return self.retriever.record_selector.selection(
@@ -488,13 +502,13 @@ class ManifestStream(_Sending):
         )
 
     @cached_property
-    def _selection(self) -> Selection:
+    def _selection(self) -> RecordSelection:
         """What makes records of documents, without nulls at their top."""
         select = self._select()
 
         def selected(
             documents: Iterable[Any],
-            scope: Scope,
+            scope: TemplateScope,
             extracted: Callable[[], None],
             failed: OnFailure | None = None,
         ) -> Iterator[Record]:

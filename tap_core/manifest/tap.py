@@ -15,33 +15,38 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tap_core.catalog import REPLICATION_FULL_TABLE
-from tap_core.config import fill_defaults
+from tap_core.config.loading import fill_defaults
 from tap_core.exceptions import ConfigurationError
-from tap_core.manifest.build import build
-from tap_core.manifest.components.source import (
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.declarative_source import (
     CheckDynamicStream,
     CheckStream,
     ConcurrencyLevel,
     DynamicStreamCheckConfig,
 )
-from tap_core.manifest.load import read_manifest, template_names
-from tap_core.manifest.spec import changelog_url, config_jsonschema, consent, documentation_url
+from tap_core.manifest.loader import get_template_names, read_manifest
+from tap_core.manifest.spec import (
+    changelog_url,
+    config_jsonschema,
+    documentation_url,
+    get_oauth_spec,
+)
 from tap_core.manifest.stream import ManifestStream
-from tap_core.sync.trial import pull_one
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.connection_test import read_one_record
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
     from tap_core.http.origins import Origin
-    from tap_core.http.request import Auth
-    from tap_core.manifest.cache import AnswerCache
-    from tap_core.manifest.components.budget import HTTPAPIBudget
-    from tap_core.manifest.contract import SignsRequests, StreamFace
-    from tap_core.manifest.jobs import JobCount
-    from tap_core.manifest.load import Manifest
+    from tap_core.http.request import AuthCallable
+    from tap_core.manifest.async_jobs import JobLimiter
+    from tap_core.manifest.components.api_budget import HTTPAPIBudget
+    from tap_core.manifest.interfaces import Authenticator, DeclarativeStreamProtocol
+    from tap_core.manifest.loader import Manifest
+    from tap_core.manifest.response_cache import ResponseCache
     from tap_core.streams.core import Stream
 
-__all__ = ["ManifestTap", "tap_class"]
+__all__ = ["ManifestTap", "make_tap_class"]
 
 
 class ManifestTap(Tap):
@@ -97,11 +102,11 @@ class ManifestTap(Tap):
         """The streams of templates, each with what the manifest calls its template."""
         if not self.dynamic_catalog:
             return []
-        from tap_core.manifest.dynamic import streams_made
+        from tap_core.manifest.dynamic_streams import generate_streams
 
         taken = {one.name for one in self._declared}
         return [
-            (name, ManifestStream(self, node)) for name, node in streams_made(self, self, taken)
+            (name, ManifestStream(self, node)) for name, node in generate_streams(self, self, taken)
         ]
 
     def check_streams(self) -> None:
@@ -119,7 +124,7 @@ class ManifestTap(Tap):
             ConfigurationError: it names one that is not there, or there are no streams.
         """
         node = self.manifest.tree.get("check")
-        check = build(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
+        check = build_component(self.manifest, node, CheckStream | CheckDynamicStream, self.config)
         if isinstance(check, CheckDynamicStream):
             self._check_first(check)
             return
@@ -135,7 +140,7 @@ class ManifestTap(Tap):
                         f"The manifest's check names a stream '{name}', and has"
                         f" {', '.join(map(repr, self.streams))}."
                     )
-                pull_one(self.streams[name])
+                read_one_record(self.streams[name])
 
     def _check_first(self, check: CheckDynamicStream) -> None:
         """Pull a record of each of the first streams, in the manifest's order."""
@@ -146,7 +151,7 @@ class ManifestTap(Tap):
         if check.use_check_availability:
             names = [one.name for one in (*self._declared, *(made for _, made in self._made))]
             for name in names[: max(0, check.stream_count)]:
-                pull_one(self.streams[name])
+                read_one_record(self.streams[name])
 
     def _try_declared(self, names: Sequence[str]) -> bool:
         """Pull a record of streams that need no template to be filled; say whether all do not."""
@@ -155,12 +160,12 @@ class ManifestTap(Tap):
             return False
         with self.keeping(name for one in known.values() for name in one.parent_names):
             for name in names:
-                pull_one(known[name])
+                read_one_record(known[name])
         return True
 
     def _names_made(self, asked: Sequence[DynamicStreamCheckConfig]) -> Iterator[str]:
         """Yield the names of the streams to try, of the templates that a check names."""
-        known = dict.fromkeys(template_names(self.manifest.dynamic_streams))
+        known = dict.fromkeys(get_template_names(self.manifest.dynamic_streams))
         for one in asked:
             if one.dynamic_stream_name not in known:
                 raise ConfigurationError(
@@ -201,19 +206,21 @@ class ManifestTap(Tap):
         node = self.manifest.tree.get("concurrency_level")
         if not node:
             return 1
-        level: ConcurrencyLevel = build(self.manifest, node, ConcurrencyLevel, self.config)
+        level: ConcurrencyLevel = build_component(
+            self.manifest, node, ConcurrencyLevel, self.config
+        )
         return level.threads
 
     @cached_property
-    def jobs(self) -> JobCount:
+    def jobs(self) -> JobLimiter:
         """How many jobs may be under way at the source, for all streams together."""
-        from tap_core.manifest.jobs import JobCount
+        from tap_core.manifest.async_jobs import JobLimiter
 
-        return JobCount(self._most_jobs())
+        return JobLimiter(self._most_jobs())
 
     def _most_jobs(self) -> int:
         node = self.manifest.part("max_concurrent_async_job_count")
-        given = build(self.manifest, node, int | str | None, self.config)
+        given = build_component(self.manifest, node, int | str | None, self.config)
         try:
             most = 1 if given in {None, ""} else int(given)
         except ValueError:
@@ -228,10 +235,10 @@ class ManifestTap(Tap):
     @cached_property
     def budget(self) -> HTTPAPIBudget | None:
         """How many requests the source takes."""
-        from tap_core.manifest.components.budget import HTTPAPIBudget
+        from tap_core.manifest.components.api_budget import HTTPAPIBudget
 
         node = self.manifest.tree.get("api_budget")
-        return build(self.manifest, node, HTTPAPIBudget, self.config) if node else None
+        return build_component(self.manifest, node, HTTPAPIBudget, self.config) if node else None
 
     @cached_property
     def told(self) -> set[str]:
@@ -239,11 +246,11 @@ class ManifestTap(Tap):
         return set()
 
     @cached_property
-    def answers(self) -> AnswerCache:
+    def answers(self) -> ResponseCache:
         """Answers to requests for streams that are parents."""
-        from tap_core.manifest.cache import AnswerCache
+        from tap_core.manifest.response_cache import ResponseCache
 
-        return AnswerCache()
+        return ResponseCache()
 
     @property
     def parent_names(self) -> frozenset[str]:
@@ -268,7 +275,7 @@ class ManifestTap(Tap):
             for name in stream.parent_names
         )
 
-    def parent_stream(self, node: Mapping[str, Any]) -> StreamFace:
+    def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all of a parent, one for all that declare the same."""
         for known, stream in self._parents:
             if known is node or known == node:
@@ -283,7 +290,7 @@ class ManifestTap(Tap):
     def _parents(self) -> list[tuple[Mapping[str, Any], ManifestStream]]:
         return []
 
-    def signer(self, declared: SignsRequests, stream: StreamFace) -> Auth:
+    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> AuthCallable:
         """Return what signs requests of a stream; equal authenticators share their tokens."""
         with self._signing:
             for known, auth in self._signers:
@@ -293,7 +300,7 @@ class ManifestTap(Tap):
             self._signers.append((declared, auth))
             return auth
 
-    def origins(self, signer: Auth) -> set[Origin]:
+    def origins(self, signer: AuthCallable) -> set[Origin]:
         """Return the origins that are known to be declared for what a signer puts on requests."""
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap
 
@@ -306,11 +313,11 @@ class ManifestTap(Tap):
         return threading.RLock()
 
     @cached_property
-    def _signers(self) -> list[tuple[SignsRequests, Auth]]:
+    def _signers(self) -> list[tuple[Authenticator, AuthCallable]]:
         return []
 
 
-def tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
+def make_tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[ManifestTap]:
     """Make the tap class of a manifest file.
 
     Raises:
@@ -324,7 +331,7 @@ def tap_class(path: Path, changes: Mapping[str, str] | None = None) -> type[Mani
         "config_jsonschema": config_jsonschema(manifest),
         "documentation_url": documentation_url(manifest),
         "changelog_url": changelog_url(manifest),
-        "consent": consent(manifest),
+        "consent": get_oauth_spec(manifest),
         "manifest": manifest,
         "changes": dict(changes or {}),
         "dynamic_catalog": bool(manifest.raw.get("dynamic_streams")),

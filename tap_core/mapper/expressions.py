@@ -17,30 +17,36 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tap_core.exceptions import LimitExceededError, MapExpressionError
-from tap_core.mapper.language import (
+from tap_core.mapper.functions import (
     MUTATORS,
     PLAIN_METHODS,
     NotAllowedError,
     add,
     attribute,
-    budget,
     call_method,
-    each,
-    formatted,
-    joined,
+    checked_size,
+    iterate,
     kept,
     left_shift,
     modulo,
     multiply,
+    operation_budget,
     power,
-    refuse_function,
-    refuse_name,
+    reject_function,
+    reject_name,
     right_shift,
-    sized,
+    safe_format,
+    safe_join,
 )
 from tap_core.types import Record
 
-__all__ = ["Expression", "UnknownNameError", "Words", "compile_expression", "parse_expression"]
+__all__ = [
+    "Expression",
+    "ExpressionScope",
+    "UnknownNameError",
+    "compile_expression",
+    "parse_expression",
+]
 
 
 class UnknownNameError(MapExpressionError):
@@ -48,7 +54,7 @@ class UnknownNameError(MapExpressionError):
 
 
 @dataclass(frozen=True)
-class Words:
+class ExpressionScope:
     """The names that an expression can use besides the fields of its record."""
 
     functions: Mapping[str, Any]
@@ -88,7 +94,7 @@ def parse_expression(text: str, what: str) -> ast.stmt:
         ) from error
 
 
-def compile_expression(text: str, tree: ast.expr, words: Words, what: str) -> Expression:
+def compile_expression(text: str, tree: ast.expr, words: ExpressionScope, what: str) -> Expression:
     """Compile a parsed expression; ``what`` names its place in messages.
 
     Raises:
@@ -97,7 +103,7 @@ def compile_expression(text: str, tree: ast.expr, words: Words, what: str) -> Ex
     writer = _Writer(words)
     try:
         body = writer.write(tree)
-        run = _function_of(body, writer, _failure(text, what, writer.fields))
+        run = _compile_function(body, writer, _failure(text, what, writer.fields))
     except (NotAllowedError, RecursionError, MemoryError, SyntaxError) as error:
         raise MapExpressionError(_message(text, what, error)) from error
     return Expression(run, writer.mutates)
@@ -137,7 +143,7 @@ def run(r):
 """
 
 
-def _function_of(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
+def _compile_function(body: ast.expr, writer: _Writer, failed: _Failure) -> Callable[[Record], Any]:
     """Put a body into a function and compile it.
 
     The builtins are there, as methods in C import by them; nothing in the body names one.
@@ -161,12 +167,12 @@ _HELPERS: dict[str, Any] = {
     "Exception": Exception,
     "add": add,
     "attribute": attribute,
-    "budget": budget,
+    "budget": operation_budget,
     "call_method": call_method,
     "dict": dict,
-    "each": each,
-    "formatted": formatted,
-    "joined": joined,
+    "each": iterate,
+    "formatted": safe_format,
+    "joined": safe_join,
     "left_shift": left_shift,
     "kept": kept,
     "modulo": modulo,
@@ -197,7 +203,7 @@ _Write: TypeAlias = Callable[["_Writer", Any], ast.expr]
 class _Writer:
     """Writes the tree of our function from the tree of the user's expression."""
 
-    words: Words
+    words: ExpressionScope
     bound: dict[str, Any] = field(default_factory=dict)
     """Values that the function finds under names of ours."""
     fields: set[str] = field(default_factory=set)
@@ -287,7 +293,7 @@ def _call(function: ast.expr | str, *args: ast.expr) -> ast.expr:
 
 
 def _constant(_writer: _Writer, node: ast.Constant) -> ast.expr:
-    return ast.Constant(sized(node.value))
+    return ast.Constant(checked_size(node.value))
 
 
 def _binary(writer: _Writer, node: ast.BinOp) -> ast.expr:
@@ -320,7 +326,7 @@ def _function_called(writer: _Writer, node: ast.Call) -> ast.expr:
     name = node.func.id
     if name not in writer.words.functions:
         raise NotAllowedError(f"the function '{name}' is not defined")
-    refuse_function(writer.words.functions[name])
+    reject_function(writer.words.functions[name])
     return writer.bind(writer.words.functions[name])
 
 
@@ -342,7 +348,7 @@ def _attribute(writer: _Writer, node: ast.Attribute) -> ast.expr:
 
 def _attribute_parts(writer: _Writer, node: ast.Attribute) -> list[ast.expr]:
     """Write a value, and the name of an attribute of it."""
-    refuse_name(node.attr)
+    reject_name(node.attr)
     writer.mutates = writer.mutates or node.attr in MUTATORS
     return [writer.write(node.value), ast.Constant(node.attr)]
 

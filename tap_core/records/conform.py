@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from tap_core.types import JsonSchema, Record
 
 __all__ = [
-    "Unmapped",
+    "UnmappedCallback",
     "compile_conformer",
     "conform_primitive",
     "conform_record_data_types",
-    "definition_of",
+    "get_property_schema",
     "has_uniform_items",
     "is_finite",
-    "jsonable",
+    "to_json_compatible",
     "warn_once",
 ]
 
-Unmapped: TypeAlias = Callable[[tuple[str, ...]], None]
+UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
 """Told the dotted paths of the properties that a record had and its schema has not."""
 
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
@@ -53,7 +53,7 @@ _ZERO_BIT = b"\x00"
 def compile_conformer(
     schema: JsonSchema,
     level: TypeConformanceLevel,
-    unmapped: Unmapped,
+    unmapped: UnmappedCallback,
 ) -> Callable[[Record], Record]:
     """Return the function that conforms one record of this schema.
 
@@ -98,7 +98,7 @@ def conform_record_data_types(
     return compile_conformer(schema, level, warn_once(stream_name, logger))(record)
 
 
-def warn_once(stream_name: str, logger: logging.Logger) -> Unmapped:
+def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
     """Return a function that warns of each distinct set of unknown properties once."""
     seen: set[tuple[str, ...]] = set()
 
@@ -154,7 +154,7 @@ def is_finite(value: float | Decimal) -> bool:
     return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
 
 
-def jsonable(value: Any) -> Any:
+def to_json_compatible(value: Any) -> Any:
     """Copy a value so that it holds nothing but what JSON has, in exactly JSON's types.
 
     Inside free-form values (no declared properties) nothing is conformed, only
@@ -168,11 +168,11 @@ def jsonable(value: Any) -> Any:
     if value is None or kind in (int, bool):
         return value
     if isinstance(value, Mapping):
-        return {_key(name): jsonable(item) for name, item in value.items()}
+        return {_key(name): to_json_compatible(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return jsonable(value._asdict())
+        return to_json_compatible(value._asdict())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [jsonable(item) for item in value]
+        return [to_json_compatible(item) for item in value]
     return _scalar(value)
 
 
@@ -187,10 +187,10 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, str):
-        return jsonable(str.__str__(value))
+        return to_json_compatible(str.__str__(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return value.isoformat("T") if isinstance(value, datetime) else jsonable(str(value))
+    return value.isoformat("T") if isinstance(value, datetime) else to_json_compatible(str(value))
 
 
 def _key(name: Any) -> str:
@@ -204,7 +204,7 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
     """Compile an object with declared properties."""
     keep_unknown = bool(schema.get("additionalProperties"))
     fields = {
-        name: _value(definition_of(definition), level, f"{parent}.{name}" if parent else name)
+        name: _value(get_property_schema(definition), level, f"{parent}.{name}" if parent else name)
         for name, definition in (schema.get("properties") or {}).items()
     }
 
@@ -223,7 +223,7 @@ def _object(schema: JsonSchema, level: TypeConformanceLevel, parent: str | None)
     return conform
 
 
-def definition_of(schema: Any) -> JsonSchema:
+def get_property_schema(schema: Any) -> JsonSchema:
     """Return a property's schema; true and false, which JSON Schema has too, say nothing."""
     return schema if isinstance(schema, dict) else {}
 

@@ -16,9 +16,9 @@ from dataclasses import KW_ONLY, dataclass
 from types import NoneType
 from typing import Any, TypeAlias, TypedDict
 
-from tap_core.documents import serialize_json
 from tap_core.exceptions import ConfigValidationError
-from tap_core.records.conform import definition_of, jsonable
+from tap_core.records.conform import get_property_schema, to_json_compatible
+from tap_core.singerlib.json import serialize_json
 from tap_core.types import JsonSchema, Record
 
 __all__ = [
@@ -164,7 +164,7 @@ class _Columns:
         self, schema: JsonSchema, parents: tuple[str, ...]
     ) -> Iterator[tuple[str, JsonSchema]]:
         for name, declared in (schema.get("properties") or {}).items():
-            definition = definition_of(declared)
+            definition = get_property_schema(declared)
             if self._opens(definition, len(parents)):
                 yield from self.of(definition, (*parents, name)).items()
             elif (column := self._column(definition)) is not None:
@@ -287,4 +287,4 @@ def _as_json(value: Any) -> str:
     try:
         return serialize_json(value)
     except UnicodeEncodeError:
-        return serialize_json(jsonable(value))
+        return serialize_json(to_json_compatible(value))

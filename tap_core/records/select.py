@@ -17,19 +17,19 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from tap_core.catalog import Breadcrumb, SelectionMask
+from tap_core.singerlib.catalog import Breadcrumb, SelectionMask
 from tap_core.types import JsonSchema, Record
 from tap_core.typing.inspect import is_object_type
 
 __all__ = [
-    "Pruner",
+    "RecordPruner",
     "compile_pruner",
     "get_selected_schema",
     "pop_deselected_record_properties",
     "selected_schema",
 ]
 
-Pruner: TypeAlias = Callable[[Record], None]
+RecordPruner: TypeAlias = Callable[[Record], None]
 """Deletes the deselected properties of a record, in place."""
 
 _Tree: TypeAlias = dict[str, "_Tree | None"]
@@ -92,7 +92,7 @@ def pop_deselected_record_properties(
 def compile_pruner(
     schema: JsonSchema,  # noqa: ARG001 - a record may hold what its schema does not
     mask: SelectionMask,
-) -> Pruner | None:
+) -> RecordPruner | None:
     """Return the function that deletes what is deselected; None if nothing is.
 
     The mask is read now: later changes of it have no effect on the function.
@@ -140,7 +140,7 @@ def _top_level_selected(mask: SelectionMask) -> Iterator[str]:
             yield names[0]
 
 
-def _pruner(tree: _Tree) -> Pruner:
+def _pruner(tree: _Tree) -> RecordPruner:
     dropped = tuple(name for name, below in tree.items() if below is None)
     nested = tuple((name, _pruner(below)) for name, below in tree.items() if below)
 
@@ -159,7 +159,7 @@ def _pruner(tree: _Tree) -> Pruner:
     return prune_deep if nested else prune_flat
 
 
-def _strict_pruner(kept: frozenset[str], prune: Pruner) -> Pruner:
+def _strict_pruner(kept: frozenset[str], prune: RecordPruner) -> RecordPruner:
     """Return the pruner of a deselected stream: only listed properties can stay."""
 
     def prune_strictly(record: dict[Any, Any]) -> None:

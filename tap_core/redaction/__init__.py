@@ -1,13 +1,5 @@
 """Redaction: decides what is secret, and removes it from everything that is written."""
 
-from tap_core.redaction.active import (
-    redact,
-    redact_line,
-    redact_lines,
-    register_secrets,
-    write_to_stderr,
-)
-from tap_core.redaction.addresses import remove_addresses
 from tap_core.redaction.config import (
     collect_secrets,
     is_secret,
@@ -15,11 +7,19 @@ from tap_core.redaction.config import (
     make_redactor,
     property_schema,
 )
+from tap_core.redaction.fivetran_logs import remove_addresses
 from tap_core.redaction.names import (
     SECRET_NAME_PATTERN,
     SPARK_REDACTION_REGEX,
     is_secret_name,
     is_secret_parameter,
+)
+from tap_core.redaction.process_secrets import (
+    redact,
+    redact_line,
+    redact_lines,
+    register_secrets,
+    write_to_stderr,
 )
 from tap_core.redaction.text import (
     HIDDEN,

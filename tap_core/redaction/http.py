@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tap_core.redaction.names import is_secret_parameter
-from tap_core.redaction.rows import are_rows_shown
+from tap_core.redaction.row_values import are_rows_shown
 from tap_core.redaction.text import Secrets, clean_document, redact_parameters
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tap_core.scaffold.auth import AUTHENTICATION
-from tap_core.scaffold.pages import PAGINATION
+from tap_core.scaffold.pagination import PAGINATION
 
 __all__ = ["KINDS", "Project", "ProjectError"]
 

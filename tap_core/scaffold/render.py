@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tap_core.scaffold.auth import AUTHENTICATION
-from tap_core.scaffold.pages import PAGINATION
+from tap_core.scaffold.pagination import PAGINATION
 from tap_core.scaffold.project import Project, ProjectError
 
 __all__ = ["write"]

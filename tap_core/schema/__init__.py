@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tap_core.schema.model import Schema
-from tap_core.schema.references import normal_form, resolve_schema_references
+from tap_core.schema.references import normalize, resolve_schema_references
+from tap_core.singerlib.schema import Schema
 
-__all__ = ["Schema", "normal_form", "resolve_schema_references"]
+__all__ = ["Schema", "normalize", "resolve_schema_references"]

@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from tap_core.schema.read import beside, parsed, suffix_of
+from tap_core.schema.base import SchemaSource
+from tap_core.schema.loading import get_suffix, parse_document, resolve_relative
 from tap_core.schema.references import has_reference, resolve_schema_references
-from tap_core.schema.sourced import SchemaSource
 from tap_core.types import JsonSchema
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class SchemaDirectory(SchemaSource[str]):
     def _read(self, name: str) -> Any:
         """Read one file by its name as a reference writes it, once."""
         if name not in self._files:
-            text = beside(self.dir_path, name).read_text(encoding="utf-8-sig")
-            self._files[name] = parsed(text, suffix_of(name))
+            text = resolve_relative(self.dir_path, name).read_text(encoding="utf-8-sig")
+            self._files[name] = parse_document(text, get_suffix(name))
         return self._files[name]
 
 

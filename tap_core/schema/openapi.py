@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import quote
 
 from tap_core.exceptions import UnsupportedOpenAPISpec
-from tap_core.schema.normalize import OpenAPISchemaNormalizer
-from tap_core.schema.read import document_at, neighbour_of, shown
+from tap_core.schema.base import KeyT, SchemaPreprocessor, SchemaSource
+from tap_core.schema.loading import format_location, load_document, resolve_sibling
+from tap_core.schema.openapi_normalizer import OpenAPISchemaNormalizer
 from tap_core.schema.references import resolve_schema_references
-from tap_core.schema.sourced import KeyT, SchemaPreprocessor, SchemaSource
 from tap_core.types import JsonSchema
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         self._neighbours: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}('{shown(self.source)}')"
+        return f"{type(self).__name__}('{format_location(self.source)}')"
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
         """
         if isinstance(self.source, Mapping):
             return dict(self.source)
-        return cast(dict[str, Any], document_at(self.source))
+        return cast(dict[str, Any], load_document(self.source))
 
     @property
     def spec_version(self) -> Literal["v2", "v3"]:
@@ -80,7 +80,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
             if "openapi" in self.spec:
                 return "v3"
         msg = (
-            f"Unknown OpenAPI specification format: '{shown(self.source)}' says neither"
+            f"Unknown OpenAPI specification format: '{format_location(self.source)}' says neither"
             " 'swagger' nor 'openapi'"
         )
         raise UnsupportedOpenAPISpec(msg)
@@ -122,5 +122,7 @@ class OpenAPISchema(SchemaSource[KeyT]):
             msg = f"nothing is beside a dictionary, so '{name}' cannot be read"
             raise ValueError(msg)  # noqa: TRY004 - the reference is wrong, not the type
         if name not in self._neighbours:
-            self._neighbours[name] = document_at(neighbour_of(self.source, name), redirects=False)
+            self._neighbours[name] = load_document(
+                resolve_sibling(self.source, name), redirects=False
+            )
         return self._neighbours[name]

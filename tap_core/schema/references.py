@@ -29,8 +29,8 @@ from tap_core.types import JsonSchema
 
 __all__ = [
     "has_reference",
-    "normal_form",
-    "over_subschemas",
+    "map_subschemas",
+    "normalize",
     "resolve_schema_references",
 ]
 
@@ -93,16 +93,16 @@ def resolve_schema_references(
     if not has_reference(schema):
         return deepcopy(dict(schema))
     documents = {"": dict(schema), **(refs or {})}
-    return _written_out(dict(schema), _scope_of(documents, retrieve, cut_circles=cut_circles))
+    return _written_out(dict(schema), _make_scope(documents, retrieve, cut_circles=cut_circles))
 
 
-def normal_form(schema: Mapping[str, Any]) -> JsonSchema:
+def normalize(schema: Mapping[str, Any]) -> JsonSchema:
     """Return the schema such that equal meaning gives equal dictionaries.
 
     Keys and property names are sorted, ``type`` is a list, ``type``, ``required`` and
     ``enum`` are sorted and without repeats, and an empty ``required`` is absent.
     """
-    form = over_subschemas(_sorted(schema), normal_form)
+    form = map_subschemas(_sorted(schema), normalize)
     if isinstance(kind := form.get("type"), str):
         form["type"] = [kind]
     for keyword, value in form.items():
@@ -124,7 +124,7 @@ def _as_sorted_set(values: list[Any]) -> list[Any]:
     return [by_text[text] for text in sorted(by_text)]
 
 
-def over_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
+def map_subschemas(schema: Mapping[str, Any], step: Callable[[JsonSchema], Any]) -> JsonSchema:
     """Return a copy of the schema with ``step`` applied to the schemas right inside it."""
     return {key: _mapped_value(key, value, step) for key, value in schema.items()}
 
@@ -177,7 +177,7 @@ class _Scope:
         raise SchemaNotValidError(msg)
 
 
-def _scope_of(
+def _make_scope(
     documents: Mapping[str, JsonSchema],
     retrieve: Callable[[str], Any] | None,
     *,
@@ -223,7 +223,7 @@ def _written_out(schema: JsonSchema, scope: _Scope) -> JsonSchema:
 def _replaced(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     """Follow the reference of a schema, and those inside it and its target."""
     rest = {key: value for key, value in schema.items() if key != "$ref"}
-    result = over_subschemas(rest, lambda inner: _replaced(inner, scope))
+    result = map_subschemas(rest, lambda inner: _replaced(inner, scope))
     if "$ref" in schema:
         target, inside = scope.follow(schema["$ref"])
         result.update(_replaced(target, inside))

@@ -12,12 +12,12 @@ from tap_core.exceptions import SchemaNotFoundError as SchemaNotFoundError
 from tap_core.exceptions import SchemaNotValidError as SchemaNotValidError
 from tap_core.exceptions import UnsupportedOpenAPISpec as UnsupportedOpenAPISpec
 from tap_core.exceptions import UnsupportedSchemaFormatError as UnsupportedSchemaFormatError
+from tap_core.schema.base import SchemaPreprocessor as SchemaPreprocessor
+from tap_core.schema.base import SchemaSource as SchemaSource
+from tap_core.schema.base import StreamSchema as StreamSchema
 from tap_core.schema.directory import SchemaDirectory as SchemaDirectory
-from tap_core.schema.normalize import OpenAPISchemaNormalizer as OpenAPISchemaNormalizer
 from tap_core.schema.openapi import OpenAPISchema as OpenAPISchema
-from tap_core.schema.sourced import SchemaPreprocessor as SchemaPreprocessor
-from tap_core.schema.sourced import SchemaSource as SchemaSource
-from tap_core.schema.sourced import StreamSchema as StreamSchema
+from tap_core.schema.openapi_normalizer import OpenAPISchemaNormalizer as OpenAPISchemaNormalizer
 from tap_core.types import JsonSchema
 
 __all__ = [

@@ -1,7 +1,8 @@
 """The one place that makes validators of jsonschema, for schemas of anybody.
 
 Such a validator resolves references in its schema alone: nothing is asked for and no file is
-opened. Regular expressions are matched within the limits of `tap_core.patterns`. Everything else
+opened. Regular expressions are matched within the limits of `tap_core.limits.regex`. Everything
+else
 is jsonschema's, its messages included.
 """
 
@@ -14,7 +15,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from tap_core.exceptions import InvalidJSONSchema
-from tap_core.patterns import compile_pattern, search
+from tap_core.limits.regex import compile_pattern, search
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker

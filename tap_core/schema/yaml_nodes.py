@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.limits import Limit
+from tap_core.limits.environment import Limit
 
 __all__ = ["YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
 

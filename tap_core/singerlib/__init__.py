@@ -1,30 +1,37 @@
-"""The building blocks of Singer, by singer_sdk's path."""
+"""The building blocks of Singer: catalog, schema, messages.
+
+Each name is imported from its module when it is first used, so that a module of this package
+can be imported from anywhere in tap_core.
+"""
 
 from __future__ import annotations
 
-from tap_core.catalog import (
-    Catalog,
-    CatalogEntry,
-    Metadata,
-    MetadataMapping,
-    SelectionMask,
-    StreamMetadata,
-)
-from tap_core.clock import strftime, strptime_to_utc
-from tap_core.protocols.singer.messages import (
-    ActivateVersionMessage,
-    Message,
-    RecordMessage,
-    SchemaMessage,
-    SingerMessageType,
-    StateMessage,
-    exclude_null_dict,
-    format_message,
-    write_message,
-)
-from tap_core.schema.in_place import resolve_schema_references
-from tap_core.schema.model import Schema
-from tap_core.singerlib import exceptions
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tap_core.parsing.datetimes import strftime, strptime_to_utc
+    from tap_core.schema.reference_resolution import resolve_schema_references
+    from tap_core.singerlib import exceptions
+    from tap_core.singerlib.catalog import (
+        Catalog,
+        CatalogEntry,
+        Metadata,
+        MetadataMapping,
+        SelectionMask,
+        StreamMetadata,
+    )
+    from tap_core.singerlib.messages import (
+        ActivateVersionMessage,
+        Message,
+        RecordMessage,
+        SchemaMessage,
+        SingerMessageType,
+        StateMessage,
+        exclude_null_dict,
+        format_message,
+        write_message,
+    )
+    from tap_core.singerlib.schema import Schema
 
 __all__ = [
     "ActivateVersionMessage",
@@ -48,3 +55,18 @@ __all__ = [
     "strptime_to_utc",
     "write_message",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name from the module that defines it."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "exceptions":
+        return import_module("tap_core.singerlib.exceptions")
+    for module in ("singerlib.catalog", "singerlib.messages", "singerlib.schema"):
+        home = import_module(f"tap_core.{module}")
+        if hasattr(home, name):
+            return getattr(home, name)
+    return getattr(import_module("tap_core.parsing.datetimes"), name)

@@ -1,20 +1,325 @@
-"""The catalog, by singer_sdk's path."""
+"""The catalog: which streams there are, what is known of them, what is selected.
 
-# ruff: noqa: I001  one list reads better than one statement per name
+Rules of the room:
+
+- A *breadcrumb* is the path to a schema node: ``()`` is the stream itself,
+  ``("properties", "a", "properties", "b")`` a nested property. The parent of a
+  breadcrumb is what is left without its last two items.
+- Whether a node is selected, the first rule that applies:
+  no metadata at all: yes; parent not selected: no; inclusion ``unsupported``: no;
+  inclusion ``automatic``: yes, whatever ``selected`` says; ``selected``;
+  ``selected-by-default``; the parent's value; for the stream itself: no.
+- Selection is decided once (`MetadataMapping.resolve_selection`); after that a
+  `SelectionMask` is only looked up.
+
+Source: the Singer specification, "Discovery mode" and its metadata section.
+"""
 
 from __future__ import annotations
 
-from tap_core.catalog import (
-    REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE,
-    REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL,
-    REPLICATION_LOG_BASED as REPLICATION_LOG_BASED,
-    AnyMetadata as AnyMetadata,
-    Breadcrumb as Breadcrumb,
-    Catalog as Catalog,
-    CatalogEntry as CatalogEntry,
-    Metadata as Metadata,
-    MetadataMapping as MetadataMapping,
-    Schema as Schema,
-    SelectionMask as SelectionMask,
-    StreamMetadata as StreamMetadata,
-)
+import enum
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from tap_core.singerlib.schema import Schema as Schema
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "REPLICATION_FULL_TABLE",
+    "REPLICATION_INCREMENTAL",
+    "REPLICATION_LOG_BASED",
+    "AnyMetadata",
+    "Breadcrumb",
+    "Catalog",
+    "CatalogEntry",
+    "Metadata",
+    "MetadataMapping",
+    "Schema",
+    "SelectionMask",
+    "StreamMetadata",
+    "deselect_all_streams",
+    "set_catalog_stream_selected",
+]
+
+REPLICATION_FULL_TABLE: Final = "FULL_TABLE"
+REPLICATION_INCREMENTAL: Final = "INCREMENTAL"
+REPLICATION_LOG_BASED: Final = "LOG_BASED"
+
+Breadcrumb: TypeAlias = tuple[str, ...]
+"""The path to a node of a schema, as the Singer metadata writes it."""
+
+_PARENT_DEPTH: Final = 2
+
+_M = TypeVar("_M", bound="Metadata")
+
+_logger = logging.getLogger(__name__)
+
+
+class SelectionMask(dict[Breadcrumb, bool]):
+    """Whether a breadcrumb is selected; one that is not listed follows its parent."""
+
+    def __missing__(self, breadcrumb: Breadcrumb) -> bool:
+        """Return the parent's value; a stream without an entry is selected."""
+        if len(breadcrumb) < _PARENT_DEPTH:
+            return True
+        return self[breadcrumb[:-_PARENT_DEPTH]]
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What a catalog says about one property."""
+
+    class InclusionType(str, enum.Enum):
+        """Whether a node may, must or cannot be part of the output."""
+
+        AVAILABLE = "available"
+        AUTOMATIC = "automatic"
+        UNSUPPORTED = "unsupported"
+
+    inclusion: InclusionType | None = None
+    selected: bool | None = None
+    selected_by_default: bool | None = None
+
+    @classmethod
+    def from_dict(cls: type[_M], value: Mapping[str, Any]) -> _M:  # noqa: PYI019 - 3.10
+        """Read the ``metadata`` object of a catalog; unknown keys are not kept."""
+        names = (one.name for one in fields(cls))
+        return cls(**{name: value.get(name.replace("_", "-")) for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``metadata`` object of a catalog, without what is None."""
+        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name.replace("_", "-"): value for name, value in values if value is not None}
+
+
+@dataclass(slots=True)
+class StreamMetadata(Metadata):
+    """What a catalog says about a stream as a whole."""
+
+    table_key_properties: Sequence[str] | None = None
+    replication_key: str | None = None
+    forced_replication_method: str | None = None
+    valid_replication_keys: list[str] | None = None
+    schema_name: str | None = None
+
+
+AnyMetadata: TypeAlias = Metadata | StreamMetadata
+
+
+class MetadataMapping(dict[Breadcrumb, AnyMetadata]):
+    """The metadata of one stream by breadcrumb; a missing entry is made on look-up."""
+
+    @classmethod
+    def from_iterable(cls, iterable: Iterable[Mapping[str, Any]]) -> MetadataMapping:
+        """Read the ``metadata`` list of a catalog entry."""
+        mapping = cls()
+        for item in iterable:
+            breadcrumb = tuple(item["breadcrumb"])
+            kind = Metadata if breadcrumb else StreamMetadata
+            mapping[breadcrumb] = kind.from_dict(item["metadata"])
+        return mapping
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Return the ``metadata`` list of a catalog entry."""
+        return [
+            {"breadcrumb": list(breadcrumb), "metadata": metadata.to_dict()}
+            for breadcrumb, metadata in self.items()
+        ]
+
+    def __missing__(self, breadcrumb: Breadcrumb) -> AnyMetadata:
+        """Make an empty entry, so that it can be filled in."""
+        metadata = self[breadcrumb] = Metadata() if breadcrumb else StreamMetadata()
+        return metadata
+
+    @property
+    def root(self) -> StreamMetadata:
+        """The metadata of the stream itself."""
+        return cast("StreamMetadata", self[()])
+
+    @classmethod
+    def get_standard_metadata(
+        cls,
+        *,
+        schema: JsonSchema | None = None,
+        schema_name: str | None = None,
+        key_properties: Sequence[str] | None = None,
+        valid_replication_keys: list[str] | None = None,
+        replication_method: str | None = None,
+        selected_by_default: bool | None = None,
+    ) -> MetadataMapping:
+        """Return the metadata that a tap gives for one of its streams.
+
+        Keys and replication keys are ``automatic``, every other property is
+        ``available``, nested ones included. ``replication-key`` is set only if there
+        is exactly one candidate.
+        """
+        candidates = valid_replication_keys or []
+        root = StreamMetadata(
+            table_key_properties=key_properties,
+            forced_replication_method=replication_method,
+            valid_replication_keys=valid_replication_keys,
+            selected_by_default=selected_by_default,
+            replication_key=candidates[0] if len(candidates) == 1 else None,
+        )
+        mapping = cls()
+        if schema:
+            root.inclusion = Metadata.InclusionType.AVAILABLE
+            root.schema_name = schema_name or None
+            automatic = {*(key_properties or ()), *candidates}
+            mapping._describe((), schema, automatic)
+        mapping[()] = root
+        return mapping
+
+    def _describe(
+        self,
+        parent: Breadcrumb,
+        schema: JsonSchema,
+        automatic: Iterable[str] = (),
+    ) -> None:
+        """Add the properties of ``schema`` and theirs."""
+        for name, definition in (schema.get("properties") or {}).items():
+            breadcrumb = (*parent, "properties", name)
+            self[breadcrumb] = Metadata(
+                inclusion=Metadata.InclusionType.AUTOMATIC
+                if name in automatic
+                else Metadata.InclusionType.AVAILABLE,
+            )
+            if isinstance(definition, Mapping):
+                self._describe(breadcrumb, cast("JsonSchema", definition))
+
+    def resolve_selection(self) -> SelectionMask:
+        """Decide for every breadcrumb whether it is selected."""
+        known: dict[Breadcrumb, bool] = {}
+        return SelectionMask(
+            (breadcrumb, self._is_selected(breadcrumb, known)) for breadcrumb in self
+        )
+
+    def _is_selected(self, breadcrumb: Breadcrumb, known: dict[Breadcrumb, bool]) -> bool:
+        if breadcrumb not in known:
+            parent = self._is_selected(breadcrumb[:-_PARENT_DEPTH], known) if breadcrumb else None
+            metadata = self.get(breadcrumb)
+            known[breadcrumb] = _decide(breadcrumb, metadata or Metadata(), parent)
+        return known[breadcrumb]
+
+
+def _decide(breadcrumb: Breadcrumb, metadata: AnyMetadata, parent: bool | None) -> bool:
+    """Apply the rules of the room; ``parent`` is None for the stream itself."""
+    if parent is False:
+        return False
+    if metadata.inclusion == Metadata.InclusionType.UNSUPPORTED:
+        if metadata.selected:
+            _logger.debug("'%s' is selected but unsupported", ":".join(breadcrumb))
+        return False
+    if metadata.inclusion == Metadata.InclusionType.AUTOMATIC:
+        if metadata.selected is False:
+            _logger.debug("'%s' is automatic, so it stays", ":".join(breadcrumb))
+        return True
+    wishes = (metadata.selected, metadata.selected_by_default, parent)
+    return next((wish for wish in wishes if wish is not None), False)
+
+
+@dataclass(slots=True)
+class CatalogEntry:
+    """One stream of a catalog."""
+
+    tap_stream_id: str
+    metadata: MetadataMapping
+    schema: Schema
+    stream: str | None = None
+    key_properties: Sequence[str] | None = None
+    replication_key: str | None = None
+    is_view: bool | None = None
+    database: str | None = None
+    table: str | None = None
+    row_count: int | None = None
+    stream_alias: str | None = None
+    replication_method: str | None = None
+
+    @classmethod
+    def from_dict(cls, stream: Mapping[str, Any]) -> CatalogEntry:
+        """Read one element of a catalog's ``streams``; unknown keys are not kept."""
+        return cls(
+            tap_stream_id=stream["tap_stream_id"],
+            stream=stream.get("stream"),
+            replication_key=stream.get("replication_key"),
+            key_properties=stream.get("key_properties"),
+            database=stream.get("database_name"),
+            table=stream.get("table_name"),
+            schema=Schema.from_dict(stream.get("schema", {})),
+            is_view=stream.get("is_view"),
+            row_count=stream.get("row_count"),
+            stream_alias=stream.get("stream_alias"),
+            metadata=MetadataMapping.from_iterable(stream.get("metadata", [])),
+            replication_method=stream.get("replication_method"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the element of a catalog's ``streams``, without what is not set."""
+        values = {
+            "tap_stream_id": self.tap_stream_id or None,
+            "database_name": self.database or None,
+            "table_name": self.table or None,
+            "replication_key": self.replication_key,
+            "replication_method": self.replication_method,
+            "key_properties": self.key_properties,
+            "schema": self.schema.to_dict(),
+            "is_view": self.is_view,
+            "stream": self.stream,
+            "row_count": self.row_count,
+            "stream_alias": self.stream_alias,
+            "metadata": self.metadata.to_list(),
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+class Catalog(dict[str, CatalogEntry]):
+    """Catalog entries by ``tap_stream_id``, in their order."""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
+        """Read a catalog document."""
+        entries = map(CatalogEntry.from_dict, data.get("streams", []))
+        return cls((entry.tap_stream_id, entry) for entry in entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the catalog document."""
+        return {"streams": [entry.to_dict() for entry in self.values()]}
+
+    @property
+    def streams(self) -> Sequence[CatalogEntry]:
+        """The entries, in their order."""
+        return list(self.values())
+
+    def add_stream(self, entry: CatalogEntry) -> None:
+        """Add an entry; one of the same ``tap_stream_id`` is replaced."""
+        self[entry.tap_stream_id] = entry
+
+    def get_stream(self, stream_id: str) -> CatalogEntry | None:
+        """Return the entry of this ``tap_stream_id``, or None."""
+        return self.get(stream_id)
+
+
+def deselect_all_streams(catalog: Catalog) -> None:
+    """Set ``selected`` of every stream to false."""
+    for entry in catalog.values():
+        entry.metadata.root.selected = False
+
+
+def set_catalog_stream_selected(
+    catalog: Catalog,
+    stream_name: str,
+    *,
+    selected: bool,
+    breadcrumb: Breadcrumb | None = None,
+) -> None:
+    """Set ``selected`` of a stream, or of the property at ``breadcrumb``.
+
+    Raises ValueError if the catalog has no such stream.
+    """
+    entry = catalog.get_stream(stream_name)
+    if entry is None:
+        msg = f"Catalog entry missing for {stream_name!r}: the catalog has no such stream"
+        raise ValueError(msg)
+    entry.metadata[breadcrumb or ()].selected = selected

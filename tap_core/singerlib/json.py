@@ -1,6 +1,189 @@
-"""The import path of singer_sdk for messages as JSON text."""
+"""JSON documents as text: configurations, catalogs, states and single messages.
+
+Rules of the room: numbers survive (a fraction is read as ``Decimal`` and written with
+the same digits, an integer of any size stays one). For the small documents around a
+sync, and for messages that an author writes by hand; records in bulk have their encoder
+in ``protocols``.
+"""
 
 from __future__ import annotations
 
-from tap_core.documents import deserialize_json as deserialize_json
-from tap_core.documents import serialize_json as serialize_json
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from tap_core.exceptions import DataError
+from tap_core.limits.memory import STATE_BYTES, read_at_most
+from tap_core.types import StrPath
+
+__all__ = [
+    "UnreadableJSONError",
+    "deserialize_json",
+    "dump_json",
+    "load_json",
+    "read_json_file",
+    "replace_path",
+    "serialize_json",
+]
+
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
+
+
+def replace_path(fields: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested fields in which a value stands at a path; an empty one is none."""
+    if not path:
+        return dict(fields)
+    name, *rest = path
+    if rest:
+        below = fields.get(name)
+        value = replace_path(below if isinstance(below, Mapping) else {}, rest, value)
+    return {**fields, name: value}
+
+
+class UnreadableJSONError(json.JSONDecodeError):
+    """JSON that Python cannot hold: nested too deeply, or with a number beyond its limits."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "", 0)
+
+    def __str__(self) -> str:
+        return str(self.msg)
+
+
+def load_json(json_str: str | bytes, **kwargs: Any) -> Any:
+    """Read a JSON document; ``kwargs`` are those of :func:`json.loads`.
+
+    Raises:
+        json.JSONDecodeError: the text is not JSON, or cannot be held (`UnreadableJSONError`).
+        UnicodeDecodeError: bytes are not text.
+    """
+    try:
+        return json.loads(json_str, **{"parse_float": Decimal, **kwargs})
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except RecursionError:
+        raise UnreadableJSONError("it is nested too deeply") from None
+    except (ValueError, InvalidOperation):  # sys.set_int_max_str_digits; exponents of decimals
+        raise UnreadableJSONError("a number in it has too many digits") from None
+
+
+deserialize_json = load_json
+
+
+def dump_json(
+    obj: Any,
+    *,
+    indent: int | None = None,
+    sort_keys: bool = False,
+    default: Callable[[Any], Any] | None = None,
+) -> str:
+    """Write a JSON document; without ``indent`` on one line and without spaces.
+
+    Raises:
+        TypeError: a value is nothing that JSON has, and ``default`` was not given.
+        DataError: a value is nested too deeply.
+    """
+    return _write(obj, default or _refuse, indent=indent, sort_keys=sort_keys)
+
+
+def serialize_json(obj: object, **kwargs: Any) -> str:
+    """Write one message: date-times as ISO 8601, what JSON does not have as its text.
+
+    NaN and the infinities become null, as JSON has no such numbers. Everything beyond ASCII
+    is escaped, as in the Singer SDK: such texts become values of records, for example where
+    an array is flattened, so every character of them counts.
+    """
+    if not kwargs:
+        try:
+            return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
+        except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
+            pass
+    return _BEYOND_ASCII.sub(_escaped, _write(obj, _as_text, **kwargs))
+
+
+def read_json_file(path: StrPath) -> dict[str, Any]:
+    """Read a JSON file.
+
+    Raises:
+        FileNotFoundError: it is not there; names a ``.template`` beside it, if any.
+        RuntimeError: no path was given.
+        TooLargeError: it is longer than the most that is read.
+    """
+    if not path:
+        raise RuntimeError("No path of a JSON file was given.")
+    file = Path(path)
+    if not file.exists():
+        template = Path(f"{path}.template")
+        hint = f" There is a template to start from: {template}" if template.exists() else ""
+        raise FileNotFoundError(f"There is no file '{path}'.{hint}")
+    found: dict[str, Any] = load_json(read_at_most(file, STATE_BYTES).decode("utf-8-sig"))
+    return found
+
+
+def _write(
+    obj: Any,
+    default: Callable[[Any], Any],
+    *,
+    indent: int | None = None,
+    sort_keys: bool = False,
+) -> str:
+    import msgspec
+
+    try:
+        plain = _plain(obj, default)
+    except RecursionError:
+        raise DataError("A value is nested too deeply to be written as JSON.") from None
+    encoded = msgspec.json.encode(plain, order="sorted" if sort_keys else None)
+    if indent is not None:
+        encoded = msgspec.json.format(encoded, indent=indent)
+    return encoded.decode()
+
+
+def _plain(value: Any, default: Callable[[Any], Any]) -> Any:
+    """Leave only what JSON has; decimals become raw text, so that no digit changes."""
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, (str, int)):  # enums of the two kinds included
+        return str.__str__(value) if isinstance(value, str) else _raw(int.__repr__(value))
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, default) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, default) for item in value]
+    if isinstance(value, Decimal):
+        return _raw(str(value)) if value.is_finite() else None
+    return _plain(default(value), default)
+
+
+def _raw(text: str) -> Any:
+    import msgspec
+
+    return msgspec.Raw(text.encode())
+
+
+def _key(key: Any) -> str:
+    """Name a key as the json module does: ``true``, ``null``, numbers as their text."""
+    if isinstance(key, str):
+        return str.__str__(key)
+    return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
+
+
+def _as_text(value: Any) -> str:
+    return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
+
+
+def _plain_text(value: Any) -> str:
+    if isinstance(value, (Decimal, Mapping)):
+        raise TypeError("json.dumps has no way to write it.")
+    return _as_text(value)
+
+
+def _escaped(character: re.Match[str]) -> str:
+    return json.dumps(character[0])[1:-1]
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"A value of type '{type(value).__name__}' cannot be written as JSON.")

@@ -1,6 +1,149 @@
-"""JSON Schemas as objects, by singer_sdk's path."""
+"""A JSON Schema as an object, for catalogs and for authors who like attributes.
+
+Rules of the room:
+
+- `Schema.from_dict` and `Schema.to_dict` lose nothing that decides which records are valid:
+  keywords of JSON Schema that have no attribute of their own are kept in ``extras``. What
+  only annotates (``example``, ``x-…``, what is left of an OpenAPI document) is dropped, as
+  the Singer SDK does, so that catalogs and SCHEMA messages are the same.
+- ``properties`` and ``items`` hold `Schema` objects; every other keyword holds the raw
+  JSON value, which is shared with the dictionary it came from.
+"""
 
 from __future__ import annotations
 
-from tap_core.schema.in_place import resolve_schema_references as resolve_schema_references
-from tap_core.schema.model import Schema as Schema
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Final
+
+from tap_core.schema.reference_resolution import (
+    resolve_schema_references as resolve_schema_references,
+)
+from tap_core.types import JsonSchema
+
+__all__ = ["Schema", "resolve_schema_references"]
+
+_KEYWORDS: Final = (
+    "title",
+    "description",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "maxLength",
+    "minLength",
+    "format",
+    "type",
+    "default",
+    "required",
+    "enum",
+    "pattern",
+    "contentMediaType",
+    "contentEncoding",
+    "deprecated",
+    "additionalProperties",
+    "anyOf",
+    "patternProperties",
+    "allOf",
+    "oneOf",
+    "x-sql-datatype",
+    "x-sql-datatype-properties",
+    "$id",
+    "$schema",
+)
+"""Keywords with an attribute of their own, in the order in which they are written."""
+
+_KEPT: Final = frozenset(
+    {
+        *("$ref", "$defs", "definitions", "$anchor", "$dynamicRef", "$dynamicAnchor"),
+        *("const", "minItems", "maxItems", "uniqueItems", "minContains", "maxContains"),
+        *("minProperties", "maxProperties", "dependentRequired"),
+        *("not", "if", "then", "else", "contains", "prefixItems", "additionalItems"),
+        *("propertyNames", "dependentSchemas", "dependencies"),
+        *("unevaluatedItems", "unevaluatedProperties"),
+    }
+)
+"""Keywords without an attribute that change what is valid (JSON Schema draft 4 to 2020-12)."""
+
+_ATTRIBUTES: Final = {keyword: keyword.lstrip("$").replace("-", "_") for keyword in _KEYWORDS}
+
+_NESTED: Final = frozenset(("properties", "items"))
+
+
+@dataclass(slots=True)
+class Schema:
+    """One JSON Schema; attribute names are the keywords (``$id`` is ``id``)."""
+
+    id: str | None = None
+    schema: str | None = None
+
+    type: str | list[str] | None = None
+    default: Any | None = None
+    properties: dict[str, Any] | None = None
+    items: Any | None = None
+    description: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusiveMinimum: float | None = None  # noqa: N815 - attributes are keywords
+    exclusiveMaximum: float | None = None  # noqa: N815
+    multipleOf: float | None = None  # noqa: N815
+    maxLength: int | None = None  # noqa: N815
+    minLength: int | None = None  # noqa: N815
+    anyOf: Any | None = None  # noqa: N815
+    allOf: Any | None = None  # noqa: N815
+    format: str | None = None
+    additionalProperties: Any | None = None  # noqa: N815
+    patternProperties: Any | None = None  # noqa: N815
+    required: list[str] | None = None
+    enum: list[Any] | None = None
+    title: str | None = None
+    pattern: str | None = None
+    contentMediaType: str | None = None  # noqa: N815
+    contentEncoding: str | None = None  # noqa: N815
+    x_sql_datatype: str | None = None
+    x_sql_datatype_properties: dict[str, Any] | None = None
+    deprecated: bool | None = None
+    oneOf: Any | None = None  # noqa: N815
+
+    _: KW_ONLY
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> JsonSchema:
+        """Return the JSON Schema as a dictionary; keywords that are None are absent."""
+        result: JsonSchema = {}
+        if self.properties is not None:
+            result["properties"] = {
+                name: _as_json(value) for name, value in self.properties.items()
+            }
+        if self.items is not None:
+            result["items"] = _as_json(self.items)
+        for keyword, attribute in _ATTRIBUTES.items():
+            value = getattr(self, attribute)
+            if value is not None:
+                result[keyword] = value
+        result.update(self.extras)
+        return result
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], **schema_defaults: Any) -> Schema:
+        """Read a JSON Schema; ``schema_defaults`` apply to it and all nested ones."""
+        values: dict[str, Any] = dict(schema_defaults)
+
+        def nested(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return cls.from_dict(value, **schema_defaults)
+            return value
+
+        if (properties := data.get("properties")) is not None:
+            values["properties"] = {k: nested(v) for k, v in properties.items()}
+        if (items := data.get("items")) is not None:
+            values["items"] = nested(items)
+        for keyword, attribute in _ATTRIBUTES.items():
+            if keyword in data:
+                values[attribute] = data[keyword]
+        return cls(**values, extras={k: v for k, v in data.items() if k in _KEPT})
+
+
+def _as_json(value: Any) -> Any:
+    return value.to_dict() if isinstance(value, Schema) else value

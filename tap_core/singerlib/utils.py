@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tap_core.clock import NonUTCDatetimeError as NonUTCDatetimeError
-from tap_core.clock import strftime as strftime
-from tap_core.clock import strptime_to_utc as strptime_to_utc
+from tap_core.parsing.datetimes import NonUTCDatetimeError as NonUTCDatetimeError
+from tap_core.parsing.datetimes import strftime as strftime
+from tap_core.parsing.datetimes import strptime_to_utc as strptime_to_utc

@@ -13,6 +13,6 @@ __all__ = ["BatchSink", "RecordSink", "Sink"]
 
 def __getattr__(name: str) -> Any:
     """Find what stands elsewhere now, and say so."""
-    from tap_core.moved import find_moved
+    from tap_core.compat.deprecation import deprecated_import
 
-    return find_moved(name, old=__name__, known=("SQLSink",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -11,14 +11,14 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import uuid4
 
-from tap_core.said import SaidOfSinks
+from tap_core.compat.author_overrides import SinkOverrides
 from tap_core.sinks.core import Sink
 from tap_core.types import Record
 
 __all__ = ["BatchSink"]
 
 
-class BatchSink(SaidOfSinks, Sink):
+class BatchSink(SinkOverrides, Sink):
     """Override `process_batch`: ``context["records"]`` holds the records of a batch."""
 
     def _get_context(self, record: Record) -> dict[str, Any]:  # noqa: ARG002  a hook

@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, final
 
 from tap_core import metrics
-from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
 from tap_core.batch.limits import FileLimits
 from tap_core.exceptions import InvalidJSONSchema as InvalidJSONSchema
 from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
-from tap_core.sinks.dates import date_fields, read_dates_with_care
-from tap_core.sinks.files import FileReader, batch_config_of
-from tap_core.sinks.messages import record_message
-from tap_core.sinks.metadata import (
+from tap_core.sinks.batch_files import BatchFileReader, get_batch_config
+from tap_core.sinks.datetime_parsing import date_fields, parse_datetimes_lenient
+from tap_core.sinks.message_conversion import record_message
+from tap_core.sinks.sdc_metadata import (
     add_metadata,
     add_metadata_columns,
     remove_metadata,
@@ -41,11 +41,11 @@ __all__ = [
     "InvalidJSONSchema",
     "JSONSchemaValidator",
     "Sink",
-    "SinkOwner",
+    "TargetProtocol",
 ]
 
 
-class SinkOwner(Protocol):
+class TargetProtocol(Protocol):
     """A target, as far as its sinks know it."""
 
     @property
@@ -88,7 +88,7 @@ class Sink(abc.ABC):
 
     def __init__(
         self,
-        target: SinkOwner,
+        target: TargetProtocol,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
@@ -137,7 +137,7 @@ class Sink(abc.ABC):
     @property
     def batch_config(self) -> BatchConfig | None:
         """Where batch files are and what they hold, if the settings say it."""
-        return batch_config_of(self.config)
+        return get_batch_config(self.config)
 
     @property
     def batch_limits(self) -> FileLimits:
@@ -284,7 +284,7 @@ class Sink(abc.ABC):
         self, record: Record, schema: JsonSchema, treatment: DatetimeErrorTreatmentEnum
     ) -> None:
         self._warn_of_strangers(record, schema)
-        read_dates_with_care(record, date_fields(schema), treatment, self.logger)
+        parse_datetimes_lenient(record, date_fields(schema), treatment, self.logger)
 
     def _warn_of_strangers(self, record: Record, schema: JsonSchema) -> None:
         """Name, once, each field that the schema does not have."""
@@ -367,7 +367,9 @@ class Sink(abc.ABC):
             BatchFileError: a file cannot be read.
             NotImplementedError: its format is not known.
         """
-        reader = FileReader(self.stream_name, self.schema, self.batch_config, self.batch_limits)
+        reader = BatchFileReader(
+            self.stream_name, self.schema, self.batch_config, self.batch_limits
+        )
         for path in files:
             context: dict[str, Any] = {"records": []}
             for record in reader.records(path, encoding):

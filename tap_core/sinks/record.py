@@ -9,14 +9,14 @@ from __future__ import annotations
 import abc
 from typing import Any, final
 
-from tap_core.said import SaidOfSinks
+from tap_core.compat.author_overrides import SinkOverrides
 from tap_core.sinks.core import Sink
 from tap_core.types import Record
 
 __all__ = ["RecordSink"]
 
 
-class RecordSink(SaidOfSinks, Sink):
+class RecordSink(SinkOverrides, Sink):
     """Override `process_record`."""
 
     current_size = 0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tap_core.moved import find_moved
+from tap_core.compat.deprecation import deprecated_import
 
 
 def __getattr__(name: str) -> Any:
     """Find the name where it is now, and say so."""
-    return find_moved(name, old=__name__, known=("SQLSink",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLSink",), new="tap_core.sql")

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
-from tap_core.redaction.rows import are_rows_shown, describe_value
+from tap_core.redaction.row_values import are_rows_shown, describe_value
 from tap_core.schema.validators import validator_class
-from tap_core.sinks.compiled import compile_check
-from tap_core.sinks.wellformed import surely_a_schema
+from tap_core.sinks.compiled_validator import compile_validator
+from tap_core.sinks.schema_check import is_valid_schema
 from tap_core.types import JsonSchema, Record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         super().__init__(schema)
         self._validate_formats = validate_formats
         self._format_checker = format_checker
-        if not surely_a_schema(schema):
+        if not is_valid_schema(schema):
             self._check_schema()
 
     @cached_property
@@ -70,12 +70,12 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
         return validator_class()(self.schema, format_checker=self._checker())
 
     @cached_property
-    def is_sure_of(self) -> Callable[[Any], bool]:
+    def certain_check(self) -> Callable[[Any], bool]:
         """The schema as a function: True where a value certainly fits; it may raise."""
         if not self._validate_formats:
-            return compile_check(self.schema)
+            return compile_validator(self.schema)
         checker = self._checker()
-        return compile_check(self.schema, formats=checker.checkers, conforms=checker.conforms)
+        return compile_validator(self.schema, formats=checker.checkers, conforms=checker.conforms)
 
     def validate(self, record: Record) -> None:
         """Check a record.
@@ -84,7 +84,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             InvalidRecord: it does not fit; the message is jsonschema's.
         """
         try:
-            if self.is_sure_of(record):
+            if self.certain_check(record):
                 return
         except LimitExceededError:
             raise

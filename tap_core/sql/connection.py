@@ -18,10 +18,14 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeEngine
 
 from tap_core import typing as th
-from tap_core.documents import dump_json, load_json
 from tap_core.exceptions import ConfigValidationError, SingerSDKPendingDeprecationWarning
-from tap_core.sql.access import clear_url_errors, guard, read_url
-from tap_core.sql.names import FullyQualifiedName
+from tap_core.singerlib.json import dump_json, load_json
+from tap_core.sql.connection_errors import (
+    install_error_translation,
+    parse_url,
+    translate_url_errors,
+)
+from tap_core.sql.fully_qualified_name import FullyQualifiedName
 from tap_core.sql.types import JSONSchemaToSQL, SQLToJSONSchema
 
 if sys.version_info >= (3, 13):
@@ -34,10 +38,10 @@ if TYPE_CHECKING:
 
     from tap_core.types import JsonSchema
 
-__all__ = ["Connection"]
+__all__ = ["ConnectionManager"]
 
 
-class Connection:
+class ConnectionManager:
     """The half of a connector that knows the database and its words: see `SQLConnector`."""
 
     max_varchar_length: int | None = None
@@ -91,7 +95,7 @@ class Connection:
 
     def create_engine(self) -> sa.Engine:
         """Make the engine; override to make it differently, call `_engine` to have it."""
-        url = read_url(self.sqlalchemy_url)
+        url = parse_url(self.sqlalchemy_url)
         try:
             return sa.create_engine(
                 url,
@@ -107,8 +111,8 @@ class Connection:
     def _engine(self) -> sa.Engine:
         """The engine, made on first use."""
         if self._cached_engine is None:
-            with clear_url_errors():
-                self._cached_engine = guard(self.create_engine())
+            with translate_url_errors():
+                self._cached_engine = install_error_translation(self.create_engine())
         return self._cached_engine
 
     @property

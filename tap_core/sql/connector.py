@@ -6,8 +6,8 @@ Rules of the room: this class is the sum of its parts: how the database is reach
 
 from __future__ import annotations
 
-from tap_core.sql.names import FullyQualifiedName as FullyQualifiedName
-from tap_core.sql.tables import TableMaker
+from tap_core.sql.fully_qualified_name import FullyQualifiedName as FullyQualifiedName
+from tap_core.sql.table_ddl import TableDDL
 from tap_core.sql.types import JSONSchemaToSQL as JSONSchemaToSQL
 from tap_core.sql.types import JSONtoSQLHandler as JSONtoSQLHandler
 from tap_core.sql.types import SQLToJSONSchema as SQLToJSONSchema
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class SQLConnector(TableMaker):
+class SQLConnector(TableDDL):
     """A database: connections, discovery, and tables that fit streams.
 
     Override `get_sqlalchemy_url` to make the URL from settings of your own, `create_engine`

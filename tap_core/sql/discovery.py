@@ -18,11 +18,11 @@ from sqlalchemy import exc
 from sqlalchemy.engine.reflection import ObjectKind
 
 from tap_core import typing as th
-from tap_core.catalog import CatalogEntry, MetadataMapping, Schema
 from tap_core.exceptions import SingerSDKPendingDeprecationWarning
-from tap_core.sql.access import DatabaseUnreachableError
-from tap_core.sql.connection import Connection
-from tap_core.sql.names import FullyQualifiedName, parts_of
+from tap_core.singerlib.catalog import CatalogEntry, MetadataMapping, Schema
+from tap_core.sql.connection import ConnectionManager
+from tap_core.sql.connection_errors import DatabaseUnreachableError
+from tap_core.sql.fully_qualified_name import FullyQualifiedName, split_name
 
 if sys.version_info >= (3, 13):
     from warnings import deprecated
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from tap_core.types import JsonSchema
 
-__all__ = ["Discovery"]
+__all__ = ["CatalogDiscovery"]
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[str | None, str]
 """Schema (None for the default one) and table."""
 
 
-class Discovery(Connection):
+class CatalogDiscovery(ConnectionManager):
     """The half of a connector that knows what is there: see `SQLConnector`."""
 
     # What the catalog is made of; each may be overridden
@@ -87,7 +87,7 @@ class Discovery(Connection):
         """
         stream = f"{schema_name}-{table_name}" if schema_name else table_name
         keys = _keys(reflected_pk, reflected_indices or [])
-        schema = self._schema_of(reflected_columns or [], keys)
+        schema = self._build_schema(reflected_columns or [], keys)
         return CatalogEntry(
             tap_stream_id=stream,
             stream=stream,
@@ -127,7 +127,7 @@ class Discovery(Connection):
         entries = [
             entry.to_dict()
             for schema in schemas
-            for entry in self._entries_of(engine, inspected, schema, reflect_indices)
+            for entry in self._discover_entries(engine, inspected, schema, reflect_indices)
         ]
         if not entries:
             self.logger.warning(
@@ -143,7 +143,7 @@ class Discovery(Connection):
         self, full_table_name: str | FullyQualifiedName
     ) -> tuple[str | None, str | None, str]:
         """Return (database, schema, table); override for names of other parts."""
-        return parts_of(full_table_name)
+        return split_name(full_table_name)
 
     def table_exists(self, full_table_name: str | FullyQualifiedName) -> bool:
         """Tell whether there is such a table."""
@@ -184,20 +184,22 @@ class Discovery(Connection):
 
     # How it is asked
 
-    def _entries_of(
+    def _discover_entries(
         self, engine: sa.Engine, inspected: sa.Inspector, schema: str, reflect_indices: bool
     ) -> Iterator[CatalogEntry]:
         """Yield the entries of one schema: its tables, then its views."""
         ask = _Question(self, inspected, schema)
-        primary_keys = ask.all_of(inspected.get_multi_pk_constraint, inspected.get_pk_constraint)
+        primary_keys = ask.inspect_all(
+            inspected.get_multi_pk_constraint, inspected.get_pk_constraint
+        )
         indices: Mapping[_Key, list[ReflectedIndex]] = (
-            ask.all_of(inspected.get_multi_indexes, inspected.get_indexes)
+            ask.inspect_all(inspected.get_multi_indexes, inspected.get_indexes)
             if reflect_indices
             else {}
         )
         listed = self._listed(engine, inspected, schema)
         for kind, is_view in ((ObjectKind.TABLE, False), (ObjectKind.ANY_VIEW, True)):
-            columns = ask.all_of(inspected.get_multi_columns, inspected.get_columns, kind)
+            columns = ask.inspect_all(inspected.get_multi_columns, inspected.get_columns, kind)
             for key, reflected in columns.items():
                 if listed is None or (key[1], is_view) in listed:
                     yield self.discover_catalog_entry(
@@ -216,11 +218,13 @@ class Discovery(Connection):
     ) -> Collection[tuple[str, bool]] | None:
         """Return what an override of `get_object_names` lists, None where there is none."""
         own = getattr(type(self), "get_object_names", None)
-        if own is Discovery.get_object_names:
+        if own is CatalogDiscovery.get_object_names:
             return None
         return set(self.get_object_names(engine, inspected, schema))
 
-    def _schema_of(self, columns: Sequence[ReflectedColumn], keys: Collection[str]) -> JsonSchema:
+    def _build_schema(
+        self, columns: Sequence[ReflectedColumn], keys: Collection[str]
+    ) -> JsonSchema:
         """Return the JSON Schema of a row."""
         return th.PropertiesList(
             *(
@@ -259,12 +263,12 @@ class Discovery(Connection):
 class _Question:
     """One schema being asked about: everything at once, or, where that fails, one by one."""
 
-    def __init__(self, connector: Discovery, inspected: sa.Inspector, schema: str) -> None:
+    def __init__(self, connector: CatalogDiscovery, inspected: sa.Inspector, schema: str) -> None:
         self._connector = connector
         self._inspected = inspected
         self._schema = schema
 
-    def all_of(
+    def inspect_all(
         self,
         of_all: Callable[..., Mapping[_Key, _T]],
         of_one: Callable[..., _T],

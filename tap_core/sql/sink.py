@@ -18,16 +18,21 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
-from tap_core.redaction.rows import are_rows_shown
+from tap_core.redaction.row_values import are_rows_shown
 from tap_core.sinks.batch import BatchSink
-from tap_core.sinks.core import SinkOwner
-from tap_core.sinks.dates import date_fields
-from tap_core.sql.binding import binding_of
-from tap_core.sql.conform import conformed_name, refuse_clashes
+from tap_core.sinks.core import TargetProtocol
+from tap_core.sinks.datetime_parsing import date_fields
 from tap_core.sql.connector import SQLConnector
-from tap_core.sql.insertion import Insertion, Picker, picker_of, prepared
-from tap_core.sql.names import FullyQualifiedName
-from tap_core.sql.unstorable import UnstorableValueError, find_cell, refusal_of, unstorable
+from tap_core.sql.fully_qualified_name import FullyQualifiedName
+from tap_core.sql.identifiers import check_name_clashes, conform_name
+from tap_core.sql.insert import BulkInsert, RowExtractor, make_extractor, prepare_insert
+from tap_core.sql.parameter_binding import make_binder
+from tap_core.sql.unstorable_values import (
+    UnstorableValueError,
+    find_cell,
+    find_driver_error,
+    unstorable,
+)
 from tap_core.types import JsonSchema, Record
 
 __all__ = ["SQLSink"]
@@ -42,8 +47,8 @@ class _Plan:
 
     table: str
     schema: JsonSchema
-    insertion: Insertion
-    pick: Picker
+    insertion: BulkInsert
+    pick: RowExtractor
 
 
 class SQLSink(BatchSink, Generic[_C]):
@@ -60,7 +65,7 @@ class SQLSink(BatchSink, Generic[_C]):
 
     def __init__(
         self,
-        target: SinkOwner,
+        target: TargetProtocol,
         stream_name: str,
         schema: JsonSchema,
         key_properties: Sequence[str] | None,
@@ -71,7 +76,7 @@ class SQLSink(BatchSink, Generic[_C]):
         self._plan: _Plan | None = None
         super().__init__(target, stream_name, schema, key_properties)
 
-    def _shared_connector(self, target: SinkOwner) -> _C:
+    def _shared_connector(self, target: TargetProtocol) -> _C:
         find = getattr(target, "_connector_for", None)
         if find is None:
             return self.connector_class(dict(target.config))
@@ -141,11 +146,11 @@ class SQLSink(BatchSink, Generic[_C]):
         ``object_type`` is ``database``, ``schema``, ``table`` or ``column``; properties of a
         schema come without it.
         """
-        return conformed_name(name)
+        return conform_name(name)
 
     @staticmethod
     def _check_conformed_names_not_duplicated(conformed_property_names: dict[str, str]) -> None:
-        refuse_clashes(conformed_property_names)
+        check_name_clashes(conformed_property_names)
 
     def _conformed(self, names: Iterable[str]) -> dict[str, str]:
         """Return names with what they become.
@@ -208,7 +213,7 @@ class SQLSink(BatchSink, Generic[_C]):
         types = self._column_types(full_table_name, properties)
         dialect, dump = self.connector._dialect, self.connector.serialize_json  # noqa: SLF001
         columns: list[sa.Column[Any]] = [
-            sa.Column(name, binding_of(known, types[name], dialect, dump))
+            sa.Column(name, make_binder(known, types[name], dialect, dump))
             for name, known in properties.items()
         ]
         _, schema_name, table_name = self.connector.parse_full_table_name(full_table_name)
@@ -248,7 +253,7 @@ class SQLSink(BatchSink, Generic[_C]):
             with self.connector._transaction() as connection:  # noqa: SLF001
                 return plan.insertion.run(connection, rows)
         except Exception as error:
-            reason = refusal_of(error)
+            reason = find_driver_error(error)
             if reason is None:
                 raise
             told = self._unstorable(reason, plan, records)
@@ -285,16 +290,16 @@ class SQLSink(BatchSink, Generic[_C]):
             statement = sa.text(statement)
         columns = tuple(self.conform_schema(schema)["properties"])
         if self._overrides("generate_insert_statement"):
-            insertion = Insertion(statement, columns, native=None)
+            insertion = BulkInsert(statement, columns, native=None)
         else:
-            insertion = prepared(statement, columns, self.connector._dialect)  # noqa: SLF001
+            insertion = prepare_insert(statement, columns, self.connector._dialect)  # noqa: SLF001
         return _Plan(str(full_table_name), schema, insertion, self._picker(schema, columns))
 
-    def _picker(self, schema: JsonSchema, columns: tuple[str, ...]) -> Picker:
+    def _picker(self, schema: JsonSchema, columns: tuple[str, ...]) -> RowExtractor:
         conform = self.conform_record
         if self._overrides("conform_record", "conform_schema"):
             return lambda record: [*map(conform(record).get, columns)]
-        return picker_of(tuple(schema["properties"]), columns, conform)
+        return make_extractor(tuple(schema["properties"]), columns, conform)
 
     def _overrides(self, *names: str) -> bool:
         """Whether an author has one of these methods of their own."""

@@ -17,28 +17,28 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tap_core.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
 from tap_core.exceptions import InvalidReplicationKeyException
 from tap_core.records.select import get_selected_schema
-from tap_core.records.shape import TypedShape
+from tap_core.records.serializer import TypedRecordSerializer
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL, Catalog, CatalogEntry
 from tap_core.sql.connector import SQLConnector
-from tap_core.sql.rows import (
+from tap_core.sql.result_reader import (
     MAX_PAGE_ROWS,
-    pages_of,
-    processors_of,
-    row_reader,
-    texts_of,
-    type_of_values,
+    compile_row_reader,
+    get_processors,
+    get_text_columns,
+    infer_value_type,
+    iterate_pages,
 )
-from tap_core.state.order import instant_of
+from tap_core.state.comparison import parse_instant
 from tap_core.streams.core import Stream
-from tap_core.sync.plan import plan_of
+from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
-    from tap_core.catalog import MetadataMapping
-    from tap_core.sql.names import FullyQualifiedName
-    from tap_core.sync.contract import Host
+    from tap_core.singerlib.catalog import MetadataMapping
+    from tap_core.sql.fully_qualified_name import FullyQualifiedName
+    from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = ["SQLStream"]
@@ -68,7 +68,7 @@ class SQLStream(Stream, abc.ABC):
 
     def __init__(
         self,
-        tap: Host,
+        tap: SyncTap,
         catalog_entry: dict[str, Any],
         connector: SQLConnector | None = None,
     ) -> None:
@@ -217,12 +217,12 @@ class SQLStream(Stream, abc.ABC):
         if context:
             raise NotImplementedError(f"Stream '{self.name}' does not support partitioning.")
         query = self.build_query(context=context)
-        texts = texts_of(_columns(query), self._conformed_properties())
+        texts = get_text_columns(_columns(query), self._conformed_properties())
         with self.connector._connect() as connection:  # noqa: SLF001 - plugins override it
             result = connection.execute(query, execution_options=_streaming(connection))
             with result:  # whoever stops early must not leave a cursor open
-                read = row_reader(list(result.keys()), texts, processors_of(result))
-                for page in pages_of(result):
+                read = compile_row_reader(list(result.keys()), texts, get_processors(result))
+                for page in iterate_pages(result):
                     yield from read(page)
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
@@ -248,14 +248,14 @@ class SQLStream(Stream, abc.ABC):
         None, as soon as somebody may look: an override, a stream map, a child, a caller
         outside of a sync.
         """
-        plan = plan_of(self)
+        plan = get_plan(self)
         if (
             self._reads_by_itself
             or self.TYPE_CONFORMANCE_LEVEL == TypeConformanceLevel.NONE
             or self._tap.run._source is not plan  # noqa: SLF001 - whose rows the engine collects
             or not plan.compiled
             or plan.mapped is not None
-            or isinstance(plan.shape, TypedShape)
+            or isinstance(plan.shape, TypedRecordSerializer)
             or plan.post_process
             or plan.child_contexts
         ):
@@ -277,7 +277,7 @@ def _columns(query: sa.Select[Any]) -> dict[str, Any]:
 
 def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
     """Return a bookmark as its column's type has it: JSON keeps instants and ids as text."""
-    read = _READERS.get(type_of_values(column.type))
+    read = _READERS.get(infer_value_type(column.type))
     if read is None or not isinstance(value, str):
         return value
     try:
@@ -288,7 +288,7 @@ def _as_column_has_it(value: Any, column: sa.Column[Any]) -> Any:
 
 def _read_instant(value: str, column: sa.Column[Any]) -> datetime:
     """Read a date-time; for a column without zones it is the naive one of UTC."""
-    found = instant_of(value)
+    found = parse_instant(value)
     if found is None:
         raise ValueError(value)
     if getattr(column.type, "timezone", False):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tap_core.capabilities import SQL_TAP_USE_SINGER_DECIMAL
-from tap_core.config import merge_missing_config_jsonschema
+from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tap_core.capabilities import (
     PluginCapabilities,
     TargetCapabilities,
 )
-from tap_core.config import merge_missing_config_jsonschema
+from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.sinks.core import Sink
 from tap_core.sql.connector import SQLConnector
 from tap_core.sql.sink import SQLSink

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tap_core.state.checkpoint import Cadence as Cadence
-from tap_core.state.cursor import Cursor as Cursor
+from tap_core.state.bookmark_cursor import BookmarkCursor as BookmarkCursor
+from tap_core.state.checkpoint_policy import CheckpointPolicy as CheckpointPolicy
+from tap_core.state.comparison import ReplicationKeyComparator as ReplicationKeyComparator
+from tap_core.state.comparison import make_comparator as make_comparator
 from tap_core.state.document import StateDocument as StateDocument
-from tap_core.state.load import read_state as read_state
 from tap_core.state.manager import StreamStateManager as StreamStateManager
-from tap_core.state.order import Order as Order
-from tap_core.state.order import order_of as order_of
+from tap_core.state.reader import read_state as read_state

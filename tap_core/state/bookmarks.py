@@ -24,8 +24,13 @@ from functools import partial
 from typing import Any
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state.order import NULL_VALUE, Order, is_missing, order_of
-from tap_core.state.partitions import PartitionIndex
+from tap_core.state.comparison import (
+    NULL_VALUE,
+    ReplicationKeyComparator,
+    is_missing,
+    make_comparator,
+)
+from tap_core.state.partition_index import PartitionIndex
 from tap_core.types import Context, TapState
 from tap_core.typing.values import to_json_compatible
 
@@ -36,7 +41,10 @@ __all__ = [
     "PROGRESS_MARKER_NOTE",
     "SIGNPOST_MARKER",
     "STARTING_MARKER",
+    "advance_bookmark",
     "finalize_state_progress_markers",
+    "format_sort_error",
+    "get_progress_markers",
     "get_starting_replication_value",
     "get_state_if_exists",
     "get_state_partitions_list",
@@ -46,12 +54,9 @@ __all__ = [
     "is_state_non_resumable",
     "log_sort_error",
     "open_progress_markers",
-    "progress_markers_of",
     "promote_progress_markers",
-    "raise_bookmark",
     "reset_state_progress_markers",
     "sort_error_text",
-    "sort_fault_text",
     "write_replication_key_signpost",
     "write_starting_replication_value",
     "write_stream_state",
@@ -73,7 +78,7 @@ _OLD_PROGRESS_MARKERS = "progress_tracking"
 
 _OF_A_RUN = (PROGRESS_MARKERS, _OLD_PROGRESS_MARKERS, SIGNPOST_MARKER, STARTING_MARKER)
 
-_PLAIN = order_of(None)
+_PLAIN = make_comparator(None)
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -144,7 +149,7 @@ def reset_state_progress_markers(
     stream_or_partition_state: dict[str, Any],
 ) -> dict[str, Any] | None:
     """Wipe the markers of an earlier, unfinished sync; return them without their note."""
-    markers = progress_markers_of(stream_or_partition_state) or {}
+    markers = get_progress_markers(stream_or_partition_state) or {}
     stream_or_partition_state.pop(PROGRESS_MARKERS, None)
     markers.pop(PROGRESS_MARKER_NOTE, None)
     return markers or None
@@ -179,7 +184,7 @@ def increment_state(
     replication_key: str,
     is_sorted: bool,
     check_sorted: bool,
-    order: Order | None = None,
+    order: ReplicationKeyComparator | None = None,
 ) -> None:
     """Move the bookmark (sorted) or the markers (unsorted) to the value of one record.
 
@@ -204,14 +209,14 @@ def increment_state(
         progress["replication_key"] = replication_key
         progress["replication_key_value"] = new
     elif is_sorted:
-        raise InvalidStreamSortException(sort_fault_text(replication_key, new, old))
+        raise InvalidStreamSortException(format_sort_error(replication_key, new, old))
 
 
 def open_progress_markers(
     state: dict[str, Any], on_first_marker: Callable[[], object] | None
 ) -> dict[str, Any]:
     """Return the markers of a state dict, made if absent; ``on_first_marker`` hears of it."""
-    markers = progress_markers_of(state)
+    markers = get_progress_markers(state)
     if markers is None:
         markers = state[PROGRESS_MARKERS] = {PROGRESS_MARKER_NOTE: NOT_RESUMABLE}
         if on_first_marker is not None:
@@ -219,7 +224,7 @@ def open_progress_markers(
     return markers
 
 
-def progress_markers_of(state: dict[str, Any]) -> dict[str, Any] | None:
+def get_progress_markers(state: dict[str, Any]) -> dict[str, Any] | None:
     """Return the markers of a state dict, None if it has none; the old name is made the new.
 
     What stands in their place and is no object is dropped.
@@ -233,7 +238,7 @@ def progress_markers_of(state: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
+def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
     """Say which value broke the order that a sorted stream promises."""
     return (
         f"Unsorted data detected in stream: by '{replication_key}', '{new}' came after '{old}'. "
@@ -241,7 +246,7 @@ def sort_fault_text(replication_key: str, new: Any, old: Any) -> str:
     )
 
 
-def _tell(order: Order | None, sentence: str) -> None:
+def _tell(order: ReplicationKeyComparator | None, sentence: str) -> None:
     """Warn once for all that share an order; where there is none, every time.
 
     What is declared has windows that it goes on from.
@@ -269,7 +274,7 @@ def is_final(stream_or_partition_state: Mapping[str, Any]) -> bool:
 
 
 def finalize_state_progress_markers(
-    stream_or_partition_state: dict[str, Any], *, order: Order | None = None
+    stream_or_partition_state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
     """Make the markers the bookmark, no further than the signpost; drop what was for the run.
 
@@ -280,20 +285,22 @@ def finalize_state_progress_markers(
 
 
 def promote_progress_markers(
-    state: dict[str, Any], *, order: Order | None = None
+    state: dict[str, Any], *, order: ReplicationKeyComparator | None = None
 ) -> dict[str, Any] | None:
     """Do what `finalize_state_progress_markers` does, for a context that goes on."""
     signpost = state.pop(SIGNPOST_MARKER, None)
-    markers = progress_markers_of(state) or {}
+    markers = get_progress_markers(state) or {}
     if "replication_key" in markers and "replication_key_value" in markers:
         value = markers.pop("replication_key_value")
         if not is_missing(signpost):
             value = (order or _PLAIN).minimum(value, signpost)
-        raise_bookmark(state, markers.pop("replication_key"), value, order or _PLAIN)
+        advance_bookmark(state, markers.pop("replication_key"), value, order or _PLAIN)
     return reset_state_progress_markers(state)
 
 
-def raise_bookmark(state: dict[str, Any], key: str, value: Any, order: Order) -> None:
+def advance_bookmark(
+    state: dict[str, Any], key: str, value: Any, order: ReplicationKeyComparator
+) -> None:
     """Make a value the bookmark, unless the order is a declared one and it would be lowered."""
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
     if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):

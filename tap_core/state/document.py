@@ -22,8 +22,8 @@ from itertools import chain
 from typing import Any, cast
 
 from tap_core.state.bookmarks import reset_state_progress_markers
-from tap_core.state.encode import Encoder
-from tap_core.state.stream_text import StreamText
+from tap_core.state.encoded_stream_state import EncodedStreamState
+from tap_core.state.encoder import Encoder
 from tap_core.types import Context, TapState
 
 __all__ = ["StateDocument"]
@@ -38,7 +38,7 @@ class StateDocument:
         self.tap_state: dict[str, Any] = cast(dict[str, Any], tap_state)
         self.lock: threading.RLock = threading.RLock()
         self._encoder = Encoder()
-        self._streams: dict[str, StreamText] = {}
+        self._streams: dict[str, EncodedStreamState] = {}
         self._all_shared = False
         self._touched = 0
         self._given: bytes | None = None
@@ -188,7 +188,7 @@ class StateDocument:
             before = b","
         yield (b"{}",) if before == b"{" else (b"}",)
 
-    def _text(self, stream_id: str) -> StreamText:
+    def _text(self, stream_id: str) -> EncodedStreamState:
         bookmarks = self.tap_state.get("bookmarks")
         if bookmarks is None:
             bookmarks = self.tap_state["bookmarks"] = {}
@@ -199,7 +199,7 @@ class StateDocument:
         text = self._streams.get(stream_id)
         if text is None or text.state is not state:
             shared = text is not None and text.is_shared
-            text = StreamText(stream_id, state, self._encoder)
+            text = EncodedStreamState(stream_id, state, self._encoder)
             if shared:
                 text.share(None)
             self._streams[stream_id] = text

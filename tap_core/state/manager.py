@@ -19,12 +19,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tap_core.catalog import REPLICATION_FULL_TABLE
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
 from tap_core.state import bookmarks
-from tap_core.state.cursor import Cursor
+from tap_core.state.bookmark_cursor import BookmarkCursor
+from tap_core.state.comparison import ReplicationKeyComparator, is_missing, make_comparator
 from tap_core.state.document import StateDocument
-from tap_core.state.limit import PartitionLimit, kept_entries
-from tap_core.state.order import Order, is_missing, order_of
+from tap_core.state.partition_limit import PartitionLimit, retain_entries
 from tap_core.types import Context, Record, TapState
 
 __all__ = ["StreamStateManager"]
@@ -66,7 +66,7 @@ class StreamStateManager:
         tap_name: str | None = None,
         state_partitioning_keys: Sequence[str] | None = None,
         document: StateDocument | None = None,
-        order: Order | None = None,
+        order: ReplicationKeyComparator | None = None,
         partition_limit: int | None = None,
     ) -> None:
         self.tap_name = tap_name
@@ -74,7 +74,7 @@ class StreamStateManager:
         self.tap_state = tap_state
         self.state_partitioning_keys = state_partitioning_keys
         self.document: StateDocument = document or StateDocument(tap_state)
-        self.order = order or order_of(None)
+        self.order = order or make_comparator(None)
         self.is_flushed: bool = True
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
@@ -98,7 +98,7 @@ class StreamStateManager:
     @_at_once
     def get_context_state(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict for a context: its partition's, or the stream's for none."""
-        return self._state_of(context, self.document.context_state)
+        return self._get_state(context, self.document.context_state)
 
     def get_state_partition_context(self, context: Context | None) -> Context | None:
         """Return the part of a context by which state is kept; None for no context."""
@@ -186,14 +186,14 @@ class StreamStateManager:
         replication_key: str,
         on_first_marker: Callable[[], object] | None = None,
         state: dict[str, Any] | None = None,
-    ) -> Cursor:
+    ) -> BookmarkCursor:
         """Return what follows the replication key through the records of a context.
 
         ``state`` is a state dict that it moves instead of the context's own.
 
         That the stream is taken as unsorted is warned of once, or told by ``on_first_marker``.
         """
-        return Cursor(
+        return BookmarkCursor(
             self.get_context_state(context) if state is None else state,
             replication_key=replication_key,
             is_sorted=self.is_sorted,
@@ -253,7 +253,7 @@ class StreamStateManager:
         state = self._change(context)
         bookmarks.promote_progress_markers(state, order=self.order)
         if until is not None:
-            bookmarks.raise_bookmark(state, replication_key, until, self.order)
+            bookmarks.advance_bookmark(state, replication_key, until, self.order)
         self.is_flushed = False
 
     @_at_once
@@ -283,7 +283,7 @@ class StreamStateManager:
         limit, state = self._limit_of_run, self.stream_state
         limit.finish_all(ended=self.state_partitioning_keys is not None, order=self.order)
         entries = state.get("partitions") or []
-        stay = kept_entries(entries, limit, keeps) if keeps and saw_all else entries
+        stay = retain_entries(entries, limit, keeps) if keeps and saw_all else entries
         if pruned := len(stay) < len(entries):
             state["partitions"] = stay
         changed = limit.close(state, replication_key=replication_key, saw_all=saw_all)
@@ -319,7 +319,7 @@ class StreamStateManager:
 
     def _change(self, context: Context | None) -> dict[str, Any]:
         """Return the state dict for a context, which is about to be changed."""
-        return self._state_of(context, self.document.change)
+        return self._get_state(context, self.document.change)
 
     @property
     def _limit_of_run(self) -> PartitionLimit:
@@ -330,7 +330,7 @@ class StreamStateManager:
             self._limit = (self.document.runs, limit)
         return self._limit[1]
 
-    def _state_of(
+    def _get_state(
         self,
         context: Context | None,
         take: Callable[[str, Context | None], dict[str, Any]],

@@ -23,6 +23,6 @@ def __getattr__(name: str) -> Any:
         from tap_core.streams.graphql import GraphQLStream
 
         return GraphQLStream
-    from tap_core.moved import find_moved
+    from tap_core.compat.deprecation import deprecated_import
 
-    return find_moved(name, old=__name__, known=("SQLStream",), new="tap_core.sql")
+    return deprecated_import(name, old=__name__, known=("SQLStream",), new="tap_core.sql")

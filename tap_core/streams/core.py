@@ -13,41 +13,46 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from tap_core import metrics
-from tap_core.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
-from tap_core.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
-from tap_core.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
-from tap_core.clock import utc_now
-from tap_core.protocols.singer.messages import (
+from tap_core.compat.author_overrides import StreamOverrides
+from tap_core.parsing.datetimes import utc_now
+from tap_core.records.conform import conform_record_data_types
+from tap_core.records.select import pop_deselected_record_properties
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE as REPLICATION_FULL_TABLE
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL as REPLICATION_INCREMENTAL
+from tap_core.singerlib.catalog import REPLICATION_LOG_BASED as REPLICATION_LOG_BASED
+from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     RecordMessage,
     SchemaMessage,
     SDKBatchMessage,
 )
-from tap_core.records.conform import conform_record_data_types
-from tap_core.records.select import pop_deselected_record_properties
-from tap_core.said import SaidOfStreams
-from tap_core.state.key import copied_along
-from tap_core.streams.stateful import Stateful
-from tap_core.sync.batches import BATCH_HOOKS, finished_records
-from tap_core.sync.children import sync_child_contexts, sync_children
+from tap_core.state.replication_key import copy_path
+from tap_core.streams.state import StatefulStream
+from tap_core.sync.batch_messages import BATCH_HOOKS, iterate_processed_records
+from tap_core.sync.child_streams import sync_child_contexts, sync_children
+from tap_core.sync.compat_path import (
+    abort_sync,
+    check_record_limit,
+    sync_records_with_hooks,
+    write_record,
+)
 from tap_core.sync.engine import sync_stream
-from tap_core.sync.estimates import tell_stream
-from tap_core.sync.hooked import abort_sync, check_record_limit, hooked_records, write_record
+from tap_core.sync.estimates import emit_stream_estimate
 from tap_core.sync.plan import (
-    HOOKS,
+    OVERRIDABLE_HOOKS,
+    get_member,
+    get_plan,
+    get_transforms,
     is_key_deselected,
     is_overridden,
-    member_of,
-    plan_of,
-    transforms_of,
 )
 from tap_core.typing.inspect import TypeConformanceLevel as TypeConformanceLevel
 
 if TYPE_CHECKING:
-    from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
-    from tap_core.catalog import Schema
-    from tap_core.mapper.maps import StreamMap
-    from tap_core.sync.contract import Host
+    from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
+    from tap_core.mapper.stream_maps import StreamMap
+    from tap_core.singerlib.catalog import Schema
+    from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record, StrPath
 
 __all__ = [
@@ -59,7 +64,7 @@ __all__ = [
 ]
 
 
-class Stream(SaidOfStreams, Stateful, abc.ABC):
+class Stream(StreamOverrides, StatefulStream, abc.ABC):
     """A stream of records: override `get_records`, say name, schema and keys.
 
     >>> class Users(Stream):
@@ -97,7 +102,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
 
     def __init__(
         self,
-        tap: Host,
+        tap: SyncTap,
         schema: StrPath | JsonSchema | Schema | None = None,
         name: str | None = None,
     ) -> None:
@@ -167,7 +172,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         Call it while the stream is synced, as often as more is known: the last one counts.
         Without effect under protocols that have no word for it.
         """
-        tell_stream(self, rows, nbytes)
+        emit_stream_estimate(self, rows, nbytes)
 
     def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None:
         """Return where rows go as files and what these hold; None for RECORD messages.
@@ -178,7 +183,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         given = config.get("batch_config")
         if not given:
             return None
-        from tap_core.batch.formats import BatchConfig
+        from tap_core.batch.encodings import BatchConfig
 
         return BatchConfig.from_dict(given)
 
@@ -193,7 +198,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         from tap_core.batch.batchers import Batcher
 
         batcher = Batcher(self.tap_name, self.name, batch_config)
-        for manifest in batcher.get_batches(finished_records(self, context)):
+        for manifest in batcher.get_batches(iterate_processed_records(self, context)):
             yield batch_config.encoding, manifest
 
     def log_sync_costs(self) -> None:
@@ -260,7 +265,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         self, context: Context | None = None, *, write_messages: bool = True
     ) -> Iterator[Record]:
         """Sync the records of one sync and yield each."""
-        return hooked_records(self, context, write_messages=write_messages)
+        return sync_records_with_hooks(self, context, write_messages=write_messages)
 
     def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None:
         """Write the batches that `get_batches` makes, each with a state behind it."""
@@ -281,7 +286,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         if self.adds_context:
             for key, value in (partition_context or {}).items():
                 record.setdefault(key, value)
-        if plan_of(self).child_contexts:
+        if get_plan(self).child_contexts:
             sync_child_contexts(self, record, child_context)
 
     def _sync_children(self, child_context: Context | None) -> None:
@@ -316,7 +321,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
 
     def _generate_schema_messages(self) -> Iterator[SchemaMessage]:
         """Yield the SCHEMA of this stream, one for each name that it goes by."""
-        for event in plan_of(self).describes:
+        for event in get_plan(self).describes:
             yield SchemaMessage(
                 event.stream.name,
                 dict(event.schema),
@@ -332,14 +337,14 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
             for message in self._generate_schema_messages():
                 self._tap.write_message(message)
         else:
-            for event in plan_of(self).describes:
+            for event in get_plan(self).describes:
                 self._tap.run.describe(event)
 
     def _generate_record_messages(self, record: Record) -> Iterator[RecordMessage]:
         """Yield the RECORDs of a record: pruned (in place), conformed, and mapped."""
         if is_key_deselected(self):
             path = self.replication_path
-            record = copied_along(path, record)  # the bookmark needs the key of the author's
+            record = copy_path(path, record)  # the bookmark needs the key of the author's
         pop_deselected_record_properties(record, self.schema, self.mask)
         conformed = conform_record_data_types(
             stream_name=self.name,
@@ -350,7 +355,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         )
         if conformed is record:
             conformed = dict(record)  # a map may change it, and it is the author's
-        for name, transform in transforms_of(self):
+        for name, transform in get_transforms(self):
             mapped = transform(conformed)
             if mapped is not None:
                 yield RecordMessage(
@@ -375,7 +380,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
         self, encoding: BaseBatchFileEncoding, manifest: list[str]
     ) -> Iterator[SDKBatchMessage]:
         """Yield the BATCHes of some files, one for each name that the stream goes by."""
-        for event in plan_of(self).describes:
+        for event in get_plan(self).describes:
             yield SDKBatchMessage(event.stream.name, encoding, manifest, self._stream_version)
 
     def _write_batch_message(self, encoding: BaseBatchFileEncoding, manifest: list[str]) -> None:
@@ -386,7 +391,7 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
 
     def _write_activate_version_message(self, full_table_version: int) -> None:
         """Say which version of the table counts, under each name that it goes by."""
-        for event in plan_of(self).describes:
+        for event in get_plan(self).describes:
             self._tap.write_message(ActivateVersionMessage(event.stream.name, full_table_version))
 
     def _write_state_message(self) -> None:
@@ -401,9 +406,9 @@ class Stream(SaidOfStreams, Stateful, abc.ABC):
 
 
 Stream._HOOKS = {
-    name: member_of(Stream, name)
+    name: get_member(Stream, name)
     for name in (
-        *HOOKS,
+        *OVERRIDABLE_HOOKS,
         *BATCH_HOOKS,
         "_generate_schema_messages",
         "generate_child_contexts",

@@ -10,8 +10,8 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, Generic
 
+from tap_core.compat.author_overrides import GraphQLStreamOverrides
 from tap_core.exceptions import FatalAPIError
-from tap_core.said import SaidOfGraphQL
 from tap_core.streams.rest import RESTStream, _TToken
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _Asking(RESTStream[_TToken], abc.ABC, Generic[_TToken]):
         raise NotImplementedError("GraphQLStream `query` is not defined.")
 
 
-class GraphQLStream(SaidOfGraphQL, _Asking[_TToken], abc.ABC, Generic[_TToken]):
+class GraphQLStream(GraphQLStreamOverrides, _Asking[_TToken], abc.ABC, Generic[_TToken]):
     """A stream of a GraphQL API: say ``url_base`` and `query`."""
 
     path = ""

@@ -21,28 +21,28 @@ import requests
 
 from tap_core import metrics
 from tap_core.authenticators import SimpleAuthenticator
+from tap_core.compat.author_overrides import RESTStreamOverrides
 from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDeprecationWarning
-from tap_core.http.answer import Answer, document_of, has_no_body, look_for_a_cut
-from tap_core.http.budget import heed, pace
-from tap_core.http.exchange import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
-from tap_core.http.exchange import (
-    NAMED_ERRORS,
-    KnownProxies,
-    attached,
-    error_words,
-    make_room,
-    name_error,
-    renewed,
-    send,
-)
 from tap_core.http.origins import Route
-from tap_core.http.pages import records_of
-from tap_core.http.request import Auth, body_arguments, prepared
+from tap_core.http.page_iteration import iterate_records
+from tap_core.http.rate_limit import report_retry_after, wait_for_slot
+from tap_core.http.request import AuthCallable, build_body_arguments, prepare_request
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
-from tap_core.http.retry import Tries
-from tap_core.jsonpath import extract_jsonpath
+from tap_core.http.response import JSONResponse, check_content_length, is_empty_body, parse_json
+from tap_core.http.retry import RetryState
+from tap_core.http.transport import (
+    ANNOTATED_ERRORS,
+    ProxyCache,
+    annotate_error,
+    bind_authenticator,
+    format_http_error,
+    refresh_token_after_401,
+    resize_connection_pool,
+    send_request,
+)
+from tap_core.http.transport import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
 from tap_core.pagination import (
     BaseAPIPaginator,
     JSONPathPaginator,
@@ -50,12 +50,12 @@ from tap_core.pagination import (
     SimpleHeaderPaginator,
     SinglePagePaginator,
 )
+from tap_core.parsing.jsonpath import extract_jsonpath
 from tap_core.plugin_base import PluginBase
 from tap_core.redaction import Secrets, collect_secrets, redact_url
-from tap_core.redaction.active import install_redaction
 from tap_core.redaction.http import body_excerpt, collect_sent_secrets
-from tap_core.said import SaidOfREST
-from tap_core.streams.bounded import Bounded
+from tap_core.redaction.process_secrets import install_redaction
+from tap_core.streams.request_limits import OriginBoundStream
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar as DefaultTypeVar
@@ -63,8 +63,8 @@ else:
     from typing_extensions import TypeVar as DefaultTypeVar
 
 if TYPE_CHECKING:
-    from tap_core.catalog import Schema
-    from tap_core.sync.contract import Host
+    from tap_core.singerlib.catalog import Schema
+    from tap_core.sync.interfaces import SyncTap
     from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
@@ -81,7 +81,7 @@ DEFAULT_PAGE_SIZE = 1000
 _TToken = DefaultTypeVar("_TToken", default=Any)
 
 
-class _Costed(Bounded, abc.ABC):
+class _Costed(OriginBoundStream, abc.ABC):
     """What an HTTP stream counts and measures."""
 
     _LOG_REQUEST_METRICS: bool = True
@@ -163,7 +163,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     def __init__(
         self,
-        tap: Host,
+        tap: SyncTap,
         name: str | None = None,
         schema: JsonSchema | Schema | None = None,
         path: str | None = None,
@@ -176,7 +176,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self._http_headers: dict[str, str] = {}
         self._http_method = http_method
         self._requests_session: requests.Session | None = requests.Session()
-        self._proxies = KnownProxies()
+        self._proxies = ProxyCache()
         install_redaction()
         super().__init__(name=name, schema=schema, tap=tap)
 
@@ -221,7 +221,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     @property
-    def authenticator(self) -> Auth:
+    def authenticator(self) -> AuthCallable:
         """What authenticates a request: a callable from request to request."""
         return SimpleAuthenticator()
 
@@ -235,7 +235,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
     def _prepare_for_threads(self, threads: int) -> None:
         """Make session and authenticator, which all threads share, and room for connections."""
         _ = self.authenticator, self.user_agent
-        make_room(self.requests_session, threads)
+        resize_connection_pool(self.requests_session, threads)
 
     @property
     def timeout(self) -> float:
@@ -268,12 +268,12 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
     def build_prepared_request(self, *args: Any, **kwargs: Any) -> requests.PreparedRequest:
         """Return a request, authenticated, of the arguments that `requests.Request` takes."""
-        authenticator = attached(self.authenticator, self)
+        authenticator = bind_authenticator(self.authenticator, self)
         self.requests_session.auth = self._signing_at_home(authenticator)
         request = requests.Request(*args, **kwargs)
         if request.auth is None:  # another thread may set the session's own meanwhile
             request.auth = authenticator
-        return prepared(self.requests_session, request, user_agent=self.user_agent)
+        return prepare_request(self.requests_session, request, user_agent=self.user_agent)
 
     def prepare_request(
         self, context: Context | None, next_page_token: _TToken | None
@@ -313,7 +313,9 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         data: Any,
         as_json: bool | None = None,
     ) -> requests.PreparedRequest:
-        body = body_arguments(data, as_json=self.payload_as_json if as_json is None else as_json)
+        body = build_body_arguments(
+            data, as_json=self.payload_as_json if as_json is None else as_json
+        )
         headers = {**body.pop("headers", {}), **headers}
         return self.build_prepared_request(
             method=method, url=url, params=params, headers=headers, **body
@@ -328,11 +330,11 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
 
         A token that the server refuses is renewed, and the request sent a second time.
         """
-        authenticator = attached(self.authenticator, self)
+        authenticator = bind_authenticator(self.authenticator, self)
         response = self._send(prepared_request, context, authenticator)
         refused = response.status_code == HTTPStatus.UNAUTHORIZED
         refused = refused and response.status_code not in self.tolerated_http_errors
-        if refused and renewed(authenticator, response):
+        if refused and refresh_token_after_401(authenticator, response):
             self.log("The access token was refused and renewed; the request is sent again.")
             response = self._send(prepared_request, context, authenticator)
         self.validate_response(response)
@@ -341,7 +343,10 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return response
 
     def _send(
-        self, request: requests.PreparedRequest, context: Context | None, authenticator: Auth
+        self,
+        request: requests.PreparedRequest,
+        context: Context | None,
+        authenticator: AuthCallable,
     ) -> requests.Response:
         """Check where the request leads, wait for the budgets, authenticate, send, and measure."""
         return self._exchange(
@@ -356,14 +361,14 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self,
         request: requests.PreparedRequest,
         context: Context | None,
-        authenticator: Auth,
+        authenticator: AuthCallable,
         route: Route,
         *,
         follows: bool,
     ) -> requests.Response:
-        pace(self._tap, self.name, self.rate_limit)
+        wait_for_slot(self._tap, self.name, self.rate_limit)
         request = authenticator(request)
-        response = send(
+        response = send_request(
             self.requests_session,
             request,
             self._proxies,
@@ -374,7 +379,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
             limits=self._limits,
             into_file=self._puts_into_files,
         )
-        heed(self._tap, self.name, response)
+        report_retry_after(self._tap, self.name, response)
         shown = self._LOG_REQUEST_METRIC_URLS
         tags = {"url": redact_url(request.path_url)} if shown else None
         self._write_request_duration_log(self.path or "", response, context, tags)
@@ -403,7 +408,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         """Return the message for a status that is an error: without secrets, the body if short."""
         secrets = self._secrets() | collect_sent_secrets(response.request)
         path = secrets.hide(urlsplit(response.url).path or self.path or "")
-        return error_words(response, path=path, excerpt=body_excerpt(response, secrets))
+        return format_http_error(response, path=path, excerpt=body_excerpt(response, secrets))
 
     def _check_body(self, response: requests.Response) -> None:
         """Raise an error for a body that is not what it should be, while it can be asked again."""
@@ -414,7 +419,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         """Yield the records of all pages of a context."""
         walk = self.get_new_paginator() or SinglePagePaginator()
         prepare = self._preparer(context, walk)
-        tries = Tries(self._request)
+        tries = RetryState(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
 
@@ -433,13 +438,13 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
                 return response
 
             try:
-                yield from records_of(
+                yield from iterate_records(
                     walk, fetch, self._parser(walk), self._log_stopped, lambda: self._has_ended
                 )
-            except NAMED_ERRORS as error:
+            except ANNOTATED_ERRORS as error:
                 request = sent[0] if sent else None
                 hidden = self._secrets() | collect_sent_secrets(request)
-                name_error(error, self.name, request, tries.count, hidden)
+                annotate_error(error, self.name, request, tries.count, hidden)
                 raise
 
     def _preparer(
@@ -489,7 +494,7 @@ class _JSONStream(_HTTPStream[_TToken], abc.ABC, Generic[_TToken]):
         return "$[*]"
 
 
-class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
+class RESTStream(RESTStreamOverrides, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
     """A stream of an API that answers in JSON.
 
     >>> class Users(RESTStream):
@@ -508,7 +513,7 @@ class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
 
     def __init__(
         self,
-        tap: Host,
+        tap: SyncTap,
         name: str | None = None,
         schema: JsonSchema | Schema | None = None,
         path: str | None = None,
@@ -526,8 +531,8 @@ class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
         Raises:
             NotJSONError: the answer is something else, such as the page of a login.
         """
-        if not has_no_body(response):
-            document = document_of(response, self._secrets)
+        if not is_empty_body(response):
+            document = parse_json(response, self._secrets)
             yield from extract_jsonpath(self.records_jsonpath, input=document)
 
     def _check_body(self, response: requests.Response) -> None:
@@ -536,8 +541,8 @@ class RESTStream(SaidOfREST, _JSONStream[_TToken], abc.ABC, Generic[_TToken]):
         Of what a class parses itself, only JSON that plainly stops short is refused.
         """
         if type(self).parse_response is not RESTStream.parse_response:
-            look_for_a_cut(response)
-        elif isinstance(response, Answer) and not has_no_body(response):
+            check_content_length(response)
+        elif isinstance(response, JSONResponse) and not is_empty_body(response):
             self._check_document(response.read(self._secrets, self.next_page_token_jsonpath))
 
     def _check_document(self, document: Any) -> None:

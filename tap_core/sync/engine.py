@@ -19,53 +19,58 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tap_core.catalog import REPLICATION_INCREMENTAL
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
     InvalidStreamSortException,
 )
-from tap_core.records.shape import ENCODING_ERRORS
-from tap_core.state.key import value_finder
-from tap_core.state.partitions import freeze
-from tap_core.sync.again import was_sent
-from tap_core.sync.batches import begin_batches, end_batches, sync_own_batches
-from tap_core.sync.children import Family, HeldBookmark, make_entry, sync_child_contexts
-from tap_core.sync.failing import Failures
-from tap_core.sync.meters import metered
-from tap_core.sync.plan import plan_of
-from tap_core.sync.replication import (
+from tap_core.records.serializer import ENCODING_ERRORS
+from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
+from tap_core.state.partition_index import freeze_context
+from tap_core.state.replication_key import make_getter
+from tap_core.sync.activate_version import emit_activate_version
+from tap_core.sync.batch_messages import begin_batches, end_batches, sync_own_batches
+from tap_core.sync.child_streams import (
+    ChildSyncPool,
+    DeferredBookmark,
+    ensure_state_entry,
+    sync_child_contexts,
+)
+from tap_core.sync.distribution import make_pool
+from tap_core.sync.metrics import record_metrics
+from tap_core.sync.partial_failures import ContextFailures
+from tap_core.sync.plan import get_plan
+from tap_core.sync.record_input import as_record, split_record_and_context
+from tap_core.sync.replication_errors import (
     log_sort_error,
     missing_replication_key,
-    replication_key_of,
+    require_replication_key,
 )
-from tap_core.sync.spread import crew_of
-from tap_core.sync.versions import begin_version
-from tap_core.sync.workers import Job
-from tap_core.sync.yielded import record_of, unpack
+from tap_core.sync.resend_filter import make_resend_filter
+from tap_core.sync.worker_pool import Job
 
 if TYPE_CHECKING:
-    from tap_core.state.cursor import Cursor
-    from tap_core.sync.contract import SyncStream
-    from tap_core.sync.parts import Part
+    from tap_core.state.bookmark_cursor import BookmarkCursor
+    from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.plan import Plan
-    from tap_core.sync.run import Run
-    from tap_core.sync.tally import Tally
+    from tap_core.sync.record_count import Tally
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.sync.work_units import WorkUnit
     from tap_core.types import Context, Record
 
 __all__ = [
-    "alone",
     "begin_partition",
-    "contexts_of",
+    "closing_records",
     "end_partition",
     "end_records",
-    "family_of",
-    "pulling",
+    "get_contexts",
+    "lock_context",
+    "open_child_pool",
     "state_is_due",
     "sync_context",
-    "sync_part",
     "sync_partition",
     "sync_stream",
+    "sync_work_unit",
 ]
 
 
@@ -76,13 +81,13 @@ def sync_stream(stream: SyncStream, context: Context | None) -> None:
     context = stream.preprocess_context(context) if context else None
     _announce(stream, context)
     stream.context = MappingProxyType(dict(context)) if context else None
-    plan = plan_of(stream)
+    plan = get_plan(stream)
     signpost = stream.get_replication_key_signpost(context)
     if signpost is not None:
         stream._write_replication_key_signpost(context, signpost)
     if stream.selected:
         stream._write_schema_message()
-        begin_version(stream, run)
+        emit_activate_version(stream, run)
     own_batches = begin_batches(stream, run, plan)
     before = run.open(plan)
     try:
@@ -117,10 +122,10 @@ def _announce(stream: SyncStream, context: Context | None) -> None:
 
 
 def _sync_contexts(
-    stream: SyncStream, run: Run, plan: Plan, context: Context | None, signpost: Any
+    stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, signpost: Any
 ) -> None:
     """Sync the contexts of one sync: elsewhere, in threads, in the compiled lane, or by hooks."""
-    contexts: Iterable[Context | None] = contexts_of(stream, context)
+    contexts: Iterable[Context | None] = get_contexts(stream, context)
     if (plan.threads > 1 or plan.spreads) and context is None:
         contexts, failure = _list_contexts(contexts)
         if failure is not None or len(contexts) > 1:
@@ -154,7 +159,7 @@ def _list_contexts(
 
 def _share_out(
     stream: SyncStream,
-    run: Run,
+    run: SyncRun,
     plan: Plan,
     contexts: list[Context | None],
     signpost: Any,
@@ -165,11 +170,14 @@ def _share_out(
     ``failure`` is the error that kept further contexts from coming; it is raised in the end.
     """
     for current in contexts:
-        make_entry(stream, current)
+        ensure_state_entry(stream, current)
         if plan.spreads:
             begin_partition(stream, current, signpost)
-    failures = Failures(stream)
-    with metered(stream, run), crew_of(run, plan.threads, [stream], spreads=plan.spreads) as crew:
+    failures = ContextFailures(stream)
+    with (
+        record_metrics(stream, run),
+        make_pool(run, plan.threads, [stream], spreads=plan.spreads) as crew,
+    ):
         for current in contexts:
             work = partial(sync_context, context=current, signpost=signpost)
             crew.submit(Job(stream, current, failures.noting(work)))
@@ -180,7 +188,7 @@ def _share_out(
     end_records(stream, None)
 
 
-def _spread_intervals(stream: SyncStream, run: Run, context: Context | None) -> bool:
+def _spread_intervals(stream: SyncStream, run: SyncRun, context: Context | None) -> bool:
     """Sync the windows of a context elsewhere; False, and nothing done, where it has not several.
 
     What is written of them counts in their order.
@@ -191,7 +199,10 @@ def _spread_intervals(stream: SyncStream, run: Run, context: Context | None) -> 
     if len(intervals) < 2:  # noqa: PLR2004  (several)
         return False
     bookmark = begin_partition(stream, context, None)
-    with metered(stream, run), crew_of(run, 1, [stream], spreads=True, in_order=True) as crew:
+    with (
+        record_metrics(stream, run),
+        make_pool(run, 1, [stream], spreads=True, in_order=True) as crew,
+    ):
         for interval in intervals:
             crew.submit(Job(stream, context, bool, interval=interval))
         crew.drain()
@@ -200,7 +211,7 @@ def _spread_intervals(stream: SyncStream, run: Run, context: Context | None) -> 
     return True
 
 
-def sync_part(stream: SyncStream, part: Part) -> Mapping[str, Any]:
+def sync_work_unit(stream: SyncStream, part: WorkUnit) -> Mapping[str, Any]:
     """Sync what was handed over to this process; return the states after it, by stream.
 
     What is handed over takes the place of whatever the tap's state said before.
@@ -224,10 +235,10 @@ def sync_part(stream: SyncStream, part: Part) -> Mapping[str, Any]:
 
 def sync_context(stream: SyncStream, context: Context | None, signpost: Any = None) -> None:
     """Sync one context of a worker's own stream."""
-    run, plan = stream._tap.run, plan_of(stream)
+    run, plan = stream._tap.run, get_plan(stream)
     run.open(plan)
     if plan.compiled:
-        with metered(stream, run) as tally:
+        with record_metrics(stream, run) as tally:
             sync_partition(stream, run, plan, context, signpost, tally, 0)
     else:
         if signpost is not None:
@@ -236,22 +247,26 @@ def sync_context(stream: SyncStream, context: Context | None, signpost: Any = No
             pass
 
 
-def alone(stream: SyncStream, run: Run, context: Context | None) -> AbstractContextManager[None]:
+def lock_context(
+    stream: SyncStream, run: SyncRun, context: Context | None
+) -> AbstractContextManager[None]:
     """Keep other threads from a context that has a bookmark of its own."""
     if run.leader is None or stream._get_state_partition_context(context) != context:
         return nullcontext()
-    return run.outbox.visiting((stream.name, freeze(context or {})), run, run.leader.check)
+    return run.outbox.visiting((stream.name, freeze_context(context or {})), run, run.leader.check)
 
 
-def family_of(stream: SyncStream, run: Run, plan: Plan) -> AbstractContextManager[Family | None]:
+def open_child_pool(
+    stream: SyncStream, run: SyncRun, plan: Plan
+) -> AbstractContextManager[ChildSyncPool | None]:
     """Give the children of a stream workers, where they may have some."""
     if (plan.child_threads > 1 or plan.child_spreads) and run.may_lead:
-        return Family(stream, run, plan.child_threads, spreads=plan.child_spreads)
+        return ChildSyncPool(stream, run, plan.child_threads, spreads=plan.child_spreads)
     return nullcontext()
 
 
 @contextmanager
-def pulling(stream: SyncStream, run: Run, records: Iterable[Any]) -> Iterator[None]:
+def closing_records(stream: SyncStream, run: SyncRun, records: Iterable[Any]) -> Iterator[None]:
     """Close what is pulled from, however that ends: an error keeps it alive for long.
 
     Where the process ends with the sync it need not be.
@@ -271,15 +286,15 @@ def pulling(stream: SyncStream, run: Run, records: Iterable[Any]) -> Iterator[No
 
 def _pull(
     stream: SyncStream,
-    run: Run,
+    run: SyncRun,
     plan: Plan,
     contexts: Iterable[Context | None],
     context: Context | None,
     signpost: Any,
 ) -> None:
     """Pull all records of the contexts of one sync."""
-    done, failures = 0, Failures(stream)
-    with metered(stream, run) as tally, family_of(stream, run, plan):
+    done, failures = 0, ContextFailures(stream)
+    with record_metrics(stream, run) as tally, open_child_pool(stream, run, plan):
         for current in contexts:
             signpost = None if context else signpost
             with failures.noted():
@@ -290,7 +305,7 @@ def _pull(
 
 def sync_partition(
     stream: SyncStream,
-    run: Run,
+    run: SyncRun,
     plan: Plan,
     context: Context | None,
     signpost: Any,
@@ -302,11 +317,11 @@ def sync_partition(
     Its rows go to the run and its bookmark to the run's document. ``done`` records of the
     stream were written before; returned is their number after it.
     """
-    family: Family | None = run.families.get(stream.name)
-    with alone(stream, run, context):
+    family: ChildSyncPool | None = run.families.get(stream.name)
+    with lock_context(stream, run, context):
         bookmark = begin_partition(stream, context, signpost)
         records = _prepared(stream, run, plan, context, bookmark)
-        with pulling(stream, run, records), _cursor(stream, run, context) as cursor:
+        with closing_records(stream, run, records), _cursor(stream, run, context) as cursor:
             if stream.selected:
                 write = _write if plan.mapped is None else _write_mapped
                 done = write(_Pull(stream, run, plan, cursor, tally), records, done)
@@ -321,7 +336,7 @@ def sync_partition(
 
 
 def _prepared(
-    stream: SyncStream, run: Run, plan: Plan, context: Context | None, bookmark: Context | None
+    stream: SyncStream, run: SyncRun, plan: Plan, context: Context | None, bookmark: Context | None
 ) -> Iterable[Any]:
     """Return the author's records, ready to be written.
 
@@ -332,10 +347,10 @@ def _prepared(
     extra = tuple((bookmark or {}).items()) if stream.adds_context else ()
     if plan.post_process or plan.child_contexts or extra or admits is not None:
         records = _processed(stream, plan, records, context, extra, admits)
-    family: Family | None = run.families.get(stream.name)
+    family: ChildSyncPool | None = run.families.get(stream.name)
     if family is not None:
         records = family.following(records)
-    is_sent = was_sent(stream, context)
+    is_sent = make_resend_filter(stream, context)
     return records if is_sent is None else (one for one in records if not is_sent(one))
 
 
@@ -356,7 +371,7 @@ def _processed(
     for pulled in records:
         record = pulled
         if isinstance(record, tuple):
-            record, child_context = unpack(record)
+            record, child_context = split_record_and_context(record)
         if post is not None:
             record = post(record, context)
         if record is None or (admits is not None and not admits(record)):
@@ -377,9 +392,9 @@ class _Pull(NamedTuple):
     """
 
     stream: SyncStream
-    run: Run
+    run: SyncRun
     plan: Plan
-    cursor: Cursor | None
+    cursor: BookmarkCursor | None
     tally: Tally
 
 
@@ -392,7 +407,7 @@ def _write(pull: _Pull, records: Iterable[Any], done: int) -> int:  # noqa: C901
     most = run.most
     counted, stop = done, min(done + run.limit - len(bodies), next_state)
     for record in records:
-        if record.__class__ is not dict and (record := record_of(record)) is None:
+        if record.__class__ is not dict and (record := as_record(record)) is None:
             continue
         done += 1
         if not bodies:
@@ -442,12 +457,12 @@ def _write_mapped(pull: _Pull, records: Iterable[Any], done: int) -> int:
     stream, run, plan, cursor, tally = pull
     assert plan.mapped is not None  # noqa: S101 - the caller asked
     bodies_of, sizes = plan.mapped.bodies, plan.mapped.sizes
-    find = value_finder(stream.replication_path)
+    find = make_getter(stream.replication_path)
     bodies, start, counted, next_state = run.bodies, done, done, _next_state(stream, done)
     stop = min(done + run.limit - len(bodies), next_state)
     try:
         for pulled in records:
-            if (record := record_of(pulled)) is None:
+            if (record := as_record(pulled)) is None:
                 continue
             made = bodies_of(record)
             if made:
@@ -502,7 +517,7 @@ def _next_state(stream: SyncStream, done: int) -> int:
     return done + stream.STATE_MSG_FREQUENCY - done % stream.STATE_MSG_FREQUENCY
 
 
-def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
+def get_contexts(stream: SyncStream, context: Context | None) -> Iterator[Context | None]:
     """Give the contexts of one sync; None where the stream has none."""
     if context is not None:
         yield context or None
@@ -512,13 +527,15 @@ def contexts_of(stream: SyncStream, context: Context | None) -> Iterator[Context
 
 
 @contextmanager
-def _cursor(stream: SyncStream, run: Run, context: Context | None) -> Iterator[Cursor | None]:
+def _cursor(
+    stream: SyncStream, run: SyncRun, context: Context | None
+) -> Iterator[BookmarkCursor | None]:
     """Make the cursor of a context and keep it where whoever looks can settle it."""
     if not stream.selected or stream.replication_method != REPLICATION_INCREMENTAL:
         yield None
         return
-    key = replication_key_of(stream.name, stream.replication_key)
-    family: Family | None = run.families.get(stream.name)
+    key = require_replication_key(stream.name, stream.replication_key)
+    family: ChildSyncPool | None = run.families.get(stream.name)
     if family is not None:
         with _held_cursor(stream, run, context, key, family) as cursor:
             yield cursor
@@ -535,8 +552,8 @@ def _cursor(stream: SyncStream, run: Run, context: Context | None) -> Iterator[C
 
 @contextmanager
 def _held_cursor(
-    stream: SyncStream, run: Run, context: Context | None, key: str, family: Family
-) -> Iterator[Cursor]:
+    stream: SyncStream, run: SyncRun, context: Context | None, key: str, family: ChildSyncPool
+) -> Iterator[BookmarkCursor]:
     """Make a cursor that runs ahead, while the bookmark waits for the children."""
     manager = stream.state_manager
     entry = manager.get_context_state(context).items()
@@ -546,7 +563,7 @@ def _held_cursor(
     def move(value: Any) -> None:
         manager.increment_state({key: value}, context=context, replication_key=key)
 
-    bookmark = HeldBookmark(cursor, move)
+    bookmark = DeferredBookmark(cursor, move)
     family.hold(bookmark)
     run.outbox.held[bookmark] = None
     try:
@@ -589,7 +606,12 @@ def end_records(stream: SyncStream, context: Context | None, *, write: bool = Tr
 
 
 def _refuse(
-    stream: SyncStream, cursor: Cursor, error: Exception, record: Record, done: int, start: int
+    stream: SyncStream,
+    cursor: BookmarkCursor,
+    error: Exception,
+    record: Record,
+    done: int,
+    start: int,
 ) -> None:
     """Raise the error for a record that the bookmark cannot take; an empty one is let pass."""
     if isinstance(error, InvalidStreamSortException):

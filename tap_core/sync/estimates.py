@@ -10,13 +10,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from tap_core.events import Estimate, StreamId
-from tap_core.sync.plan import id_of
+from tap_core.sync.plan import get_stream_id
 
 if TYPE_CHECKING:
-    from tap_core.sync.contract import Host, SyncStream
-    from tap_core.sync.run import Run
+    from tap_core.sync.interfaces import SyncStream, SyncTap
+    from tap_core.sync.sync_run import SyncRun
 
-__all__ = ["estimate_stream", "estimate_total", "tell_stream", "tell_total"]
+__all__ = ["emit_stream_estimate", "emit_total_estimate", "estimate_stream", "estimate_total"]
 
 
 def estimate_stream(stream: SyncStream) -> None:
@@ -30,10 +30,10 @@ def estimate_stream(stream: SyncStream) -> None:
         stream.log("'%s' cannot be estimated: %s", stream.name, error, level=logging.WARNING)
         return
     if found is not None:
-        tell_stream(stream, *found)
+        emit_stream_estimate(stream, *found)
 
 
-def estimate_total(tap: Host, run: Run) -> None:
+def estimate_total(tap: SyncTap, run: SyncRun) -> None:
     """Ask a tap how much all of its streams will bring, and tell it."""
     if not run.outbox.takes_estimates:
         return
@@ -43,17 +43,17 @@ def estimate_total(tap: Host, run: Run) -> None:
         tap.logger.warning("The sync cannot be estimated: %s", error)
         return
     if found is not None:
-        tell_total(run, tap.name, *found)
+        emit_total_estimate(run, tap.name, *found)
 
 
-def tell_stream(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
+def emit_stream_estimate(stream: SyncStream, rows: int | None, nbytes: int | None) -> None:
     """Tell how much a stream brings, where the protocol has a word for it."""
     run = stream._tap.run
     if run.outbox.takes_estimates:
-        run.emit(Estimate(id_of(stream), rows, nbytes))
+        run.emit(Estimate(get_stream_id(stream), rows, nbytes))
 
 
-def tell_total(run: Run, name: str, rows: int | None, nbytes: int | None) -> None:
+def emit_total_estimate(run: SyncRun, name: str, rows: int | None, nbytes: int | None) -> None:
     """Tell how much the sync of the tap ``name`` brings, where the protocol has a word for it."""
     if run.outbox.takes_estimates:
         run.outbox.has_total = True

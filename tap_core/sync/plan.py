@@ -13,45 +13,45 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tap_core.catalog import Breadcrumb, Schema
-from tap_core.events import Describe, StreamId
+from tap_core.events import SchemaEvent, StreamId
 from tap_core.records.conform import warn_once
 from tap_core.records.select import selected_schema
-from tap_core.records.shape import (
-    Shape,
-    TypedShape,
-    as_body,
-    compile_conforming,
-    compile_shape,
+from tap_core.records.serializer import (
+    RecordSerializer,
+    TypedRecordSerializer,
+    compile_conformer_only,
+    compile_serializer,
+    encode_record,
 )
-from tap_core.state.key import copied_along, value_finder
-from tap_core.sync.limits import spreads, threads_for_children, threads_of
-from tap_core.sync.outbox import typed
-from tap_core.sync.overrides import is_overridden as is_overridden
-from tap_core.sync.overrides import member_of as member_of
+from tap_core.singerlib.catalog import Breadcrumb, Schema
+from tap_core.state.replication_key import copy_path, make_getter
+from tap_core.sync.concurrency import can_distribute, get_child_thread_count, get_thread_count
+from tap_core.sync.output import as_typed_writer
+from tap_core.sync.override_detection import get_member as get_member
+from tap_core.sync.override_detection import is_overridden as is_overridden
 from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
-    from tap_core.mapper.maps import StreamMap
-    from tap_core.sync.contract import SyncStream
-    from tap_core.sync.mapped import Mapped
-    from tap_core.sync.run import Run
-    from tap_core.types import BodyEncoder, Record
+    from tap_core.mapper.stream_maps import StreamMap
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.stream_maps import MappedOutput
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Record, RecordBodyEncoder
 
 __all__ = [
-    "HOOKS",
+    "OVERRIDABLE_HOOKS",
     "Plan",
-    "descriptions_of",
-    "id_of",
+    "get_member",
+    "get_plan",
+    "get_schemas",
+    "get_stream_id",
+    "get_transforms",
     "is_key_deselected",
     "is_mapped",
     "is_overridden",
-    "member_of",
-    "plan_of",
-    "transforms_of",
 ]
 
-HOOKS = (
+OVERRIDABLE_HOOKS = (
     "_check_max_record_limit",
     "_finalize_state",
     "_generate_record_messages",
@@ -72,11 +72,11 @@ class Plan:
     """One stream, compiled."""
 
     stream: StreamId
-    describes: tuple[Describe, ...]
+    describes: tuple[SchemaEvent, ...]
     """The schemas to send: one, or with stream maps one for each name."""
-    shape: Shape
+    shape: RecordSerializer
     """Prune and conform a record, and encode it where no map does that."""
-    mapped: Mapped | None
+    mapped: MappedOutput | None
     """The stream's maps, where they change anything."""
     keeps: Callable[[Record], bool] | None
     """Whether a record's children are synced; None: all are."""
@@ -104,103 +104,107 @@ class Plan:
         return ((self.stream, rows),) if self.mapped is None else self.mapped.parts(rows)
 
 
-def plan_of(stream: SyncStream) -> Plan:
+def get_plan(stream: SyncStream) -> Plan:
     """Return the stream's plan for this thread, made now where there is none or it is stale."""
     run = stream._tap.run
     stream = run.own(stream)
-    made: tuple[Run, Plan] | None = stream._plan
+    made: tuple[SyncRun, Plan] | None = stream._plan
     if made is None or made[0] is not run:
         made = stream._plan = (run, _compile(stream, run))
     return made[1]
 
 
-def _compile(stream: SyncStream, run: Run) -> Plan:
-    maps = _maps_of(stream)
+def _compile(stream: SyncStream, run: SyncRun) -> Plan:
+    maps = _get_maps(stream)
     describes = _descriptions(stream, maps)
-    shape = _shape_of(stream, run, maps, describes)
-    mapped: Mapped | None = None
+    shape = _compile_serializer(stream, run, maps, describes)
+    mapped: MappedOutput | None = None
     keeps = None
     if maps is not None:
-        from tap_core.sync.mapped import filter_of, map_records
+        from tap_core.sync.stream_maps import get_child_filter, map_records
 
-        mapped = map_records(maps, shape, [_body_of(run, described) for described in describes])
-        keeps = filter_of(maps)
+        mapped = map_records(
+            maps, shape, [_make_body_encoder(run, described) for described in describes]
+        )
+        keeps = get_child_filter(maps)
     below = [one for one in stream.child_streams if one.selected or one.has_selected_descendents]
     return Plan(
-        stream=id_of(stream),
+        stream=get_stream_id(stream),
         describes=describes,
         shape=shape,
         mapped=mapped,
         keeps=keeps,
         compiled=stream.ABORT_AT_RECORD_COUNT is None
-        and not is_overridden(stream, *HOOKS)
+        and not is_overridden(stream, *OVERRIDABLE_HOOKS)
         and not is_overridden(stream._tap, "write_message"),
         post_process=is_overridden(stream, "post_process"),
         child_contexts=bool(stream.child_streams)
         or is_overridden(stream, "get_child_context", "generate_child_contexts", "_sync_children"),
-        key_of=value_finder(path) if len(path := stream.replication_path) > 1 else None,
+        key_of=make_getter(path) if len(path := stream.replication_path) > 1 else None,
         version=lambda: stream._stream_version,
-        threads=threads_of(stream) if run.may_lead else 1,
-        child_threads=threads_for_children(stream) if run.may_lead else 1,
-        spreads=not below and spreads(run, stream),
-        child_spreads=spreads(run, *below),
+        threads=get_thread_count(stream) if run.may_lead else 1,
+        child_threads=get_child_thread_count(stream) if run.may_lead else 1,
+        spreads=not below and can_distribute(run, stream),
+        child_spreads=can_distribute(run, *below),
     )
 
 
-def transforms_of(
+def get_transforms(
     stream: SyncStream,
 ) -> Sequence[tuple[str, Callable[[Record], Record | None]]]:
     """Return what becomes of a conformed record, by the name that it goes out under."""
-    if plan_of(stream).mapped is None:
+    if get_plan(stream).mapped is None:
         return ((stream.name, lambda record: record),)
     return [(one.stream_alias, one.transform) for one in stream.stream_maps]
 
 
-def _maps_of(stream: SyncStream) -> Sequence[StreamMap] | None:
+def _get_maps(stream: SyncStream) -> Sequence[StreamMap] | None:
     """Return the stream's maps, None where there is nothing to map."""
     if not (stream._tap.has_mapper or is_overridden(stream, "stream_maps")):
         return None
-    from tap_core.sync.mapped import is_plain
+    from tap_core.sync.stream_maps import is_identity
 
     maps = stream.stream_maps
-    return None if is_plain(maps, stream.name) else maps
+    return None if is_identity(maps, stream.name) else maps
 
 
-def descriptions_of(stream: SyncStream) -> tuple[Describe, ...]:
+def get_schemas(stream: SyncStream) -> tuple[SchemaEvent, ...]:
     """Return the schemas that a stream goes out with, one for each name that it has then."""
-    return _descriptions(stream, _maps_of(stream))
+    return _descriptions(stream, _get_maps(stream))
 
 
 def is_mapped(stream: SyncStream) -> bool:
     """Tell whether stream maps or flattening change what a stream sends."""
-    return _maps_of(stream) is not None
+    return _get_maps(stream) is not None
 
 
-def _shape_of(
+def _compile_serializer(
     stream: SyncStream,
-    run: Run,
+    run: SyncRun,
     maps: Sequence[StreamMap] | None,
-    describes: tuple[Describe, ...],
-) -> Shape:
-    outlet = typed(run.outlet)
+    describes: tuple[SchemaEvent, ...],
+) -> RecordSerializer:
+    outlet = as_typed_writer(run.outlet)
     if outlet is not None and maps is None:
         unmapped = warn_once(stream.name, stream.logger)
-        encoder = outlet.encoder_of(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
-        return TypedShape(encoder.encode, encoder.careful)
-    shape = _pruning_shape_of(stream, run, maps)
+        encoder = outlet.make_encoder(describes[0], stream.TYPE_CONFORMANCE_LEVEL, unmapped)
+        return TypedRecordSerializer(encoder.encode, encoder.careful)
+    shape = _compile_pruning_serializer(stream, run, maps)
     if not is_key_deselected(stream):
         return shape
     # What is deselected leaves the author's record, and the bookmark needs this of it.
     path = stream.replication_path
-    return Shape(lambda _keys: None, lambda record: shape(copied_along(path, record)), shape.encode)
+    return RecordSerializer(
+        lambda _keys: None, lambda record: shape(copy_path(path, record)), shape.encode
+    )
 
 
-def _body_of(run: Run, described: Describe) -> BodyEncoder:
+def _make_body_encoder(run: SyncRun, described: SchemaEvent) -> RecordBodyEncoder:
     """Return what encodes a record that maps have made; its values were conformed before."""
-    outlet = typed(run.outlet)
+    outlet = as_typed_writer(run.outlet)
     if outlet is None:
-        return partial(as_body, encode=run.outlet.encode)
-    return outlet.encoder_of(described, TypeConformanceLevel.NONE, lambda _names: None).body
+        return partial(encode_record, encode=run.outlet.encode)
+    return outlet.make_encoder(described, TypeConformanceLevel.NONE, lambda _names: None).body
 
 
 def is_key_deselected(stream: SyncStream) -> bool:
@@ -213,10 +217,12 @@ def is_key_deselected(stream: SyncStream) -> bool:
     return False
 
 
-def _pruning_shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | None) -> Shape:
+def _compile_pruning_serializer(
+    stream: SyncStream, run: SyncRun, maps: Sequence[StreamMap] | None
+) -> RecordSerializer:
     unmapped = warn_once(stream.name, stream.logger)
     if maps is not None:
-        return compile_conforming(
+        return compile_conformer_only(
             schema=stream.schema,
             effective_schema=stream.effective_schema,
             mask=stream.mask,
@@ -224,7 +230,7 @@ def _pruning_shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | 
             unmapped=unmapped,
             copies=any(one.may_mutate for one in maps),
         )
-    return compile_shape(
+    return compile_serializer(
         schema=stream.schema,
         effective_schema=stream.effective_schema,
         mask=stream.mask,
@@ -234,20 +240,20 @@ def _pruning_shape_of(stream: SyncStream, run: Run, maps: Sequence[StreamMap] | 
     )
 
 
-def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[Describe, ...]:
+def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple[SchemaEvent, ...]:
     if maps is not None or stream._tap.has_own_catalog:
-        from tap_core.sync.mapped import descriptions
+        from tap_core.sync.stream_maps import mapped_schemas
 
         if maps is not None:
-            return descriptions(maps, stream.replication_key)
-        plain = descriptions(stream.stream_maps, stream.replication_key)
-        return tuple(replace(each, stream=id_of(stream)) for each in plain)
+            return mapped_schemas(maps, stream.replication_key)
+        plain = mapped_schemas(stream.stream_maps, stream.replication_key)
+        return tuple(replace(each, stream=get_stream_id(stream)) for each in plain)
     declared = stream._input_schema
     if declared is None:  # as in the catalog, without what has no part in validation
         declared = Schema.from_dict(stream.schema).to_dict()
     return (
-        Describe(
-            id_of(stream),
+        SchemaEvent(
+            get_stream_id(stream),
             selected_schema(declared, stream.mask),
             tuple(stream.primary_keys or ()),
             stream.replication_key,
@@ -255,6 +261,6 @@ def _descriptions(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
     )
 
 
-def id_of(stream: SyncStream) -> StreamId:
+def get_stream_id(stream: SyncStream) -> StreamId:
     """Return what names a stream in events."""
     return StreamId(stream.name, stream.namespace)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, TypeAlias
 
-__all__ = ["TextBuffer", "captured", "messages_of"]
+__all__ = ["TextBuffer", "capture_output", "parse_messages"]
 
 TextBuffer: TypeAlias = "io.TextIOWrapper[io.BytesIO]"
 """Text in memory that has a ``buffer`` of bytes below, as standard output has."""
@@ -21,7 +21,7 @@ TextBuffer: TypeAlias = "io.TextIOWrapper[io.BytesIO]"
 _EXCERPT = 200
 
 
-def captured(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
+def capture_output(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
     """Run something; return what it wrote to standard output and error, both from the start."""
     out, err = _buffer(), _buffer()
     try:
@@ -36,7 +36,7 @@ def captured(action: Callable[[], object]) -> tuple[TextBuffer, TextBuffer]:
     return out, err
 
 
-def messages_of(text: str) -> list[dict[str, Any]]:
+def parse_messages(text: str) -> list[dict[str, Any]]:
     """Read the lines that a tap or a target wrote; empty ones are left out.
 
     Raises:

@@ -27,7 +27,7 @@ class SuiteConfig:
     max_records_limit_by_stream: Mapping[str, int | None] = field(default_factory=dict)
     """Name of a stream to a limit of its own."""
 
-    def limit_of(self, stream_name: str) -> int | None:
+    def get_limit(self, stream_name: str) -> int | None:
         """Return how many records of a stream are read; None is all."""
         return self.max_records_limit_by_stream.get(stream_name, self.max_records_limit)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from tap_core.catalog import Catalog
-from tap_core.testing.capture import TextBuffer, captured
+from tap_core.singerlib.catalog import Catalog
+from tap_core.testing.capture import TextBuffer, capture_output
 
 if TYPE_CHECKING:
     from tap_core.streams import Stream
@@ -89,7 +89,7 @@ def get_standard_target_tests(
 
 def tap_sync_test(tap: Tap) -> tuple[TextBuffer, TextBuffer]:
     """Sync all streams; return what went to standard output and to standard error."""
-    return captured(tap.sync_all)
+    return capture_output(tap.sync_all)
 
 
 def target_sync_test(
@@ -109,7 +109,7 @@ def target_sync_test(
         if finalize:
             target.process_endofpipe()
 
-    return captured(run)
+    return capture_output(run)
 
 
 def tap_to_target_sync_test(
@@ -124,9 +124,9 @@ def tap_to_target_sync_test(
 
 def sync_end_to_end(tap: Tap, target: Target, *mappers: Any) -> None:
     """Sync a tap through any number of mappers into a target."""
-    messages, _ = captured(tap.sync_all)
+    messages, _ = capture_output(tap.sync_all)
     for mapper in mappers:
-        messages, _ = captured(partial(mapper.listen, messages))
+        messages, _ = capture_output(partial(mapper.listen, messages))
     target.listen(messages)
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from tap_core.plugin_base import PluginBase
 from tap_core.tap_base import Tap
-from tap_core.testing.capture import captured, messages_of
+from tap_core.testing.capture import capture_output, parse_messages
 from tap_core.testing.config import SuiteConfig
 from tap_core.types import Record
 
@@ -98,7 +98,7 @@ class TapTestRunner(SingerTestRunner[Tap]):
         _refuse_unknown(config.max_records_limit_by_stream, tap.streams)
         # A child is synced by its parent, so it must have its limit before.
         for stream in sorted(tap.streams.values(), key=lambda each: not each.parent_stream_type):
-            tap.run_sync_dry_run(config.limit_of(stream.name), streams=[stream])
+            tap.run_sync_dry_run(config.get_limit(stream.name), streams=[stream])
         return True
 
     def sync_all(self, **kwargs: Any) -> None:  # noqa: ARG002  other runners take some
@@ -107,9 +107,9 @@ class TapTestRunner(SingerTestRunner[Tap]):
         Raises:
             ValueError: the tap wrote something else to standard output.
         """
-        out, _ = captured(self.run_sync_dry_run)
+        out, _ = capture_output(self.run_sync_dry_run)
         self._forget()
-        self._keep(messages_of(out.read()))
+        self._keep(parse_messages(out.read()))
 
     def _keep(self, messages: list[dict[str, Any]]) -> None:
         kinds = {
@@ -171,9 +171,9 @@ class TargetTestRunner(SingerTestRunner["Target"]):
         target = self.new_target()
         self._forget()
         with self._open_input() as messages:
-            out, err = captured(lambda: _feed(target, messages, finalize=finalize))
+            out, err = capture_output(lambda: _feed(target, messages, finalize=finalize))
         self.stdout, self.stderr = out.read(), err.read()
-        self.state_messages.extend(messages_of(self.stdout))
+        self.state_messages.extend(parse_messages(self.stdout))
 
     @contextlib.contextmanager
     def _open_input(self) -> Iterator[IO[str] | None]:

@@ -16,10 +16,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tap_core.clock import parse_instant
 from tap_core.exceptions import EmptySchemaTypeError, InvalidJSONSchema
+from tap_core.parsing.datetimes import parse_datetime
 from tap_core.streams import Stream
-from tap_core.testing.faults import checker_of, excerpt, misfits, record_faults, sentences
+from tap_core.testing.record_validation import (
+    excerpt,
+    find_faults,
+    find_misfits,
+    format_faults,
+    make_checker,
+)
 from tap_core.testing.templates import (
     AttributeTestTemplate,
     StreamTestTemplate,
@@ -127,7 +133,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
         """Check the schema against the schema of schemas."""
         __tracebackhide__ = True
         try:
-            checker_of(self.stream.schema)
+            make_checker(self.stream.schema)
         except InvalidJSONSchema as error:
             raise AssertionError(_of_schema(self.stream, error)) from None
 
@@ -161,7 +167,7 @@ class StreamCatalogSchemaMatchesRecordTest(StreamTestTemplate):
         __tracebackhide__ = True
         if not self.stream_records:
             return
-        missing = _properties(self.stream).keys() - _keys_of(self.stream_records)
+        missing = _properties(self.stream).keys() - _collect_keys(self.stream_records)
         if missing:
             warnings.warn(
                 f"Fields in transformed catalog but not in records: ({_listed(missing)})."
@@ -179,7 +185,7 @@ class StreamRecordSchemaMatchesCatalogTest(StreamTestTemplate):
     def test(self) -> None:
         """Compare the names of properties."""
         __tracebackhide__ = True
-        unknown = _keys_of(self.stream_records) - _properties(self.stream).keys()
+        unknown = _collect_keys(self.stream_records) - _properties(self.stream).keys()
         if unknown:
             first = next(record for record in self.stream_records if unknown & record.keys())
             name = min(unknown & first.keys())
@@ -198,11 +204,11 @@ class StreamRecordMatchesStreamSchema(StreamTestTemplate):
     def test(self) -> None:
         """Validate every record, formats included."""
         __tracebackhide__ = True
-        faults = record_faults(self.stream_records, self.stream.schema)
+        faults = find_faults(self.stream_records, self.stream.schema)
         if faults:
             raise AssertionError(
                 f"Record does not match stream schema: stream '{self.stream.name}',"
-                f" {len(self.stream_records)} records tested.\n{sentences(faults)}"
+                f" {len(self.stream_records)} records tested.\n{format_faults(faults)}"
             )
 
 
@@ -294,7 +300,7 @@ class _AttributeTypeTest(AttributeTestTemplate):
         """Look at every value that is not null."""
         __tracebackhide__ = True
         values = self.non_null_attribute_values
-        found = misfits(values, self.fits, self.complaint)
+        found = find_misfits(values, self.fits, self.complaint)
         if found:
             count, words = found
             raise AssertionError(
@@ -315,7 +321,7 @@ class AttributeIsDateTimeTest(_AttributeTypeTest):
     @classmethod
     def fits(cls, value: Any) -> bool:
         """Parse it."""
-        return bool(parse_instant(value))
+        return bool(parse_datetime(value))
 
 
 class AttributeIsBooleanTest(_AttributeTypeTest):
@@ -415,7 +421,7 @@ def _properties(stream: Stream) -> JsonSchema:
     return found
 
 
-def _keys_of(records: Iterable[Record]) -> set[str]:
+def _collect_keys(records: Iterable[Record]) -> set[str]:
     return set().union(*(record.keys() for record in records))
 
 

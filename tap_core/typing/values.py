@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from tap_core.exceptions import InvalidDateTimeError
-from tap_core.redaction.rows import are_rows_shown, show_value
+from tap_core.redaction.row_values import are_rows_shown, show_value
 from tap_core.types import Record
 
 __all__ = [

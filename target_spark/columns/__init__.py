@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from target_spark.columns.evolution import CanWiden as CanWiden
-from target_spark.columns.evolution import against_table as against_table
-from target_spark.columns.evolution import can_share_batch as can_share_batch
-from target_spark.columns.evolution import evolve as evolve
+from target_spark.columns.json_schema import schema_from_json_schema as schema_from_json_schema
+from target_spark.columns.json_schema import undeclared_keys as undeclared_keys
 from target_spark.columns.layout import AIRBYTE_COLUMNS as AIRBYTE_COLUMNS
 from target_spark.columns.layout import CDC_DELETED_AT as CDC_DELETED_AT
 from target_spark.columns.layout import DELETED_AT as DELETED_AT
@@ -20,25 +18,27 @@ from target_spark.columns.layout import RAW_ID as RAW_ID
 from target_spark.columns.layout import TABLE_VERSION as TABLE_VERSION
 from target_spark.columns.layout import VALID_FROM as VALID_FROM
 from target_spark.columns.layout import VALID_TO as VALID_TO
-from target_spark.columns.layout import Change as Change
 from target_spark.columns.layout import ColumnOptions as ColumnOptions
-from target_spark.columns.layout import Layout as Layout
-from target_spark.columns.mapping import layout_of as layout_of
-from target_spark.columns.mapping import undeclared_keys as undeclared_keys
-from target_spark.columns.schemas import json_schema_of as json_schema_of
-from target_spark.columns.schemas import layout_of_table as layout_of_table
+from target_spark.columns.layout import SchemaChange as SchemaChange
+from target_spark.columns.layout import TableSchema as TableSchema
+from target_spark.columns.schema_evolution import CanWiden as CanWiden
+from target_spark.columns.schema_evolution import can_share_batch as can_share_batch
+from target_spark.columns.schema_evolution import diff_with_table as diff_with_table
+from target_spark.columns.schema_evolution import merge_layouts as merge_layouts
+from target_spark.columns.table_schema import from_table as from_table
+from target_spark.columns.table_schema import to_json_schema as to_json_schema
 from target_spark.columns.types import Array as Array
 from target_spark.columns.types import Binary as Binary
 from target_spark.columns.types import Boolean as Boolean
 from target_spark.columns.types import Column as Column
+from target_spark.columns.types import ColumnSource as ColumnSource
 from target_spark.columns.types import ColumnType as ColumnType
 from target_spark.columns.types import Date as Date
 from target_spark.columns.types import Decimal as Decimal
 from target_spark.columns.types import Double as Double
-from target_spark.columns.types import Feed as Feed
-from target_spark.columns.types import Foreign as Foreign
 from target_spark.columns.types import Integer as Integer
 from target_spark.columns.types import LocalTimestamp as LocalTimestamp
 from target_spark.columns.types import Struct as Struct
 from target_spark.columns.types import Text as Text
 from target_spark.columns.types import Timestamp as Timestamp
+from target_spark.columns.types import UnmanagedType as UnmanagedType

@@ -16,15 +16,15 @@ from target_spark.columns.types import (
     Array,
     Boolean,
     Column,
+    ColumnSource,
     ColumnType,
     Decimal,
-    Feed,
     Integer,
     Struct,
     Text,
     Timestamp,
 )
-from target_spark.names import fold, quote
+from target_spark.tables.identifiers import fold_case, quote
 
 __all__ = [
     "AIRBYTE_COLUMNS",
@@ -41,9 +41,9 @@ __all__ = [
     "TABLE_VERSION",
     "VALID_FROM",
     "VALID_TO",
-    "Change",
     "ColumnOptions",
-    "Layout",
+    "SchemaChange",
+    "TableSchema",
 ]
 
 ORDINAL = "__target_spark_ordinal"
@@ -132,7 +132,7 @@ class ColumnOptions:
     def metadata_columns(self) -> tuple[Column, ...]:
         """Return the columns that the options add to every table."""
         return tuple(
-            Column(name, name, type_, feed=Feed.METADATA)
+            Column(name, name, type_, feed=ColumnSource.METADATA)
             for name, type_ in {**METADATA_COLUMNS, **HISTORY_COLUMNS, **AIRBYTE_COLUMNS}.items()
             if self._has(name)
         )
@@ -148,7 +148,7 @@ class ColumnOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableSchema:
     """The columns of a table in its order, and the names of those that identify a row.
 
     With ``cut_timestamps`` a date-time is cut to microseconds. A text of the properties
@@ -180,26 +180,28 @@ class Layout:
     @property
     def keeps_whole(self) -> bool:
         """Whether a column takes the whole record, which is then read as text."""
-        return any(column.feed is Feed.WHOLE for column in self.columns)
+        return any(column.feed is ColumnSource.WHOLE for column in self.columns)
 
     @property
     def has_meta(self) -> bool:
         """Whether a column takes what is to be known of each row."""
-        return self.column_fed_by(META, Feed.METADATA) is not None
+        return self.column_fed_by(META, ColumnSource.METADATA) is not None
 
     @property
     def must_fit(self) -> frozenset[str]:
         """The properties that are never null for not fitting: keys, and what deletes a row."""
         return frozenset((*self.key_sources, DELETED_AT, CDC_DELETED_AT))
 
-    def with_metadata(self, name: str) -> Layout:
+    def with_metadata(self, name: str) -> TableSchema:
         """Return this layout with one of `METADATA_COLUMNS`, unless that name is taken."""
         if name in self.types:
             return self
-        column = Column(name, name, METADATA_COLUMNS[name], feed=Feed.METADATA)
+        column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
         return replace(self, columns=(*self.columns, column))
 
-    def column_fed_by(self, source: str, feed: Feed = Feed.PROPERTY) -> Column | None:
+    def column_fed_by(
+        self, source: str, feed: ColumnSource = ColumnSource.PROPERTY
+    ) -> Column | None:
         """Return the column that gets a property (or what ``feed`` says), if one does."""
         for column in self.columns:
             if column.source == source and column.feed is feed:
@@ -208,7 +210,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SchemaChange:
     """One step that makes a table fit: a column or field more, or a wider type.
 
     ``path`` leads to the column or to the field in it (an array's items are called
@@ -232,8 +234,8 @@ class Change:
 def _renamed(columns: Iterable[Column], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
     for column in columns:
         here, type_ = (*path, column.name), column.type
-        is_ours = column.feed not in {Feed.METADATA, Feed.WHOLE}
-        if is_ours and fold(column.name) != fold(column.source):
+        is_ours = column.feed not in {ColumnSource.METADATA, ColumnSource.WHOLE}
+        if is_ours and fold_case(column.name) != fold_case(column.source):
             yield quote(*here), column.source
         while isinstance(type_, Array):
             here, type_ = (*here, "element"), type_.element

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from target_spark.names import quote
+from target_spark.tables.identifiers import quote
 
 __all__ = [
     "MAX_DIGITS",
@@ -33,17 +33,17 @@ __all__ = [
     "Binary",
     "Boolean",
     "Column",
+    "ColumnSource",
     "ColumnType",
     "Date",
     "Decimal",
     "Double",
-    "Feed",
-    "Foreign",
     "Integer",
     "LocalTimestamp",
     "Struct",
     "Text",
     "Timestamp",
+    "UnmanagedType",
 ]
 
 MAX_DIGITS = 38
@@ -144,7 +144,7 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class UnmanagedType:
     """A type that a table has and we do not write; columns of it are left alone."""
 
     written: str
@@ -198,13 +198,13 @@ ColumnType: TypeAlias = (
     | LocalTimestamp
     | Date
     | Binary
-    | Foreign
+    | UnmanagedType
     | Struct
     | Array
 )
 
 
-class Feed(Enum):
+class ColumnSource(Enum):
     """Where the values of a column come from."""
 
     PROPERTY = "property"
@@ -231,10 +231,10 @@ class Column:
     name: str
     type: ColumnType
     comment: str | None = field(default=None, compare=False)
-    feed: Feed = Feed.PROPERTY
+    feed: ColumnSource = ColumnSource.PROPERTY
     path: tuple[str, ...] = ()
 
     @property
     def is_fed(self) -> bool:
         """Whether values come from somewhere."""
-        return self.feed not in {Feed.NOTHING, Feed.EMPTIED}
+        return self.feed not in {ColumnSource.NOTHING, ColumnSource.EMPTIED}

@@ -20,10 +20,10 @@ from target_spark.errors import UnsupportedError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from target_spark.extract.reading import Group
-    from target_spark.extract.request import Request
+    from target_spark.extract.partition_reader import PartitionGroup
+    from target_spark.extract.reader_options import ReadOptions
 
-__all__ = ["TapDataSource", "TapPartition", "TapReader", "tap_source"]
+__all__ = ["TapDataSource", "TapPartition", "TapReader", "register_source"]
 
 _NO_STREAMING = (
     "A tap cannot be read as a stream of Spark's: Spark wants to know where a batch ends before"
@@ -34,7 +34,7 @@ _NO_STREAMING = (
 
 
 class TapDataSource(DataSource):
-    """One stream of a tap; `target_spark.extract.request.OPTIONS` says by what options."""
+    """One stream of a tap; `target_spark.extract.reader_options.OPTIONS` says by what options."""
 
     settings: ClassVar[Mapping[str, Any] | None] = None
     """Settings of the tap that travel with the class."""
@@ -53,7 +53,7 @@ class TapDataSource(DataSource):
         Raises:
             UnsupportedError: the options cannot be followed.
         """
-        return _struct_of(self._request())
+        return _build_struct(self._request())
 
     def reader(self, schema: StructType) -> TapReader:
         """Return what reads the stream.
@@ -62,7 +62,7 @@ class TapDataSource(DataSource):
             UnsupportedError: other columns are asked for than the stream has.
         """
         request = self._request()
-        if schema != _struct_of(request):
+        if schema != _build_struct(request):
             raise UnsupportedError(
                 f"The columns of stream {request.name} are those that its schema says: load it"
                 " without a schema of your own, then select and cast."
@@ -77,44 +77,44 @@ class TapDataSource(DataSource):
         """
         raise UnsupportedError(_NO_STREAMING)
 
-    def _request(self) -> Request:
+    def _request(self) -> ReadOptions:
         """Return what is asked for, made once: it goes where this object goes."""
-        made: Request | None = self.__dict__.get("_made")
+        made: ReadOptions | None = self.__dict__.get("_made")
         if made is None:
-            from target_spark.extract.request import request_of
+            from target_spark.extract.reader_options import parse_options
 
-            made = self._made = request_of({**self.preset, **self.options}, self.settings)
+            made = self._made = parse_options({**self.preset, **self.options}, self.settings)
         return made
 
 
 class TapReader(DataSourceReader):
     """Reads a stream once more for each frame that is loaded."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ReadOptions) -> None:
         self._request = request
 
     def partitions(self) -> list[TapPartition]:
         """Return the contexts of the stream; of a parent, its records are read for them."""
-        from target_spark.extract.reading import groups_of
+        from target_spark.extract.partition_reader import plan_groups
 
-        return [TapPartition(group) for group in groups_of(self._request)]
+        return [TapPartition(group) for group in plan_groups(self._request)]
 
     def read(self, partition: TapPartition) -> Iterator[Any]:  # type: ignore[override]
         """Yield the rows of some contexts as batches; in a worker."""
-        from target_spark.extract.reading import batches_of
-        from target_spark.workers import reusable
+        from target_spark.extract.partition_reader import read_batches
+        from target_spark.spark.arrow_workers import reuse_worker
 
-        return reusable(batches_of(self._request, partition.group))
+        return reuse_worker(read_batches(self._request, partition.group))
 
 
 @dataclass
 class TapPartition(InputPartition):
     """Some contexts of a stream."""
 
-    group: Group
+    group: PartitionGroup
 
 
-def tap_source(
+def register_source(
     name: str, settings: Mapping[str, Any] | None = None, **preset: str
 ) -> type[TapDataSource]:
     """Return a class for ``spark.dataSource.register``, to be asked for by ``name``.
@@ -133,10 +133,10 @@ def tap_source(
     return Registered
 
 
-def _struct_of(request: Request) -> StructType:
+def _build_struct(request: ReadOptions) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from target_spark.extract.values import arrow_schema
+    from target_spark.extract.arrow_conversion import arrow_schema
 
     made: StructType = from_arrow_schema(arrow_schema(request.layout))
     return made

@@ -15,30 +15,30 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tap_core.events import Describe, Rows
-from tap_core.protocols.singer.encode import encode_body
-from tap_core.sync.parts import Result
-from target_spark.extract.apart import apart
-from target_spark.extract.lines import Lines
-from target_spark.extract.source import forget, hidden, made
-from target_spark.extract.tries import FailedError, tried
-from target_spark.ordinals import first_in_part
-from target_spark.spool import lines_of, may_delete
+from tap_core.events import Rows, SchemaEvent
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.sync.work_units import WorkResult
+from target_spark.extract.forked_process import run_in_fork
+from target_spark.extract.retry import RetriesExhaustedError, with_retries
+from target_spark.extract.spool_output import SpoolOutput
+from target_spark.extract.tap_factory import drop_cached_tap, get_redactor, get_tap
+from target_spark.storage.row_ordinals import first_in_part
+from target_spark.storage.spool import encode_lines, may_contain_deletes
 
 if TYPE_CHECKING:
     from tap_core.events import Event
-    from tap_core.sync.outbox import Outlet
-    from tap_core.sync.parts import Part
-    from target_spark.extract.source import Source
+    from tap_core.sync.output import ProtocolWriter
+    from tap_core.sync.work_units import WorkUnit
+    from target_spark.extract.tap_factory import TapSpec
 
-__all__ = ["RESULTS", "Told", "Work", "synced"]
+__all__ = ["RESULT_STREAM", "PartResult", "SparkTask", "sync_part"]
 
-RESULTS: Final = -1
+RESULT_STREAM: Final = -1
 """The number under which results leave, where streams have theirs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PartResult:
     """What a worker tells of a part: its `Result`, and what became of its rows.
 
     ``file`` is what the files of its task are called, ``nbytes`` are of the lines of each stream,
@@ -46,7 +46,7 @@ class Told:
     differ from those that were handed over.
     """
 
-    result: Result
+    result: WorkResult
     file: str
     nbytes: Mapping[str, int]
     deletes: Sequence[str]
@@ -57,14 +57,14 @@ class Told:
         return json.dumps(asdict(self), separators=(",", ":"), default=str).encode()
 
     @classmethod
-    def read(cls, line: str) -> Told:
+    def read(cls, line: str) -> PartResult:
         """Read what `line` has written."""
         found = json.loads(line)
-        return cls(**{**found, "result": Result(**found["result"])})
+        return cls(**{**found, "result": WorkResult(**found["result"])})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Work:
+class SparkTask:
     """What all parts of one job share, and the parts; called with the batches of their numbers.
 
     ``streams`` are the names under which rows go out, in the order of their numbers, each with
@@ -72,58 +72,58 @@ class Work:
     ``folder``, if there is one that whoever commits has as well.
     """
 
-    source: Source
-    parts: Sequence[Part]
-    streams: Mapping[str, Describe]
+    source: TapSpec
+    parts: Sequence[WorkUnit]
+    streams: Mapping[str, SchemaEvent]
     first: int
     folder: str | None = None
     tries: int = 3
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield what is told of each part as `RESULTS`, after its lines, if these must leave."""
-        with closing(Lines(self.folder)) as lines:
+        with closing(SpoolOutput(self.folder)) as lines:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     told = self._read(self.parts[number], lines)
                     for stream, block in lines.leaving():
                         yield _batch(stream, block)
-                    yield _batch(RESULTS, told.line() + b"\n")
+                    yield _batch(RESULT_STREAM, told.line() + b"\n")
 
-    def _read(self, part: Part, lines: Lines) -> Told:
+    def _read(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         """Read a part, as often as it may be tried; keep the lines of the last try."""
 
         def told(error: BaseException) -> str:
-            return hidden(self.source)(f"{type(error).__name__}: {error}")
+            return get_redactor(self.source)(f"{type(error).__name__}: {error}")
 
         try:
-            return tried(
+            return with_retries(
                 lambda: self._once(part, lines), self.tries, f"{part.stream} {part.context}", told
             )
-        except FailedError as error:
+        except RetriesExhaustedError as error:
             lines.drop()
-            return Told(Result(part.number, error=str(error)), lines.name, {}, (), ())
+            return PartResult(WorkResult(part.number, error=str(error)), lines.name, {}, (), ())
 
-    def _once(self, part: Part, lines: Lines) -> Told:
+    def _once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
         lines.drop()
         sink = _Sink(lines, self.streams, first_in_part(self.first + part.number))
-        result = Result(part.number, self._synced(part, sink, lines), dict(sink.counts))
+        result = WorkResult(part.number, self._synced(part, sink, lines), dict(sink.counts))
         lines.keep()
         described = [asdict(each) for each in sink.described]
-        return Told(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
+        return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), described)
 
-    def _synced(self, part: Part, sink: _Sink, lines: Lines) -> Mapping[str, Any]:
+    def _synced(self, part: WorkUnit, sink: _Sink, lines: SpoolOutput) -> Mapping[str, Any]:
         """Sync a part here; where a process died of this task, in one of its own each."""
         if not _is_tried_again():
-            return synced(self.source, part, sink)
+            return sync_part(self.source, part, sink)
         lines.share(len(self.streams))
 
         def read() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-            forget()  # connections of the parent are the parent's
-            bookmarks = synced(self.source, part, sink)
+            drop_cached_tap()  # connections of the parent are the parent's
+            bookmarks = sync_part(self.source, part, sink)
             lines.flush()
             return bookmarks, sink.taken()
 
-        bookmarks, taken = apart(read)
+        bookmarks, taken = run_in_fork(read)
         sink.take_over(taken)
         return bookmarks
 
@@ -136,13 +136,13 @@ def _is_tried_again() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def synced(source: Source, part: Part, outlet: Outlet) -> Mapping[str, Any]:
+def sync_part(source: TapSpec, part: WorkUnit, outlet: ProtocolWriter) -> Mapping[str, Any]:
     """Sync a part in this process, its events to ``outlet``; return the states after it.
 
     The states are by stream, as under ``bookmarks`` in a state document. A tap that has failed
     is not used again: rows may stand in its open chunk, which are of no other part.
     """
-    tap = made(source)
+    tap = get_tap(source)
     voice = tap.outlet
     if not isinstance(voice, _Voice):
         voice = _Voice()
@@ -152,7 +152,7 @@ def synced(source: Source, part: Part, outlet: Outlet) -> Mapping[str, Any]:
         return tap.sync_part(part)
     except BaseException:
         voice.listener = None
-        forget()
+        drop_cached_tap()
         raise
 
 
@@ -176,11 +176,11 @@ class _Sink:
 
     encode = staticmethod(encode_body)
 
-    def __init__(self, lines: Lines, streams: Mapping[str, Describe], first: int) -> None:
+    def __init__(self, lines: SpoolOutput, streams: Mapping[str, SchemaEvent], first: int) -> None:
         self.counts: Counter[str] = Counter()
         self.nbytes: Counter[str] = Counter()
         self.deletes: set[str] = set()
-        self.described: list[Describe] = []
+        self.described: list[SchemaEvent] = []
         self._lines = lines
         self._known = streams
         self._numbers = {name: number for number, name in enumerate(streams)}
@@ -189,16 +189,16 @@ class _Sink:
     def emit(self, event: Event) -> None:
         if isinstance(event, Rows):
             self._take(event)
-        elif isinstance(event, Describe) and self._known.get(str(event.stream)) != event:
+        elif isinstance(event, SchemaEvent) and self._known.get(str(event.stream)) != event:
             self.described.append(event)
 
     def _take(self, rows: Rows) -> None:
         name = str(rows.stream)
         number = self._numbers[name]
-        for lines in lines_of(rows, self._next):
+        for lines in encode_lines(rows, self._next):
             self._lines.write(number, lines)
             self.nbytes[name] += len(lines)
-            if name not in self.deletes and may_delete(lines):
+            if name not in self.deletes and may_contain_deletes(lines):
                 self.deletes.add(name)
         self._next += len(rows.rows)
         self.counts[name] += len(rows.rows)

@@ -17,9 +17,9 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.protocols.fivetran.allowance import Allowance, listed, variable_of
-from target_spark.errors import BatchFileError
-from target_spark.places import local_folder
+from tap_core.protocols.fivetran.allowed_names import AllowedNames, get_variable_name, parse_names
+from target_spark.errors import BatchFileLoadError
+from target_spark.storage.uris import to_local_folder
 
 __all__ = ["SETTINGS", "CallRules", "is_allowed_spark_key"]
 
@@ -201,7 +201,7 @@ class CallRules:
     which batch files are read; without any, the caller chooses.
     """
 
-    allowance: Allowance
+    allowance: AllowedNames
     roots: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
     roots_variable: str = ""
@@ -210,11 +210,14 @@ class CallRules:
     @classmethod
     def of(cls, plugin: str, environment: Mapping[str, str]) -> CallRules:
         """Return the rules that the environment of the server sets."""
-        roots, folders = variable_of(plugin, "ALLOW_PATHS"), variable_of(plugin, "ALLOW_FILES")
+        roots, folders = (
+            get_variable_name(plugin, "ALLOW_PATHS"),
+            get_variable_name(plugin, "ALLOW_FILES"),
+        )
         return cls(
-            Allowance.of(plugin, environment),
-            listed(environment.get(roots)),
-            tuple(Path(each).resolve() for each in listed(environment.get(folders))),
+            AllowedNames.of(plugin, environment),
+            parse_names(environment.get(roots)),
+            tuple(Path(each).resolve() for each in parse_names(environment.get(folders))),
             roots,
             folders,
         )
@@ -256,7 +259,7 @@ class CallRules:
             return path
         real = Path(path).resolve()
         if not any(real.is_relative_to(folder) for folder in self.folders):
-            raise BatchFileError(
+            raise BatchFileLoadError(
                 "A batch file of the call is not in a folder that the operator of this destination"
                 f" lets it read from ({self.folders_variable})."
             )
@@ -330,7 +333,7 @@ def _is_below(address: str, root: str) -> bool:
     """Return True if an address is at or below a root, read as either Python or Hadoop reads it."""
     if ".." in unquote(address).replace("\\", "/").split("/"):
         return False
-    folder, top = local_folder(address), local_folder(root)
+    folder, top = to_local_folder(address), to_local_folder(root)
     if folder is not None and top is not None:
         return folder.resolve().is_relative_to(top.resolve())
     if folder is not None or top is not None:

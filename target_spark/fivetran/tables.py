@@ -16,28 +16,28 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from tap_core.events import StreamId
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
-from target_spark.fivetran.alteration import carry_out
-from target_spark.fivetran.form import check_format
-from target_spark.fivetran.found import Described as Described
-from target_spark.fivetran.found import found
-from target_spark.fivetran.layouts import layout_for
-from target_spark.fivetran.plans import plan_of
-from target_spark.fivetran.remembered import PROPERTY, written
-from target_spark.fivetran.shapes import Column, Shape
-from target_spark.fivetran.truncation import meant, take_away
-from target_spark.names import RESERVED
-from target_spark.options import LoadOptions
-from target_spark.retries import patiently
-from target_spark.writers import writer_for
+from target_spark.fivetran.alter_plan import plan_changes
+from target_spark.fivetran.alter_table import apply_plan
+from target_spark.fivetran.configuration_form import check_format
+from target_spark.fivetran.existing_table import ExistingTable as ExistingTable
+from target_spark.fivetran.existing_table import load_table
+from target_spark.fivetran.table_layout import build_layout
+from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.truncate import delete_rows, matching_rows
+from target_spark.storage.retry import retry_transient
+from target_spark.tables.identifiers import RESERVED
+from target_spark.writers import get_writer
 
-__all__ = ["Described", "Tables"]
+__all__ = ["ExistingTable", "TableService"]
 
 _T = TypeVar("_T")
 
 
-class Tables:
+class TableService:
     """The tables of one call."""
 
     def __init__(self, spark: SparkSession, options: LoadOptions) -> None:
@@ -46,15 +46,15 @@ class Tables:
         self.options = options
         self.format = options.format
 
-    def described(self, schema: str, name: str) -> Described | None:
+    def described(self, schema: str, name: str) -> ExistingTable | None:
         """Return a table as it is now; None where there is none.
 
         Raises:
             TableError: there are files, but no table of the format.
         """
-        return found(self.spark, self.options, StreamId(name, schema or None))
+        return load_table(self.spark, self.options, StreamId(name, schema or None))
 
-    def create(self, schema: str, name: str, shape: Shape) -> None:
+    def create(self, schema: str, name: str, shape: FivetranSchema) -> None:
         """Make an empty table, with its schema where that is not there.
 
         Raises:
@@ -63,16 +63,16 @@ class Tables:
         """
         stream = StreamId(name, schema or None)
         _check_columns(stream, shape)
-        layout, design = layout_for(self.options, stream, shape)
-        design = replace(design, properties=((PROPERTY, written(shape)),))
+        layout, design = build_layout(self.options, stream, shape)
+        design = replace(design, properties=((TABLE_PROPERTY, dump_metadata(shape)),))
         failures: list[BaseException] = []
 
         def make() -> None:
             there = self.described(schema, name)
             if there is None:
                 table = self.options.table(stream)
-                writer_for(self.format).create(self.spark, table, layout, design)
-            elif not failures or written(there.shape) != written(shape):
+                get_writer(self.format).create(self.spark, table, layout, design)
+            elif not failures or dump_metadata(there.shape) != dump_metadata(shape):
                 raise TableError(
                     f"Table {stream} exists already. Nothing was changed. Drop it in the"
                     " destination if it shall be made anew."
@@ -80,7 +80,7 @@ class Tables:
 
         self._patiently(stream, make, failures)
 
-    def alter(self, schema: str, name: str, shape: Shape, *, drops: bool) -> list[str]:
+    def alter(self, schema: str, name: str, shape: FivetranSchema, *, drops: bool) -> list[str]:
         """Make a table as asked; return what that took, in words, and nothing for nothing.
 
         Columns that are not asked for stay, as columns that are no keys; with ``drops`` they
@@ -109,41 +109,41 @@ class Tables:
         stream = StreamId(name, schema or None)
         return self._patiently(stream, lambda: self._truncated(stream, synced, before, soft))
 
-    def _altered(self, stream: StreamId, asked: Shape, *, drops: bool) -> list[str]:
-        at = found(self.spark, self.options, stream)
+    def _altered(self, stream: StreamId, asked: FivetranSchema, *, drops: bool) -> list[str]:
+        at = load_table(self.spark, self.options, stream)
         if at is None:
             raise TableError(
                 f"Table {stream} does not exist, so that it cannot be altered. Fivetran"
                 " creates it when the table is synced anew."
             )
         reserved = {*self.spark.table(at.ref).columns, *RESERVED.get(self.format, ())}
-        widens = writer_for(self.format).can_widen
-        plan = plan_of(
+        widens = get_writer(self.format).can_widen
+        plan = plan_changes(
             at.shape, at.types, asked, self.format, widens, drops=drops, reserved=reserved
         )
         done = plan.told()
         if done:
-            carry_out(self.spark, self.options, stream, at, plan)
+            apply_plan(self.spark, self.options, stream, at, plan)
         return done
 
     def _truncated(
         self, stream: StreamId, synced: str, before: datetime | None, soft: str | None
     ) -> int:
-        at = found(self.spark, self.options, stream)
+        at = load_table(self.spark, self.options, stream)
         if at is None:
             return 0
-        condition = meant(at, stream, synced, before)
+        condition = matching_rows(at, stream, synced, before)
         mark = None if soft is None else at.shape.by_name.get(soft)
         if soft is not None and mark is None:
-            marked = (*at.shape.columns, Column(soft, DataType.BOOLEAN))
-            self._altered(stream, Shape(marked), drops=False)
+            marked = (*at.shape.columns, DestinationColumn(soft, DataType.BOOLEAN))
+            self._altered(stream, FivetranSchema(marked), drops=False)
             return self._truncated(stream, synced, before, soft)
         if mark is not None and mark.type is not DataType.BOOLEAN:
             raise TableError(
                 f"Column {soft} of table {stream} is {mark.type.name}: rows cannot be"
                 " marked as deleted in it. Nothing was changed. Sync the table anew."
             )
-        return take_away(self.spark, at, condition, mark)
+        return delete_rows(self.spark, at, condition, mark)
 
     def _patiently(
         self,
@@ -152,10 +152,10 @@ class Tables:
         failures: list[BaseException] | None = None,
     ) -> _T:
         before_again = [] if failures is None else failures
-        return patiently(step, f"Table {stream}", before_again.append)
+        return retry_transient(step, f"Table {stream}", before_again.append)
 
 
-def _check_columns(stream: StreamId, shape: Shape) -> None:
+def _check_columns(stream: StreamId, shape: FivetranSchema) -> None:
     if not shape.columns:
         raise TableError(
             f"Table {stream} is asked for without a column. Select at least one column"

@@ -4,7 +4,8 @@ Rules of the room: both halves come from the same conversions over whole records
 each line is in exactly one of them. The good half is made in one of two ways:
 
 - strict: a line that does not fit, or is spelled in a way that is allowed but unusual
-  (a number in quotes, a whole number ``1.0``), ends the job with `BAD_ROWS` in its error. This is
+  (a number in quotes, a whole number ``1.0``), ends the job with `BAD_ROWS_MARKER` in its error.
+  This is
   the cheap way, for almost every batch;
 - not strict: lines that do not fit are left out, and `Frame.bad` has them with their
   reasons. It is for a batch whose strict job has failed. A layout that keeps misfits leaves
@@ -21,22 +22,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from target_spark.columns import ORDINAL, Layout, Timestamp
-from target_spark.frames.faults import faults_of, unread_of
-from target_spark.frames.inside import inside_of
-from target_spark.frames.mending import mending_of
-from target_spark.frames.meta import constants
-from target_spark.frames.reading import read_lines, record_in_text, record_type
-from target_spark.frames.rows import Plan, check_of, exact_plan, usual_plan, zoneless_of
-from target_spark.frames.strict import strict as strictly
-from target_spark.names import quote
-from target_spark.observed import seen as surely_seen
-from target_spark.ordinals import resolve_ordinals
+from target_spark.columns import ORDINAL, TableSchema, Timestamp
+from target_spark.frames.airbyte_meta import constant_columns
+from target_spark.frames.conversion_errors import build_error_columns, build_unparsed_reasons
+from target_spark.frames.json_reader import read_lines, record_in_text, record_type
+from target_spark.frames.misfit_repair import build_repair
+from target_spark.frames.nested_values import extract_nested
+from target_spark.frames.sql_casts import exact_cast as strictly
+from target_spark.frames.sql_plan import (
+    SelectPlan,
+    build_row_check,
+    count_missing_timezones,
+    fast_plan,
+    tolerant_plan,
+)
+from target_spark.spark.observation import get_observation as surely_seen
+from target_spark.storage.row_ordinals import resolve_ordinals
+from target_spark.tables.identifiers import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
-__all__ = ["Counts", "Frame", "Metadata", "newest", "read_spool"]
+__all__ = ["BatchMetadata", "Counts", "SpoolFrame", "latest_by_key", "read_spool"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -47,7 +54,7 @@ _LINE_ORDINAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class BatchMetadata:
     """What the run says of all rows of a batch.
 
     ``received_at`` also stands for the time of extraction where a message has none.
@@ -77,17 +84,21 @@ class Counts:
 
 
 def read_spool(
-    spark: SparkSession, paths: Sequence[str], layout: Layout, metadata: Metadata
-) -> Frame:
+    spark: SparkSession, paths: Sequence[str], layout: TableSchema, metadata: BatchMetadata
+) -> SpoolFrame:
     """Return the lines of the spool's files as rows of the layout."""
-    return Frame(spark, tuple(paths), layout, metadata)
+    return SpoolFrame(spark, tuple(paths), layout, metadata)
 
 
-class Frame:
+class SpoolFrame:
     """The lines of some spool files under one layout."""
 
     def __init__(
-        self, spark: SparkSession, paths: Sequence[str], layout: Layout, metadata: Metadata
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        layout: TableSchema,
+        metadata: BatchMetadata,
     ) -> None:
         self._spark = spark
         self._paths = paths
@@ -104,9 +115,9 @@ class Frame:
         values, and may be empty where JSON's reader gave up. Values that are wrong are
         null.
         """
-        faults = faults_of(self._layout)
+        faults = build_error_columns(self._layout)
         return self._exact().selectExpr(
-            *exact_plan(self._layout).values,
+            *tolerant_plan(self._layout).values,
             f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
             f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
         )
@@ -114,24 +125,26 @@ class Frame:
     def good(self, strict: bool) -> DataFrame:
         """Return the table's columns that are ours in its order, and the ordinal after them.
 
-        With ``strict`` the job fails with `BAD_ROWS` at the first line that does not fit
+        With ``strict`` the job fails with `BAD_ROWS_MARKER` at the first line that does not fit
         or is spelled in an unusual way; else lines that do not fit are left out, which
         may be none. `counts` tells of the last such frame's first action.
         """
         if strict:
-            plan = usual_plan(self._layout)
-            lines = _with(self._lines(usual=True).where(check_of(self._layout)), plan.together)
+            plan = fast_plan(self._layout)
+            lines = _with(
+                self._lines(usual=True).where(build_row_check(self._layout)), plan.together
+            )
             return self._observed(lines, plan)
-        plan, faults = exact_plan(self._layout), faults_of(self._layout)
+        plan, faults = tolerant_plan(self._layout), build_error_columns(self._layout)
         lines = self._exact().where(f"NOT {faults.any}")
         return self._observed(lines, plan, mends=faults.changes is not None)
 
-    def _observed(self, lines: DataFrame, plan: Plan, *, mends: bool = False) -> DataFrame:
+    def _observed(self, lines: DataFrame, plan: SelectPlan, *, mends: bool = False) -> DataFrame:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
         self._observation = Observation()
-        zoneless = enumerate(zoneless_of(self._layout).values())
+        zoneless = enumerate(count_missing_timezones(self._layout).values())
         nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if mends else []
         counts = (
             F.count(F.lit(1)).alias("rows"),
@@ -151,7 +164,7 @@ class Frame:
             raise RuntimeError("counts are known after an action on good rows")
         counted = self._counted
         seen = surely_seen(self._spark, self._observation, lambda: counted, expected)
-        names = enumerate(zoneless_of(self._layout))
+        names = enumerate(count_missing_timezones(self._layout))
         zoneless = {name: seen[f"zoneless_{n}"] for n, name in names}
         found = {name: count for name, count in zoneless.items() if count}
         return Counts(seen["rows"], found, seen.get("nulled", 0))
@@ -162,7 +175,7 @@ class Frame:
         The columns are ``raw``, ``reasons``, ``ordinal``, ``extracted_at`` and
         ``version``; ``raw`` is the record as it came, byte by byte.
         """
-        faults = faults_of(self._layout)
+        faults = build_error_columns(self._layout)
         faulty = (
             self._exact()
             .where(faults.any)
@@ -178,7 +191,7 @@ class Frame:
             "coalesce(`r`, `_corrupt`, 'null') AS `raw`",
             "`v` AS `version`",
         )
-        unread = unread_of(self._layout)
+        unread = build_unparsed_reasons(self._layout)
         told = _with(_with(faulty.join(raw, "ordinal"), unread.record), unread.together)
         reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
         return told.selectExpr(
@@ -193,8 +206,8 @@ class Frame:
         """
         from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
-        faults = faults_of(self._layout)
-        lines = _with(self._lines(), exact_plan(self._layout).together + faults.together)
+        faults = build_error_columns(self._layout)
+        lines = _with(self._lines(), tolerant_plan(self._layout).together + faults.together)
         if faults.changes is not None:
             lines = lines.selectExpr("*", f"{faults.changes} AS `_changes`")
         return lines.observe("target_spark_lines", F.count(F.lit(1)).alias("lines"))
@@ -207,11 +220,11 @@ class Frame:
         """
         lines = self._read(usual=usual)
         if self._layout.keeps_misfits and not usual:
-            steps, replaced = mending_of(self._layout)
+            steps, replaced = build_repair(self._layout)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
             lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
-        return _with(lines, inside_of(self._layout))
+        return _with(lines, extract_nested(self._layout))
 
     def _read(self, *, usual: bool) -> DataFrame:
         layout, meta = self._layout, self._layout.has_meta
@@ -222,7 +235,7 @@ class Frame:
         if layout.keeps_whole:
             parts = f"{record_in_text(layout)} AS `r`"
             lines = lines.selectExpr("* EXCEPT (`r`)", "`r` AS `whole`", parts)
-        head = constants(self._metadata.sync_id) if meta else ()
+        head = constant_columns(self._metadata.sync_id) if meta else ()
         return lines.selectExpr(
             "*",
             *head,
@@ -240,7 +253,7 @@ class Frame:
         return lines.selectExpr("* EXCEPT (`n`)", f"{ordinal} AS `n`")
 
 
-def newest(df: DataFrame, keys: Sequence[str]) -> DataFrame:
+def latest_by_key(df: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Return, of rows with equal keys, the one that came last."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does

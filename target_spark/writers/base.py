@@ -18,37 +18,37 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
 from pyspark.sql import types as T  # noqa: N812
 
-from target_spark.columns import TABLE_VERSION, Change, Layout
-from target_spark.errors import CommitLostError, CountError, OwnerError, TableError
-from target_spark.ledger import Marker
-from target_spark.names import quote
-from target_spark.tables import Care, Design, Effect, Table
+from target_spark.columns import TABLE_VERSION, SchemaChange, TableSchema
+from target_spark.errors import CommitLostError, RowCountError, TableError, TableOwnerError
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 
 __all__ = [
-    "ONLY_DELETE",
-    "Keys",
-    "Retirement",
+    "DELETE_ONLY_COLUMN",
+    "MergeKeys",
+    "VersionDelete",
     "Writer",
-    "after",
     "check_count",
     "column_ddl",
-    "ddl_of",
-    "in_order",
-    "newest_by_key",
+    "latest_by_key",
+    "next_marker",
     "of_another_job",
-    "removed_meanwhile",
     "replaced_meanwhile",
     "same_table",
+    "sort_rows",
+    "table_removed_error",
+    "to_ddl",
 ]
 
-ONLY_DELETE = "__target_spark_only_delete"
-"""A column of `newest_by_key`: whether all that is known of the key is its deletion."""
+DELETE_ONLY_COLUMN = "__target_spark_only_delete"
+"""A column of `latest_by_key`: whether all that is known of the key is its deletion."""
 
 _RANK = "__target_spark_rank"
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class MergeKeys:
     """How rows of a batch meet rows of the table.
 
     ``columns`` identify a row (never null). ``order`` is a column of the batch, not of
@@ -81,7 +81,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Retirement:
+class VersionDelete:
     """The end of every row that is not of one table version (null included).
 
     They are removed; or, where ``deleted`` names a column, get the time ``at`` in it if
@@ -121,8 +121,8 @@ class Writer(Protocol):
         spark: SparkSession,
         /,
         table: Table,
-        layout: Layout,
-        design: Design,
+        layout: TableSchema,
+        design: TableLayout,
         *,
         has_rows: bool = False,
     ) -> None:
@@ -134,12 +134,12 @@ class Writer(Protocol):
         ...
 
     def arranged_otherwise(
-        self, spark: SparkSession, /, table: Table, layout: Layout, design: Design
+        self, spark: SparkSession, /, table: Table, layout: TableSchema, design: TableLayout
     ) -> str | None:
         """Say how a table is laid out, if it is not as it would be made now."""
         ...
 
-    def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[Change]) -> None:
+    def alter(self, spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Add columns and fields, and widen types; the newest marker is repeated."""
         ...
 
@@ -147,7 +147,7 @@ class Writer(Protocol):
         """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
         ...
 
-    def annotate(self, spark: SparkSession, /, table: Table, layout: Layout) -> None:
+    def annotate(self, spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
         """Let the table remember the layout's sources, and have its comments."""
         ...
 
@@ -161,19 +161,25 @@ class Writer(Protocol):
         /,
         table: Table,
         df: DataFrame,
-        commit: Marker,
+        commit: CommitMetadata,
         rows: int | None = None,
-    ) -> Effect:
+    ) -> CommitStats:
         """Add the rows of a batch; ``rows`` is how many there are, where that is known.
 
         This and the other commits raise `CommitLostError` when the table does not have
-        the batch afterwards, and `CountError` when it has more or fewer rows of it.
+        the batch afterwards, and `RowCountError` when it has more or fewer rows of it.
         """
         ...
 
     def upsert(
-        self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker, /
-    ) -> Effect:
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+        /,
+    ) -> CommitStats:
         """Replace the rows that have the batch's keys, and add those that are new.
 
         Raises:
@@ -182,8 +188,14 @@ class Writer(Protocol):
         ...
 
     def history(
-        self, spark: SparkSession, table: Table, df: DataFrame, keys: Keys, commit: Marker, /
-    ) -> Effect:
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+        /,
+    ) -> CommitStats:
         """Keep the versions of each row: what differs ends the current one and begins another.
 
         Raises:
@@ -197,15 +209,20 @@ class Writer(Protocol):
         /,
         table: Table,
         df: DataFrame,
-        commit: Marker,
+        commit: CommitMetadata,
         rows: int | None = None,
-    ) -> Effect:
+    ) -> CommitStats:
         """Put these rows in the place of all others, in one commit."""
         ...
 
     def retire(
-        self, spark: SparkSession, /, table: Table, retirement: Retirement, commit: Marker
-    ) -> Effect:
+        self,
+        spark: SparkSession,
+        /,
+        table: Table,
+        retirement: VersionDelete,
+        commit: CommitMetadata,
+    ) -> CommitStats:
         """End the rows of other versions, in one commit.
 
         Raises:
@@ -213,15 +230,15 @@ class Writer(Protocol):
         """
         ...
 
-    def care(self, spark: SparkSession, /, table: Table, care: Care) -> None:
+    def care(self, spark: SparkSession, /, table: Table, care: MaintenanceOptions) -> None:
         """Tidy the table; the newest marker is repeated in every commit that this makes."""
         ...
 
-    def commit_empty(self, spark: SparkSession, /, table: Table, commit: Marker) -> None:
+    def commit_empty(self, spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Commit a marker without rows."""
         ...
 
-    def last_marker(self, spark: SparkSession, /, table: Table) -> Marker | None:
+    def last_marker(self, spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the newest marker in the table; None where no table or no marker is."""
         ...
 
@@ -238,7 +255,9 @@ class Writer(Protocol):
         ...
 
 
-def after(before: Marker | None, commit: Marker, table: Table, *, acknowledged: bool) -> Marker:
+def next_marker(
+    before: CommitMetadata | None, commit: CommitMetadata, table: Table, *, acknowledged: bool
+) -> CommitMetadata:
     """Return the marker to write after another: its state is repeated where this has none.
 
     ``acknowledged`` says that this very batch is known to be in the table; one whose
@@ -268,7 +287,7 @@ def check_count(table: Table, rows: int, written: int) -> None:
         CountError: they differ.
     """
     if written != rows:
-        raise CountError(
+        raise RowCountError(
             f"Table {table.name}: {rows} rows were to be written, but the files that Spark wrote"
             f" have {written}. They are not committed, and no state that covers these rows leaves."
         )
@@ -281,22 +300,22 @@ def same_table(table: Table, known: str | None, found: str | None) -> str | None
         TableError: it was removed, or another stands in its place.
     """
     if known is not None and found is None:
-        raise removed_meanwhile(table)
+        raise table_removed_error(table)
     if known is not None and found != known:
         raise replaced_meanwhile(table)
     return found
 
 
-def of_another_job(table: Table, owner: str, job: str) -> OwnerError:
+def of_another_job(table: Table, owner: str, job: str) -> TableOwnerError:
     """Return the error for a table of another job, whose states would be mixed with ours."""
-    return OwnerError(
+    return TableOwnerError(
         f"Table {table.name} ({table.key}) is loaded by job {owner!r}, and this run is of job"
         f" {job!r}. If they are one pipeline, set job to {owner!r}; if they are two, give this"
         " one a path, a table_prefix or a database of its own. Nothing more was written to it."
     )
 
 
-def removed_meanwhile(table: Table) -> TableError:
+def table_removed_error(table: Table) -> TableError:
     """Return the error for a table that had commits of this run and is gone."""
     return TableError(
         f"Table {table.name} ({table.key}) was removed while it was loaded, and with it rows"
@@ -314,11 +333,11 @@ def replaced_meanwhile(table: Table) -> TableError:
     )
 
 
-def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
+def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return one row per key, the newest, without the column that orders them.
 
     Where the newest is a delete record, the newest full row of the batch is kept with
-    the deletion's time set. With ``keys.deleted`` the column `ONLY_DELETE` is added.
+    the deletion's time set. With ``keys.deleted`` the column `DELETE_ONLY_COLUMN` is added.
     """
     order = _order(keys)
     newest_first = [each.desc() for each in order]  # null is lower than anything
@@ -333,20 +352,20 @@ def newest_by_key(df: DataFrame, keys: Keys) -> DataFrame:
     ranked = df.withColumns(
         {
             _RANK: F.row_number().over(full_rows_first),
-            ONLY_DELETE: deleted.isNotNull(),
+            DELETE_ONLY_COLUMN: deleted.isNotNull(),
             keys.deleted: last_word,
         }
     )
     return ranked.where(F.col(_RANK) == 1).drop(_RANK, keys.order)
 
 
-def _order(keys: Keys) -> list[Column]:
+def _order(keys: MergeKeys) -> list[Column]:
     """Return what grows from an older row to a newer one, the weightiest first."""
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     return [F.col(quote(name)) for name in (*by_cursor, keys.order)]
 
 
-def in_order(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+def sort_rows(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Return the rows so that those of each file come in the order of these columns."""
     return df.sortWithinPartitions(*map(quote, columns)) if columns else df
 
@@ -355,16 +374,16 @@ def column_ddl(field: T.StructField) -> str:
     """Return the DDL of a column; text of a limited length is told by its metadata alone."""
     limited = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
     plain = isinstance(field.dataType, T.StringType)
-    return limited if plain and limited else ddl_of(field.dataType)
+    return limited if plain and limited else to_ddl(field.dataType)
 
 
-def ddl_of(type_: T.DataType) -> str:
+def to_ddl(type_: T.DataType) -> str:
     """Return a type as DDL with every field name quoted."""
     if isinstance(type_, T.StructType):
-        fields = (f"{quote(field.name)}: {ddl_of(field.dataType)}" for field in type_.fields)
+        fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in type_.fields)
         return f"struct<{', '.join(fields)}>"
     if isinstance(type_, T.ArrayType):
-        return f"array<{ddl_of(type_.elementType)}>"
+        return f"array<{to_ddl(type_.elementType)}>"
     if isinstance(type_, T.MapType):
-        return f"map<{ddl_of(type_.keyType)}, {ddl_of(type_.valueType)}>"
+        return f"map<{to_ddl(type_.keyType)}, {to_ddl(type_.valueType)}>"
     return type_.simpleString()

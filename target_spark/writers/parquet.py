@@ -29,27 +29,27 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import Change, Layout
+from target_spark.columns import SchemaChange, TableSchema
 from target_spark.errors import ConflictError, TableError, UnsupportedError
-from target_spark.folders import remove_folder, sync
-from target_spark.lease_files import open_lease
-from target_spark.ledger import Marker
-from target_spark.names import quote
-from target_spark.observed import counted
-from target_spark.places import local_folder, spark_address
-from target_spark.tables import Care, Design, Effect, Table
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.spark.observation import counted
+from target_spark.storage.hadoop_fs import remove_folder, sync
+from target_spark.storage.lock_files import open_lease
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
 from target_spark.writers.base import (
-    Keys,
-    Retirement,
-    after,
+    MergeKeys,
+    VersionDelete,
     check_count,
-    ddl_of,
-    removed_meanwhile,
+    next_marker,
     replaced_meanwhile,
+    table_removed_error,
+    to_ddl,
 )
 from target_spark.writers.parquet_footers import row_count
 
-__all__ = ["Manifest", "ParquetWriter"]
+__all__ = ["CommitManifest", "ParquetWriter"]
 
 _MANIFEST = "_manifest.json"
 _UNFINISHED = ".new"
@@ -58,20 +58,20 @@ _OURS = re.compile(r"part-\d{8,}-\d{5}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class CommitManifest:
     """What a folder holds: the number of its last commit, its marker, parts and columns.
 
     ``sources`` is what `Layout.sources` says of its columns.
     """
 
     commit: int = 0
-    marker: Marker | None = None
+    marker: CommitMetadata | None = None
     parts: tuple[str, ...] = ()
     schema: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
+    def read(cls, folder: Path) -> CommitManifest | None:
         """Return a folder's manifest; None where there is none.
 
         Raises:
@@ -83,7 +83,7 @@ class Manifest:
             marker = found["marker"]
             return cls(
                 commit=found["commit"],
-                marker=None if marker is None else Marker(**marker),
+                marker=None if marker is None else CommitMetadata(**marker),
                 parts=tuple(found["parts"]),
                 schema=dict(found["schema"]),
                 sources=dict(found.get("sources", {})),
@@ -117,10 +117,10 @@ class ParquetWriter:
     keeps_batch = False
 
     def __init__(self) -> None:
-        self._opened: dict[str, Manifest | None] = {}
+        self._opened: dict[str, CommitManifest | None] = {}
         self._sources: dict[str, Mapping[str, str]] = {}
-        self._acknowledged: dict[str, Marker] = {}
-        self._effects: dict[str, Effect] = {}
+        self._acknowledged: dict[str, CommitMetadata] = {}
+        self._effects: dict[str, CommitStats] = {}
 
     def can_widen(self, _old: str, _new: str, /) -> bool:
         """Tell whether a column's type can be changed in place: it never can."""
@@ -144,8 +144,8 @@ class ParquetWriter:
         spark: SparkSession,
         /,
         table: Table,
-        layout: Layout,
-        design: Design,  # noqa: ARG002
+        layout: TableSchema,
+        design: TableLayout,  # noqa: ARG002
         *,
         has_rows: bool = False,
     ) -> None:
@@ -157,16 +157,16 @@ class ParquetWriter:
             F.lit(None).cast(column.type.ddl).alias(column.name) for column in layout.columns
         )
         with self._committing(table):
-            if Manifest.read(_folder(table)) is None:  # another run may have been faster
+            if CommitManifest.read(_folder(table)) is None:  # another run may have been faster
                 self._write(spark.range(0).select(*columns), table, self._open(table), 0)
 
     def arranged_otherwise(
-        self, _spark: SparkSession, _table: Table, _layout: Layout, _design: Design, /
+        self, _spark: SparkSession, _table: Table, _layout: TableSchema, _design: TableLayout, /
     ) -> str | None:
         """Say nothing: every folder is laid out in the same way."""
         return None
 
-    def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[Change]) -> None:
+    def alter(self, _spark: SparkSession, /, table: Table, changes: Sequence[SchemaChange]) -> None:
         """Accept new columns and fields, which come with the next parts.
 
         Raises:
@@ -181,10 +181,10 @@ class ParquetWriter:
 
     def sources(self, _spark: SparkSession, /, table: Table) -> Mapping[str, str]:
         """Return what the table remembers of `Layout.sources`."""
-        manifest = Manifest.read(_folder(table)) or Manifest()
+        manifest = CommitManifest.read(_folder(table)) or CommitManifest()
         return {**manifest.sources, **self._sources.get(table.key, {})}
 
-    def annotate(self, _spark: SparkSession, /, table: Table, layout: Layout) -> None:
+    def annotate(self, _spark: SparkSession, /, table: Table, layout: TableSchema) -> None:
         """Let the next manifest remember the layout's sources; there are no comments."""
         self._sources[table.key] = {**self._sources.get(table.key, {}), **layout.sources}
 
@@ -197,9 +197,9 @@ class ParquetWriter:
         /,
         table: Table,
         df: DataFrame,
-        commit: Marker,
+        commit: CommitMetadata,
         rows: int | None = None,
-    ) -> Effect:
+    ) -> CommitStats:
         """Add the rows of a batch."""
         with self._committing(table):
             manifest = self._open(table, commit)
@@ -207,11 +207,17 @@ class ParquetWriter:
             if not commit.same_batch(manifest.marker):
                 self._write(df, table, replace(manifest, marker=marker), rows)
             self._acknowledged[table.key] = marker
-        return self._effects.get(table.key, Effect())
+        return self._effects.get(table.key, CommitStats())
 
     def upsert(
-        self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
-    ) -> Effect:
+        self,
+        _spark: SparkSession,
+        table: Table,
+        _df: DataFrame,
+        _keys: MergeKeys,
+        _commit: CommitMetadata,
+        /,
+    ) -> CommitStats:
         """Refuse.
 
         Raises:
@@ -223,8 +229,14 @@ class ParquetWriter:
         )
 
     def history(
-        self, _spark: SparkSession, table: Table, _df: DataFrame, _keys: Keys, _commit: Marker, /
-    ) -> Effect:
+        self,
+        _spark: SparkSession,
+        table: Table,
+        _df: DataFrame,
+        _keys: MergeKeys,
+        _commit: CommitMetadata,
+        /,
+    ) -> CommitStats:
         """Refuse.
 
         Raises:
@@ -241,22 +253,27 @@ class ParquetWriter:
         /,
         table: Table,
         df: DataFrame,
-        commit: Marker,
+        commit: CommitMetadata,
         rows: int | None = None,
-    ) -> Effect:
+    ) -> CommitStats:
         """Put these rows in the place of all others; readers may see both for a moment."""
         with self._committing(table):
             manifest = self._open(table, commit)
             marker = self._next(manifest, commit, table)
             if not commit.same_batch(manifest.marker):
-                self._write(df, table, Manifest(manifest.commit, marker), rows)
+                self._write(df, table, CommitManifest(manifest.commit, marker), rows)
                 self._open(table)  # which removes the other parts
             self._acknowledged[table.key] = marker
-        return self._effects.get(table.key, Effect())
+        return self._effects.get(table.key, CommitStats())
 
     def retire(
-        self, _spark: SparkSession, /, table: Table, _retirement: Retirement, _commit: Marker
-    ) -> Effect:
+        self,
+        _spark: SparkSession,
+        /,
+        table: Table,
+        _retirement: VersionDelete,
+        _commit: CommitMetadata,
+    ) -> CommitStats:
         """Refuse.
 
         Raises:
@@ -267,7 +284,7 @@ class ParquetWriter:
             " to delta, or write_mode to overwrite."
         )
 
-    def care(self, _spark: SparkSession, /, table: Table, _care: Care) -> None:
+    def care(self, _spark: SparkSession, /, table: Table, _care: MaintenanceOptions) -> None:
         """Refuse.
 
         Raises:
@@ -278,7 +295,7 @@ class ParquetWriter:
             " take retain_days away, or set format to delta."
         )
 
-    def commit_empty(self, _spark: SparkSession, /, table: Table, commit: Marker) -> None:
+    def commit_empty(self, _spark: SparkSession, /, table: Table, commit: CommitMetadata) -> None:
         """Commit a marker without rows."""
         with self._committing(table):
             manifest = self._open(table, commit)
@@ -286,20 +303,20 @@ class ParquetWriter:
             self._seal(table, replace(manifest, marker=marker))
             self._acknowledged[table.key] = marker
 
-    def last_marker(self, _spark: SparkSession, /, table: Table) -> Marker | None:
+    def last_marker(self, _spark: SparkSession, /, table: Table) -> CommitMetadata | None:
         """Return the newest marker in the table; None where no table or no marker is."""
-        manifest = Manifest.read(_folder(table))
+        manifest = CommitManifest.read(_folder(table))
         return None if manifest is None else manifest.marker
 
     def is_empty(self, _spark: SparkSession, /, table: Table) -> bool:
         """Tell whether the table has no part that counts."""
-        manifest = Manifest.read(_folder(table))
+        manifest = CommitManifest.read(_folder(table))
         return manifest is None or not manifest.parts
 
     def rows(self, spark: SparkSession, /, table: Table) -> DataFrame:
         """Return the rows that the table has now: those of the parts that count."""
-        folder, manifest = _folder(table), Manifest.read(_folder(table)) or Manifest()
-        parts = [spark_address(str(folder / name)) for name in manifest.parts]
+        folder, manifest = _folder(table), CommitManifest.read(_folder(table)) or CommitManifest()
+        parts = [to_spark_uri(str(folder / name)) for name in manifest.parts]
         schema = ", ".join(f"{quote(name)} {ddl}" for name, ddl in manifest.schema.items())
         if not parts:
             return spark.createDataFrame([], schema)
@@ -310,22 +327,24 @@ class ParquetWriter:
         remove_folder(spark, str(_folder(table)))
         self._opened.pop(table.key, None)
 
-    def _next(self, manifest: Manifest, commit: Marker, table: Table) -> Marker:
+    def _next(
+        self, manifest: CommitManifest, commit: CommitMetadata, table: Table
+    ) -> CommitMetadata:
         acknowledged = commit.same_batch(self._acknowledged.get(table.key))
-        return after(manifest.marker, commit, table, acknowledged=acknowledged)
+        return next_marker(manifest.marker, commit, table, acknowledged=acknowledged)
 
-    def _read(self, table: Table) -> Manifest | None:
+    def _read(self, table: Table) -> CommitManifest | None:
         """Return the table's manifest; None where there is none.
 
         Raises:
             TableError: there was one, and it is gone.
         """
-        found = Manifest.read(_folder(table))
+        found = CommitManifest.read(_folder(table))
         if found is None and self._opened.get(table.key) is not None:
-            raise removed_meanwhile(table)
+            raise table_removed_error(table)
         return found
 
-    def _open(self, table: Table, commit: Marker | None = None) -> Manifest:
+    def _open(self, table: Table, commit: CommitMetadata | None = None) -> CommitManifest:
         """Return the table's manifest, and clear what commits left that did not come to an end.
 
         Raises:
@@ -341,11 +360,13 @@ class ParquetWriter:
         self._opened[table.key] = found
         if not (is_made or is_known):
             raise ConflictError(f"Another run has written to table {table.name} meanwhile.")
-        manifest = found or Manifest()
+        manifest = found or CommitManifest()
         _remove_strays(folder, manifest)
         return manifest
 
-    def _write(self, df: DataFrame, table: Table, base: Manifest, expected: int | None) -> None:
+    def _write(
+        self, df: DataFrame, table: Table, base: CommitManifest, expected: int | None
+    ) -> None:
         """Write the rows as parts, and a manifest that has them beside those of `base`.
 
         What it does to the table is noted first: the manifest may be there after an error.
@@ -355,7 +376,7 @@ class ParquetWriter:
         """
         folder = _folder(table)
         staging = folder / _STAGING / uuid.uuid4().hex  # a dead run's executors may yet write
-        before = self._opened[table.key] or Manifest()
+        before = self._opened[table.key] or CommitManifest()
         df = _with_all_columns(df, before.schema)
         rows, count = counted(df, expected)
         rows.write.parquet(f"file://{staging}")
@@ -363,14 +384,14 @@ class ParquetWriter:
         check_count(table, count(written), written)
         commit = base.commit + 1
         names = _move_in(staging, folder, commit)
-        types = {column.name: ddl_of(column.dataType) for column in df.schema.fields}
+        types = {column.name: to_ddl(column.dataType) for column in df.schema.fields}
         schema = {**base.schema, **types}
         nbytes = sum((folder / name).stat().st_size for name in names)
-        self._effects[table.key] = Effect(inserted=written, files=len(names), nbytes=nbytes)
-        self._seal(table, Manifest(commit, base.marker, (*base.parts, *names), schema))
+        self._effects[table.key] = CommitStats(inserted=written, files=len(names), nbytes=nbytes)
+        self._seal(table, CommitManifest(commit, base.marker, (*base.parts, *names), schema))
 
-    def _seal(self, table: Table, manifest: Manifest) -> None:
-        before = self._opened[table.key] or Manifest()
+    def _seal(self, table: Table, manifest: CommitManifest) -> None:
+        before = self._opened[table.key] or CommitManifest()
         sources = {**before.sources, **self._sources.get(table.key, {})}
         manifest = replace(manifest, sources=sources)
         if self._read(table) != self._opened[table.key]:  # nobody else has the lock
@@ -417,7 +438,7 @@ def _with_all_columns(df: DataFrame, schema: Mapping[str, str]) -> DataFrame:
 
 
 def _folder(table: Table) -> Path:
-    folder = local_folder(table.path)
+    folder = to_local_folder(table.path)
     if folder is None:
         raise UnsupportedError(
             f"Parquet tables can only be written to folders of this machine, not to"
@@ -444,7 +465,7 @@ def _remove_unfinished(folder: Path) -> None:
         manifest.unlink()
 
 
-def _remove_strays(folder: Path, manifest: Manifest) -> None:
+def _remove_strays(folder: Path, manifest: CommitManifest) -> None:
     """Remove what a commit left that did not come to its end."""
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     if not folder.is_dir():

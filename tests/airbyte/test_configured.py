@@ -14,7 +14,7 @@ from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.catalog import (
     ConfiguredCatalog,
     ConfiguredStream,
-    parse_configured,
+    parse_configured_catalog,
 )
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
@@ -43,7 +43,7 @@ WHOLE = {
 
 
 def parsed(*entries: Any) -> ConfiguredCatalog:
-    return parse_configured(json.dumps({"streams": entries}), "cat.json")
+    return parse_configured_catalog(json.dumps({"streams": entries}), "cat.json")
 
 
 def the(entry: Any) -> ConfiguredStream:
@@ -53,7 +53,7 @@ def the(entry: Any) -> ConfiguredStream:
 
 def fault(text: str | bytes) -> str:
     with pytest.raises(CatalogFileError) as caught:
-        parse_configured(text, "cat.json")
+        parse_configured_catalog(text, "cat.json")
     return str(caught.value)
 
 
@@ -92,15 +92,15 @@ def test_a_plain_catalog_is_a_full_refresh_that_is_appended() -> None:
     plain = {"streams": [STREAM], "newer": 1}
     message = {"type": "CATALOG", "catalog": plain}
     lines = "\n".join(map(json.dumps, ({"type": "LOG", "log": "a CATALOG"}, ["CATALOG"], message)))
-    wanted = parse_configured(json.dumps(plain), "f")
+    wanted = parse_configured_catalog(json.dumps(plain), "f")
     assert [one.sync_mode for one in wanted.streams] == ["full_refresh"]
     assert [one.destination_sync_mode for one in wanted.streams] == ["append"]
     for text in (json.dumps(message), lines, lines.encode(), "\ufeff" + json.dumps(plain) + "\n\0"):
-        assert parse_configured(text, "f") == wanted
+        assert parse_configured_catalog(text, "f") == wanted
 
 
 def test_older_names_are_read() -> None:
-    """`schema` where `json_schema` is missing, modes in capitals, paths of one name."""
+    """`schema` where `load_schema` is missing, modes in capitals, paths of one name."""
     found = the(
         {
             "stream": {"name": "users", "schema": SCHEMA},
@@ -219,7 +219,7 @@ DOCUMENTS = st.recursive(
 def said_of(text: str | bytes) -> str | None:
     """Return the words of the error, None where there is none."""
     try:
-        parse_configured(text, "f")
+        parse_configured_catalog(text, "f")
     except CatalogFileError as error:
         return str(error)
     return None

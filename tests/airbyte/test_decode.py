@@ -10,26 +10,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.events import Checkpoint, Describe, Event, Progress, Rows, Status, StreamId, Truncate
-from tap_core.exceptions import RecordsWithoutSchemaException, TornInputLine
-from tap_core.protocols.airbyte.decode import Decoder, Expected, stream_of
+from tap_core.events import (
+    ActivateVersion,
+    Checkpoint,
+    Event,
+    Progress,
+    Rows,
+    SchemaEvent,
+    StreamId,
+    StreamStatus,
+)
+from tap_core.exceptions import RecordsWithoutSchemaException, TruncatedInputLine
+from tap_core.protocols.airbyte.reader import AirbyteReader, ExpectedStream, get_stream_id
 
 A, B, C = StreamId("a"), StreamId("b"), StreamId("a", "other")
 NOON_MS = 1_704_110_400_123
 NOON = "2024-01-01T12:00:00.123Z"
 EXPECTED = (
-    Expected(Describe(A, {"properties": {"id": {}}}, ("id",))),
-    Expected(Describe(B, {}), generation=3, truncates=True),
-    Expected(Describe(C, {}), generation=7),
+    ExpectedStream(SchemaEvent(A, {"properties": {"id": {}}}, ("id",))),
+    ExpectedStream(SchemaEvent(B, {}), generation=3, truncates=True),
+    ExpectedStream(SchemaEvent(C, {}), generation=7),
 )
 
 
-def decode(*blocks: bytes, expected: Iterable[Expected] = EXPECTED) -> list[Event]:
+def decode(*blocks: bytes, expected: Iterable[ExpectedStream] = EXPECTED) -> list[Event]:
     """Return what an input in these blocks becomes, without the descriptions."""
-    decoder = Decoder(expected)
+    decoder = AirbyteReader(expected)
     events = [event for block in blocks for event in decoder.feed(block)]
     events += decoder.close()
-    return [event for event in events if not isinstance(event, Describe)]
+    return [event for event in events if not isinstance(event, SchemaEvent)]
 
 
 def lines(*messages: object) -> bytes:
@@ -58,14 +67,14 @@ STREAM_A = {"type": "STREAM", "stream": {"stream_descriptor": {"name": "a"}, "st
 
 
 def complete(events: list[Event]) -> list[StreamId]:
-    assert {e.progress for e in events if isinstance(e, Status)} <= {Progress.COMPLETE}
-    return [event.stream for event in events if isinstance(event, Status)]
+    assert {e.progress for e in events if isinstance(e, StreamStatus)} <= {Progress.COMPLETE}
+    return [event.stream for event in events if isinstance(event, StreamStatus)]
 
 
 def test_the_streams_of_the_catalog_are_described_before_all_else() -> None:
-    decoder = Decoder(EXPECTED)
+    decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(record())), *decoder.feed(b""), *decoder.close()]
-    described = [event for event in events if isinstance(event, Describe)]
+    described = [event for event in events if isinstance(event, SchemaEvent)]
     assert events[:3] == described == [each.describe for each in EXPECTED]
 
 
@@ -129,17 +138,17 @@ def test_a_stream_is_its_namespace_and_its_name() -> None:
 
 def test_a_namespace_that_a_source_leaves_out_is_that_of_the_only_stream_of_the_name() -> None:
     """Sources that are built on Airbyte's own kit never write it."""
-    only = [Expected(Describe(C, {}))]
+    only = [ExpectedStream(SchemaEvent(C, {}))]
     found = decode(lines(record("a"), state(**STREAM_A), status("a", "COMPLETE")), expected=only)
-    assert [type(event) for event in found] == [Rows, Checkpoint, Status]
+    assert [type(event) for event in found] == [Rows, Checkpoint, StreamStatus]
     assert {getattr(event, "stream", C) for event in found} == {C}
-    two = [*only, Expected(Describe(StreamId("a", "third"), {}))]
+    two = [*only, ExpectedStream(SchemaEvent(StreamId("a", "third"), {}))]
     assert not any(isinstance(e, Rows) for e in decode(lines(record("a")), expected=two))
 
 
 def test_records_of_other_streams_are_left_out_and_counted() -> None:
     """Rule D6: what the catalog does not have is ignored."""
-    decoder = Decoder(EXPECTED)
+    decoder = AirbyteReader(EXPECTED)
     found = list(decoder.feed(lines(record("x"), record("x"), record("a"), record("x"))))
     found += decoder.close()
     assert [event.stream for event in found if isinstance(event, Rows)] == [A]
@@ -149,22 +158,22 @@ def test_records_of_other_streams_are_left_out_and_counted() -> None:
 
 
 def test_records_of_other_streams_can_be_an_error() -> None:
-    decoder = Decoder(EXPECTED, fails_on_strangers=True)
+    decoder = AirbyteReader(EXPECTED, fails_on_strangers=True)
     found = decoder.feed(lines(record("a"), record("x")))
-    assert [type(next(found)) for _ in range(4)] == [Describe, Describe, Describe, Rows]
+    assert [type(next(found)) for _ in range(4)] == [SchemaEvent, SchemaEvent, SchemaEvent, Rows]
     with pytest.raises(RecordsWithoutSchemaException, match=r"Line 2 .* of stream x and is none"):
         next(found)
 
 
 def test_fields_outside_the_catalog_can_be_an_error() -> None:
     """Those that PyAirbyte's cache adds are not the source's doing."""
-    described = Describe(StreamId("a"), {"properties": {"id": {}}})
-    decoder = Decoder([Expected(described)], fails_on_strangers=True)
+    described = SchemaEvent(StreamId("a"), {"properties": {"id": {}}})
+    decoder = AirbyteReader([ExpectedStream(described)], fails_on_strangers=True)
     fine, odd = record("a"), record("a")
     fine["record"]["data"] = {"id": 1, "_airbyte_raw_id": "x"}
     odd["record"]["data"] = {"id": 2, "eyes": "blue"}
     found = decoder.feed(lines(fine, odd))
-    assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
+    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(RecordsWithoutSchemaException, match="has the fields eyes beside"):
         next(found)
 
@@ -187,9 +196,11 @@ def test_fields_outside_the_catalog_can_be_an_error() -> None:
 )
 def test_messages_that_are_not_for_a_destination_are_no_junk(message: object) -> None:
     """Rule D7: logs, traces and types that nobody knows are ignored."""
-    decoder = Decoder(EXPECTED)
+    decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(message)), *decoder.close()]
-    assert not [e for e in events if not isinstance(e, Describe | Status | Truncate)]
+    assert not [
+        e for e in events if not isinstance(e, SchemaEvent | StreamStatus | ActivateVersion)
+    ]
     assert list(decoder.remarks()) == []
 
 
@@ -221,7 +232,7 @@ def test_lines_that_are_no_messages_are_left_out_counted_and_said_once(
     line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rule E6: what stands outside of an envelope is dropped."""
-    decoder = Decoder(EXPECTED)
+    decoder = AirbyteReader(EXPECTED)
     with caplog.at_level(logging.WARNING):
         found = list(decoder.feed(lines(record()) + (line + b"\n") * 3 + lines(record())))
         found += decoder.close()
@@ -290,7 +301,7 @@ def test_a_state_keeps_its_bytes_whatever_is_in_it() -> None:
 )
 def test_a_state_is_of_a_stream_or_of_all(body: dict[str, object], scope: StreamId | None) -> None:
     """Rule ST1: STREAM, GLOBAL or LEGACY; older documents call the type by another name."""
-    assert stream_of(json.dumps(body).encode()) == scope
+    assert get_stream_id(json.dumps(body).encode()) == scope
     assert decode(lines(state(**body)))[0] == Checkpoint(json.dumps(body).encode(), scope)
 
 
@@ -301,7 +312,7 @@ def test_a_stream_is_complete_when_its_source_says_so_in_whatever_order() -> Non
     """Rule TR4: COMPLETE ends a stream; clients may forward it ahead of its rows."""
     found = decode(lines(status("b", "COMPLETE"), status("b", "STARTED"), record("b"), record("a")))
     assert complete(found) == [B]
-    assert found[-2:] == [Status(B, Progress.COMPLETE), Truncate(B, 3)]
+    assert found[-2:] == [StreamStatus(B, Progress.COMPLETE), ActivateVersion(B, 3)]
 
 
 def test_a_stream_that_also_was_incomplete_is_not_complete() -> None:
@@ -327,10 +338,10 @@ def test_a_source_that_failed_completes_nothing_that_it_did_not_name() -> None:
 
 def test_a_message_that_the_end_tore_completes_nothing_and_is_an_error() -> None:
     """What came whole before it is still handed on."""
-    decoder = Decoder(EXPECTED)
+    decoder = AirbyteReader(EXPECTED)
     found = list(decoder.feed(lines(record()) + lines(record())[:-20]))
     rest = decoder.close()
-    with pytest.raises(TornInputLine, match=r"its source died.* Line 2 begins"):
+    with pytest.raises(TruncatedInputLine, match=r"its source died.* Line 2 begins"):
         found += rest
     assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 1
     assert complete(found) == []

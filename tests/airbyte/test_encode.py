@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
     Checkpoint,
-    Describe,
     Estimate,
-    Files,
-    Log,
+    LogEvent,
     Progress,
     Rows,
-    Status,
+    SchemaEvent,
     StreamId,
-    Truncate,
+    StreamStatus,
 )
 from tap_core.exceptions import UnsupportedFeatureError
-from tap_core.protocols.airbyte.encode import AirbyteOutlet
+from tap_core.protocols.airbyte.writer import AirbyteWriter
 
 A, B = StreamId("a"), StreamId("main-b", "main")
 WIRE = {"a": StreamId("a"), "main-b": StreamId("b", "main")}
@@ -33,7 +33,7 @@ class Reader:
 
     def __init__(self, *, shared: bool = False) -> None:
         self.text = b""
-        self.outlet = AirbyteOutlet(self.write, WIRE, shared=shared)
+        self.outlet = AirbyteWriter(self.write, WIRE, shared=shared)
 
     def write(self, lines: bytes) -> None:
         assert lines.endswith(b"\n")
@@ -58,12 +58,12 @@ def rows(stream: StreamId, *bodies: bytes, at: Any = AT) -> Rows:
     return Rows(stream, list(bodies), extracted_at=at)
 
 
-def begun(stream: StreamId) -> Status:
-    return Status(stream, Progress.STARTED)
+def begun(stream: StreamId) -> StreamStatus:
+    return StreamStatus(stream, Progress.STARTED)
 
 
-def ended(stream: StreamId) -> Status:
-    return Status(stream, Progress.COMPLETE)
+def ended(stream: StreamId) -> StreamStatus:
+    return StreamStatus(stream, Progress.COMPLETE)
 
 
 def document(**bookmarks: Any) -> Checkpoint:
@@ -104,20 +104,20 @@ def test_a_stream_that_is_not_in_the_catalog_is_left_out_and_said_once(caplog: A
 
 
 def test_what_has_no_message_is_left_out() -> None:
-    events = [Describe(A, {}), Truncate(A, 1), Log("INFO", "hello"), rows(A)]
+    events = [SchemaEvent(A, {}), ActivateVersion(A, 1), LogEvent("INFO", "hello"), rows(A)]
     assert Reader().tell(*events) == []
 
 
 def test_rows_in_files_are_refused_since_nobody_would_read_them() -> None:
     with pytest.raises(UnsupportedFeatureError, match="yield the rows"):
-        Reader().tell(Files(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
+        Reader().tell(BatchFiles(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
 
 
 def test_numbers_keep_their_digits_and_odd_values_become_text() -> None:
     from datetime import date
     from decimal import Decimal
 
-    body = AirbyteOutlet.encode({"d": Decimal("0.10"), "t": date(2024, 1, 31), "n": float("nan")})
+    body = AirbyteWriter.encode({"d": Decimal("0.10"), "t": date(2024, 1, 31), "n": float("nan")})
     assert body == b'{"d":0.10,"t":"2024-01-31","n":null}'
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.airbyte.read import Request, read
+from tap_core.protocols.airbyte.read import ReadRequest, read
 from tests.airbyte.shapes import TapShapes
 
 AT_TWO = {"replication_key": "id", "replication_key_value": 2}
@@ -31,7 +31,7 @@ def told(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[str, list[
         for name, state in states.items()
     ]
     catalog = json.dumps({"streams": entries}).encode()
-    request = Request.of(catalog, json.dumps(given).encode(), sources=("c", "s"))
+    request = ReadRequest.of(catalog, json.dumps(given).encode(), sources=("c", "s"))
     written: list[bytes] = []
     read(TapShapes(), request, written.append)
     rows: dict[str, list[Any]] = {name: [] for name in modes}

@@ -14,11 +14,11 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core.about import changelog_url, documentation_url
-from tap_core.authenticators.config_file import write_refresh_token
-from tap_core.catalog import Catalog
-from tap_core.events import Estimate, Event, Progress, Rows, Status
-from tap_core.haste import fewer_tries, in_haste, shorter_timeout, shorter_wait
+from tap_core.authenticators.token_storage import write_refresh_token
+from tap_core.events import Estimate, Event, Progress, Rows, StreamStatus
+from tap_core.http.fail_fast import fail_fast, limit_timeout, limit_tries, limit_wait
 from tap_core.redaction import make_redactor
+from tap_core.singerlib.catalog import Catalog
 from tests.airbyte.running import airbyte, configured
 from tests.airbyte.shapes import TapTables
 
@@ -91,7 +91,7 @@ def synced(*, takes_estimates: bool) -> Collector:
 
 def test_a_sync_says_how_far_each_stream_is() -> None:
     """TR4: children begin with their parent and end after it; who is not selected is silent."""
-    told = synced(takes_estimates=False).of(Status)
+    told = synced(takes_estimates=False).of(StreamStatus)
     assert [(each.stream.name, each.progress) for each in told] == [
         ("parent", Progress.STARTED),
         ("child", Progress.STARTED),
@@ -278,12 +278,12 @@ def test_a_connection_is_checked_by_one_record_of_one_stream() -> None:
 
 
 def test_in_haste_little_is_tried_and_waited_for() -> None:
-    assert (fewer_tries(11), shorter_wait(60.0), shorter_timeout(300.0)) == (11, 60.0, 300.0)
-    with in_haste():
-        assert (fewer_tries(11), shorter_wait(60.0), shorter_timeout(300)) == (2, 1.0, 30)
-        assert (fewer_tries(1), shorter_wait(0.5), shorter_timeout(5.0)) == (1, 0.5, 5.0)
-        assert shorter_timeout((3, 400)) == (3, 400)  # an author's own pair
-    assert fewer_tries(11) == 11
+    assert (limit_tries(11), limit_wait(60.0), limit_timeout(300.0)) == (11, 60.0, 300.0)
+    with fail_fast():
+        assert (limit_tries(11), limit_wait(60.0), limit_timeout(300)) == (2, 1.0, 30)
+        assert (limit_tries(1), limit_wait(0.5), limit_timeout(5.0)) == (1, 0.5, 5.0)
+        assert limit_timeout((3, 400)) == (3, 400)  # an author's own pair
+    assert limit_tries(11) == 11
 
 
 # What is hidden, and where to read

@@ -14,8 +14,12 @@ import pytest
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.exceptions import CatalogFileError, InvalidReplicationKeyException
-from tap_core.protocols.airbyte.catalog import discovered, parse_configured, selection
-from tap_core.state.key import copied_along, path_of, value_finder
+from tap_core.protocols.airbyte.catalog import (
+    apply_configured_catalog,
+    build_catalog,
+    parse_configured_catalog,
+)
+from tap_core.state.replication_key import copy_path, make_getter, parse_path
 from tests.airbyte.rules import read_faults
 from tests.airbyte.shapes import TapTables
 
@@ -199,7 +203,9 @@ def test_a_sync_goes_on_from_its_own_state(read: Read, lane: str) -> None:
 
 
 def _selected(tap: Tap, catalog: Any) -> Any:
-    return selection(parse_configured(json.dumps(catalog), "cat.json"), tap.streams)[0]
+    return apply_configured_catalog(
+        parse_configured_catalog(json.dumps(catalog), "cat.json"), tap.streams
+    )[0]
 
 
 @pytest.mark.parametrize("lane", LANES)
@@ -236,7 +242,7 @@ def test_a_default_of_the_source_may_stand_inside_of_an_object() -> None:
     tap = TapRows()
     for stream in tap.streams.values():
         stream.replication_key = "meta.by.n"
-    told = {one["name"]: one for one in discovered(tap.streams)["streams"]}
+    told = {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
     assert told["rows"]["default_cursor_field"] == NUMBER
     assert told["rows"]["source_defined_cursor"] is False
     assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
@@ -248,7 +254,7 @@ def test_a_cursor_that_the_source_defines_may_stand_inside_of_an_object(
 ) -> None:
     """CU3, DI6: told as a path, followed, and resumed from."""
     tap = TapRows(config=MAPS)
-    [told] = [one for one in discovered(tap.streams)["streams"] if one["name"] == name]
+    [told] = [one for one in build_catalog(tap.streams)["streams"] if one["name"] == name]
     assert told["source_defined_cursor"] is True
     assert told["default_cursor_field"] == path
     entry = {"stream": told, "sync_mode": "incremental", "destination_sync_mode": "append"}
@@ -277,9 +283,9 @@ def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> No
     """CU2, CU4: a state tells keys apart by their text."""
     inner = {"properties": {"b": {}, "c.d": {}}}
     schema = {"properties": {"a": inner, "a.b": {}}}
-    assert path_of("a.b", schema) == ("a.b",)
-    assert path_of("a.c.d", schema) == ("a", "c.d")
-    assert path_of("a.none", schema) == ("a.none",)
+    assert parse_path("a.b", schema) == ("a.b",)
+    assert parse_path("a.c.d", schema) == ("a", "c.d")
+    assert parse_path("a.none", schema) == ("a.none",)
     tap = TapRows()
     tap.streams["rows"].schema = schema
     with pytest.raises(CatalogFileError, match=r"has more than one field 'a\.b'"):
@@ -290,15 +296,15 @@ def test_names_with_dots_are_names_first_and_two_of_one_name_are_refused() -> No
 def test_only_what_lies_on_the_way_is_copied() -> None:
     """SM4: and a way through something that is no object has no end."""
     record: dict[str, Any] = {"a": {"b": {"c": 1}, "z": {}}, "y": {}}
-    copy = copied_along(("a", "b", "c"), record)
+    copy = copy_path(("a", "b", "c"), record)
     assert copy == record
     assert copy["a"] is not record["a"]
     assert copy["a"]["b"] is not record["a"]["b"]
     assert copy["a"]["z"] is record["a"]["z"]
-    assert value_finder(("a", "b", "c"))(record) == 1
+    assert make_getter(("a", "b", "c"))(record) == 1
     with pytest.raises(KeyError):
-        value_finder(("a", "b", "c", "d"))(record)
-    assert copied_along(("a", "b"), {"a": None}) == {"a": None}
+        make_getter(("a", "b", "c", "d"))(record)
+    assert copy_path(("a", "b"), {"a": None}) == {"a": None}
 
 
 def test_a_table_is_not_read_by_what_is_inside_of_a_column(tmp_path: Path) -> None:

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from tap_core import Tap
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.catalog import discovered, parse_configured, selection, stream_id
+from tap_core.protocols.airbyte.catalog import (
+    apply_configured_catalog,
+    build_catalog,
+    parse_configured_catalog,
+    stream_id,
+)
 from tests.airbyte.shapes import TapShapes, TapTables
 
 PEOPLE = ["people", "hooked", "spoken"]
@@ -28,7 +33,7 @@ def read(capsys: pytest.CaptureFixture[str]) -> Reader:
     """Return what reads the configured streams: the rows by stream, the last state as STATE."""
 
     def rows_of(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
-        catalog, words = selection(configured(*entries), tap.streams)
+        catalog, words = apply_configured_catalog(configured(*entries), tap.streams)
         tap.use_catalog(catalog)
         tap.load_state(state or {})
         capsys.readouterr()
@@ -60,7 +65,7 @@ def tables(tmp_path: Path, request: pytest.FixtureRequest) -> Tap:
 
 
 def configured(*entries: Any) -> Any:
-    return parse_configured(json.dumps({"streams": entries}), "cat.json")
+    return parse_configured_catalog(json.dumps({"streams": entries}), "cat.json")
 
 
 def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> di
 
 
 def told_of(tap: Tap) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in discovered(tap.streams)["streams"]}
+    return {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
 
 
 # discover
@@ -133,9 +138,9 @@ def test_tables_of_several_databases_keep_the_names_of_the_tap(tables: Tap) -> N
 
 def test_discovery_says_the_same_each_time(tables: Tap) -> None:
     """DI10."""
-    assert discovered(tables.streams) == discovered(tables.streams)
-    assert json.dumps(discovered(TapShapes().streams)) == json.dumps(
-        discovered(TapShapes().streams)
+    assert build_catalog(tables.streams) == build_catalog(tables.streams)
+    assert json.dumps(build_catalog(TapShapes().streams)) == json.dumps(
+        build_catalog(TapShapes().streams)
     )
 
 
@@ -152,7 +157,7 @@ def test_what_the_tap_cannot_read_is_not_told() -> None:
     node.inclusion = type(node).InclusionType.UNSUPPORTED
     assert "name" not in told_of(tap)["people"]["json_schema"]["properties"]
     tap.streams["people"].metadata.root.inclusion = node.inclusion
-    catalog, _ = selection(configured(entry("people")), tap.streams)
+    catalog, _ = apply_configured_catalog(configured(entry("people")), tap.streams)
     mask = catalog["people"].metadata.resolve_selection()
     assert (mask[()], mask["properties", "name"]) == (False, False)
 
@@ -296,10 +301,10 @@ def test_incremental_without_any_cursor_is_a_full_refresh(read: Reader) -> None:
 
 def test_a_log_is_read_by_its_own_position() -> None:
     """CU1: the method is the tap's."""
-    catalog, words = selection(configured(entry("changes")), TapShapes().streams)
+    catalog, words = apply_configured_catalog(configured(entry("changes")), TapShapes().streams)
     assert (catalog["changes"].replication_method, words) == ("LOG_BASED", [])
     wanted = configured(entry("changes", mode="full_refresh"))
-    catalog, _ = selection(wanted, TapShapes().streams)
+    catalog, _ = apply_configured_catalog(wanted, TapShapes().streams)
     assert catalog["changes"].replication_method == "FULL_TABLE"
 
 
@@ -316,7 +321,7 @@ def test_the_user_s_cursor_comes_before_the_default_one(
 ) -> None:
     """CU2, CU3: for a table, whose cursor the user chooses."""
     given_ = entry("users", namespace="main", stream=stream, cursor_field=wanted)
-    catalog, _ = selection(configured(given_), tables.streams)
+    catalog, _ = apply_configured_catalog(configured(given_), tables.streams)
     assert catalog["main-users"].replication_key == key
     assert catalog["main-users"].replication_method == "INCREMENTAL"
 
@@ -335,7 +340,7 @@ def test_a_table_without_a_cursor_that_it_can_have_is_refused(
     """CU4: with the file, the stream and the way out."""
     wanted = configured(entry("users", namespace="main", cursor_field=cursor))
     with pytest.raises(CatalogFileError, match=words) as caught:
-        selection(wanted, tables.streams)
+        apply_configured_catalog(wanted, tables.streams)
     assert str(caught.value).startswith("Catalog 'cat.json': stream 'main.users' ")
     assert "full_refresh" in str(caught.value)
 
@@ -347,7 +352,7 @@ def test_a_table_that_its_tap_gives_a_cursor_has_it_as_default(tables: Tap) -> N
     assert told_of(tables)["users"]["default_cursor_field"] == ["at"]
     for given_, key in (([], "at"), (["id"], "id")):
         wanted = configured(entry("users", namespace="main", cursor_field=given_))
-        catalog, _ = selection(wanted, tables.streams)
+        catalog, _ = apply_configured_catalog(wanted, tables.streams)
         assert catalog["main-users"].replication_key == key
 
 
@@ -355,7 +360,7 @@ def test_a_table_that_its_tap_gives_a_cursor_has_it_as_default(tables: Tap) -> N
 
 
 TAP = TapShapes()
-TOLD = discovered(TAP.streams)["streams"]
+TOLD = build_catalog(TAP.streams)["streams"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -376,7 +381,7 @@ def test_a_catalog_selects_what_was_chosen_and_nothing_else(chosen: Any) -> None
         kept = {k: v for k, v in stream["json_schema"]["properties"].items() if k in fields}
         schema = {**stream["json_schema"], "properties": kept}
         entries.append({"stream": {**stream, "json_schema": schema}, "sync_mode": mode})
-    catalog, _ = selection(configured(*entries), TAP.streams)
+    catalog, _ = apply_configured_catalog(configured(*entries), TAP.streams)
     assert list(catalog) == [stream["name"] for stream, _, _ in chosen]
     for wanted in entries:
         found = catalog[wanted["stream"]["name"]]
@@ -385,4 +390,4 @@ def test_a_catalog_selects_what_was_chosen_and_nothing_else(chosen: Any) -> None
         assert mask[()] is True
         for name in found.schema.properties or {}:
             assert mask["properties", name] is (not asked or name in asked)
-    assert discovered(TAP.streams)["streams"] == TOLD
+    assert build_catalog(TAP.streams)["streams"] == TOLD

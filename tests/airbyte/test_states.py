@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
-from tap_core.protocols.airbyte.catalog import parse_configured, selection
-from tap_core.protocols.airbyte.state import Given, document_of, parse_states
+from tap_core.protocols.airbyte.catalog import apply_configured_catalog, parse_configured_catalog
+from tap_core.protocols.airbyte.state import InputState, parse_states, to_state_document
 from tests.airbyte.shapes import TapShapes
 
 PEOPLE, SHOPS = StreamId("people"), StreamId("shops")
@@ -37,7 +37,7 @@ def message(state: Any) -> dict[str, Any]:
     return {"type": "STATE", "state": {**state, "destinationStats": {"recordCount": 1.0}}}
 
 
-def parsed(document: Any) -> Given:
+def parsed(document: Any) -> InputState:
     return parse_states(json.dumps(document), "s.json")
 
 
@@ -49,8 +49,8 @@ def streams_of(*names: str) -> dict[str, Any]:
     """Return the streams of a tap of which these are selected, each in its own mode."""
     tap = TapShapes()
     entries = [{"stream": {"name": name}, "sync_mode": "incremental"} for name in names]
-    configured = parse_configured(json.dumps({"streams": entries}), "c")
-    tap.use_catalog(selection(configured, tap.streams)[0])
+    configured = parse_configured_catalog(json.dumps({"streams": entries}), "c")
+    tap.use_catalog(apply_configured_catalog(configured, tap.streams)[0])
     return tap.streams
 
 
@@ -62,7 +62,7 @@ def streams_of(*names: str) -> dict[str, Any]:
 )
 def test_no_state(text) -> None:
     """RD8."""
-    assert parse_states(text, "s") == Given()
+    assert parse_states(text, "s") == InputState()
 
 
 PYAIRBYTE = (
@@ -100,7 +100,7 @@ DUMPED = {
 )
 def test_states_of_all_makers(text) -> None:
     """ST1, ST2, ST4, ST10, ST12: of each stream the last counts."""
-    wanted = Given(streams={PEOPLE: AT})
+    wanted = InputState(streams={PEOPLE: AT})
     assert parse_states(text, "s") == wanted
     assert parse_states(text.encode() + b"\r\n\0\0", "s") == wanted
 
@@ -123,26 +123,26 @@ def test_states_of_all_makers(text) -> None:
 )
 def test_a_singer_state_is_a_legacy_one(text) -> None:
     """ST1, ST5: bare or as `data`, and a state without a type is one; it replaces all before."""
-    assert parse_states(text, "s") == Given(legacy=SINGER)
+    assert parse_states(text, "s") == InputState(legacy=SINGER)
 
 
 @pytest.mark.parametrize("data", [{"type": "LEGACY", "data": None}, {"data": None}, {}])
 def test_a_legacy_null_resets_all(data) -> None:
     """ST5."""
-    assert parsed([stream(AT), whole(stream(AT), shared={"lsn": 1}), data]) == Given()
+    assert parsed([stream(AT), whole(stream(AT), shared={"lsn": 1}), data]) == InputState()
 
 
 def test_a_stream_s_state_stands_before_what_a_legacy_one_said_of_it() -> None:
     found = parsed([{"data": SINGER}, stream(None)])
-    assert found == Given(streams={PEOPLE: None}, legacy=SINGER)
+    assert found == InputState(streams={PEOPLE: None}, legacy=SINGER)
 
 
 def test_a_global_state_brings_what_streams_share() -> None:
     """ST4."""
     found = parsed([whole(stream(AT), shared={"lsn": 5}), stream(None, "shops")])
-    assert found == Given(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
+    assert found == InputState(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
     assert parsed(whole(shared={"lsn": 5})).shared == {"lsn": 5}
-    assert parsed({"type": "GLOBAL", "global": {"shared_state": {}}}) == Given()
+    assert parsed({"type": "GLOBAL", "global": {"shared_state": {}}}) == InputState()
 
 
 def test_namespaces_tell_streams_apart() -> None:
@@ -168,7 +168,7 @@ def test_numbers_come_back_as_they_stand() -> None:
 def test_a_line_that_is_cut_off_is_left_out(cut, caplog) -> None:
     """E6: its writer died in it; what its stream has then is older, so nothing is lost."""
     torn = json.dumps(stream(OTHER))[:cut]
-    assert parse_states(lines(stream(AT)) + torn, "s.json") == Given(streams={PEOPLE: AT})
+    assert parse_states(lines(stream(AT)) + torn, "s.json") == InputState(streams={PEOPLE: AT})
     assert "State 's.json', line 2, is cut off" in caplog.messages[0]
     glued = lines(stream(AT)) + torn + lines(stream(OTHER), stream(AT, "shops"))
     assert parse_states(glued, "s.json").streams == {PEOPLE: AT, SHOPS: AT}
@@ -242,7 +242,7 @@ def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
         told = str(error)
     else:
         told = "State 'f'"
-        document_of(found, SELECTED)
+        to_state_document(found, SELECTED)
     assert told.startswith("State 'f'")
 
 
@@ -252,7 +252,7 @@ def test_nothing_but_the_named_error_comes_of_any_text(text) -> None:
 def test_states_become_the_bookmarks_of_the_tap_s_own_names() -> None:
     """ST9, ST10, ST13: those of streams that are gone are passed over."""
     given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
-    assert document_of(given_, streams_of("people")) == {"bookmarks": {"people": AT}}
+    assert to_state_document(given_, streams_of("people")) == {"bookmarks": {"people": AT}}
 
 
 def test_null_resets_its_stream_alone() -> None:
@@ -263,36 +263,39 @@ def test_null_resets_its_stream_alone() -> None:
         [whole(stream(None), stream(OTHER, "open"))],
         [{"data": both}, stream(None)],
     ):
-        found = document_of(parsed(states), streams_of("people", "open"))
+        found = to_state_document(parsed(states), streams_of("people", "open"))
         assert found == {"bookmarks": {"open": OTHER}}
     nulls = {"bookmarks": {**both["bookmarks"], "people": None}}
-    assert document_of(parsed(nulls), streams_of("open")) == {"bookmarks": {"open": OTHER}}
+    assert to_state_document(parsed(nulls), streams_of("open")) == {"bookmarks": {"open": OTHER}}
 
 
 def test_a_stream_that_is_read_in_full_has_no_state() -> None:
     """RD6: by name, or because its method says so."""
     given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
-    found = document_of(given_, streams_of("people", "colours", "open"), {"people"})
+    found = to_state_document(given_, streams_of("people", "colours", "open"), {"people"})
     assert found == {"bookmarks": {"open": OTHER}}
 
 
 def test_what_streams_share_stands_beside_the_bookmarks() -> None:
     """ST4, ST9."""
     given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
-    assert document_of(given_, streams_of("people")) == {"bookmarks": {"people": AT}, "lsn": 5}
-    assert document_of(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
+    assert to_state_document(given_, streams_of("people")) == {
+        "bookmarks": {"people": AT},
+        "lsn": 5,
+    }
+    assert to_state_document(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
 
 
 def test_a_document_of_another_form_is_left_to_the_tap() -> None:
     """ST5: a tap may translate states of its earlier versions."""
     old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
-    assert document_of(parsed(old), streams_of("people")) == {"people": {"seen": 3}}
+    assert to_state_document(parsed(old), streams_of("people")) == {"people": {"seen": 3}}
 
 
 def test_a_tap_may_change_its_document() -> None:
     given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
     before = deepcopy(given_)
-    document = document_of(given_, streams_of("people"))
+    document = to_state_document(given_, streams_of("people"))
     document["bookmarks"]["people"]["replication_key_value"] = "x"
     document["l"].append(2)
     assert given_ == before
@@ -319,7 +322,7 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
 def test_a_child_that_begins_takes_its_parent_back(selected, states, kept) -> None:
     """RD6, ST3, ST13: else what is below older records of the parent would be lost."""
     given_ = parsed([stream(state, name) for name, state in states.items()])
-    document = document_of(given_, streams_of(*selected))
+    document = to_state_document(given_, streams_of(*selected))
     assert set(document.get("bookmarks", {})) == kept
 
 
@@ -354,5 +357,5 @@ def test_whatever_a_tap_wrote_comes_back(bookmarks, form) -> None:
         "lines": lines(*map(message, states)),
         "dumped": json.dumps([{**DUMPED, "global_": whole(*states)["global"]}]),
     }[form]
-    document = document_of(parse_states(text, "f"), SELECTED)
+    document = to_state_document(parse_states(text, "f"), SELECTED)
     assert document.get("bookmarks", {}) == bookmarks

@@ -18,8 +18,8 @@ from tap_core.exceptions import (
     StateFileError,
     StreamMapConfigError,
 )
-from tap_core.protocols.airbyte.traces import error_body
-from tap_core.protocols.verdicts import failure_type, sentence
+from tap_core.protocols.airbyte.error_trace import error_body
+from tap_core.protocols.error_classification import failure_type, summarize_error
 
 CONFIG, SYSTEM, TRANSIENT = "config_error", "system_error", "transient_error"
 
@@ -105,10 +105,10 @@ def test_errors_that_stand_behind_each_other_in_a_circle_are_judged_too() -> Non
 
 
 def test_a_person_is_told_what_to_do() -> None:
-    assert sentence(ConfigValidationError("'token' is missing")) == "'token' is missing"
-    assert sentence(FatalAPIError("401 no")).startswith("The source refuses the credentials")
-    assert "try again later" in sentence(requests.Timeout("slow"))
-    assert sentence(KeyError()).endswith("KeyError")
+    assert summarize_error(ConfigValidationError("'token' is missing")) == "'token' is missing"
+    assert summarize_error(FatalAPIError("401 no")).startswith("The source refuses the credentials")
+    assert "try again later" in summarize_error(requests.Timeout("slow"))
+    assert summarize_error(KeyError()).endswith("KeyError")
 
 
 def test_an_engineer_is_told_all_but_the_secrets() -> None:

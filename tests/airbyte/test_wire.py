@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tap_core.io import stdout as wire_room
+from tap_core.io.stdout import StdoutWriter
 from tap_core.metrics import Metric, Point, log
-from tap_core.protocols import wire as wire_room
-from tap_core.protocols.airbyte.log import MessageHandler, logging_by
+from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
 from tap_core.protocols.airbyte.messages import encode_json, log_line
-from tap_core.protocols.wire import Wire
 
 
 def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:
@@ -36,7 +36,7 @@ def test_what_a_signal_interrupts_goes_out_before_the_next_line() -> None:
         written.append(bytes(data))
         return len(data)
 
-    wire = Wire(put)
+    wire = StdoutWriter(put)
     with suppress(SystemExit):
         wire.write(b"torn\n")
     wire.write(b"next\n")
@@ -62,7 +62,7 @@ def test_a_signal_right_behind_a_write_loses_no_count_of_it(monkeypatch: Any) ->
     with os.fdopen(writer, "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
         thread = threading.Thread(target=interrupt)
-        with Wire.open() as wire:
+        with StdoutWriter.open() as wire:
             thread.start()
             with suppress(SystemExit):
                 wire.write(b"first\n,")
@@ -86,7 +86,7 @@ def test_a_reader_who_does_not_take_what_was_interrupted_is_given_up(monkeypatch
             raise SystemExit
         return os.write(writer, data)
 
-    wire = Wire(put, partial(wire_room._await, writer))
+    wire = StdoutWriter(put, partial(wire_room._await, writer))
     with suppress(SystemExit):
         wire.write(b"x" * 300_000 + b"\n")
     with pytest.raises(BrokenPipeError, match="Nobody reads"):
@@ -108,7 +108,7 @@ def test_the_log_does_not_wait_for_a_thread_that_writes() -> None:
         written.append(bytes(data))
         return len(data)
 
-    wire = Wire(put)
+    wire = StdoutWriter(put)
     thread = threading.Thread(target=wire.write, args=(b"chunk\n",))
     thread.start()
     assert inside.wait(60)
@@ -128,7 +128,7 @@ def test_a_line_that_a_signals_handler_writes_waits_for_the_one_in_hand() -> Non
         written.append(bytes(data))
         return len(data)
 
-    wire = Wire(put)
+    wire = StdoutWriter(put)
     wire.write(b"first\n")
     assert written == [b"first\n", b"second\n"]
 
@@ -137,7 +137,7 @@ def test_after_a_failed_write_nothing_goes_out() -> None:
     def put(data: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
-    wire = Wire(put)
+    wire = StdoutWriter(put)
     with pytest.raises(OSError, match="No space"):
         wire.write(b"a\n")
     assert wire.is_broken
@@ -158,7 +158,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for(monkeypatch: Any) -> None:
     with os.fdopen(writer, "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
         thread = threading.Thread(target=drain)
-        with Wire.open() as wire:
+        with StdoutWriter.open() as wire:
             threading.Timer(0.2, thread.start).start()
             wire.write(b"x" * 300_000 + b"\n")
             print("elsewhere", flush=True)
@@ -171,13 +171,13 @@ def test_a_pipe_that_does_not_wait_is_waited_for(monkeypatch: Any) -> None:
 
 def test_without_any_output_nothing_can_be_written(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    with Wire.open() as wire, pytest.raises(BrokenPipeError):
+    with StdoutWriter.open() as wire, pytest.raises(BrokenPipeError):
         wire.write(b"a\n")
 
 
 def test_an_output_without_a_number_gets_text() -> None:
     output = io.StringIO()
-    with redirect_stdout(output), Wire.open() as wire:
+    with redirect_stdout(output), StdoutWriter.open() as wire:
         wire.write("ü\n".encode())
     assert output.getvalue() == "ü\n"
 
@@ -195,7 +195,7 @@ def logger(lines: list[bytes]) -> Any:
     handler = MessageHandler(lines.append, lambda text: text.replace("hush", "***"))
     found = logging.getLogger("tap-x.users")
     found.setLevel(1)
-    with logging_by(handler):
+    with redirect_logging(handler):
         yield found
     found.setLevel(logging.NOTSET)
 
@@ -248,7 +248,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(logger: Any) -> None:
     def refuse(line: bytes) -> None:
         raise BrokenPipeError
 
-    with logging_by(MessageHandler(refuse, str)):
+    with redirect_logging(MessageHandler(refuse, str)):
         logger.info("hello")
 
 

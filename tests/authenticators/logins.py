@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import requests
 
-from tap_core.authenticators import OAuthAuthenticator, Patience
+from tap_core.authenticators import OAuthAuthenticator, RetryPolicy
 from tests.http.server import Asked, Reply, Server
 
 __all__ = ["Login", "Stream", "Tap", "TokenServer", "refreshing", "sent_with"]
@@ -63,7 +63,7 @@ class Login(OAuthAuthenticator):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.waits: list[float] = []
-        self.patience = Patience(timeout=20, sleep=self.waits.append)
+        self.patience = RetryPolicy(timeout=20, sleep=self.waits.append)
 
     @property
     def oauth_request_body(self):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.authenticators.config_file import (
+from tap_core.authenticators.token_storage import (
     is_refresh_token_name,
-    with_token,
+    replace_token,
     write_refresh_token,
 )
 
@@ -57,7 +57,7 @@ def test_which_settings_hold_a_refresh_token(name, is_one):
     ],
 )
 def test_only_the_token_changes(before, after):
-    assert with_token(before, USED, "new") == (after or before)
+    assert replace_token(before, USED, "new") == (after or before)
 
 
 NAMES = st.sampled_from(["refresh_token", "refreshToken", "a"]) | st.text(max_size=5)
@@ -79,7 +79,7 @@ def expected(value, name=""):
 @given(st.dictionaries(NAMES, VALUES), st.sampled_from([None, 2]), st.booleans())
 def test_any_document_stays_what_it_is(document, indent, ascii_only):
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
-    assert json.loads(with_token(text, USED, 'n"ew')) == expected(document)
+    assert json.loads(replace_token(text, USED, 'n"ew')) == expected(document)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from tap_core.authenticators import OAuthJWTAuthenticator
-from tap_core.clock import utc_now
+from tap_core.parsing.datetimes import utc_now
 from tests.authenticators.logins import Stream, sent_with
 from tests.http.server import Reply
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.authenticators import OAuthAuthenticator, Patience, SingletonMeta
-from tap_core.authenticators.oauth import margin
-from tap_core.clock import utc_now
+from tap_core.authenticators import OAuthAuthenticator, RetryPolicy, SingletonMeta
+from tap_core.authenticators.oauth import refresh_margin_seconds
+from tap_core.parsing.datetimes import utc_now
 from tests.authenticators.logins import Login, Stream, sent_with
 from tests.http.server import Asked, Reply
 
@@ -125,7 +125,7 @@ def test_a_token_that_lives_ten_seconds_is_used_for_nine(server):
 
 @given(st.floats(min_value=0.01, max_value=1e9))
 def test_the_margin_is_never_most_of_the_life(lifetime):
-    assert 0 < margin(lifetime) <= min(60, lifetime / 9)
+    assert 0 < refresh_margin_seconds(lifetime) <= min(60, lifetime / 9)
 
 
 @pytest.mark.parametrize(
@@ -285,5 +285,5 @@ def test_the_log_says_what_happens_and_no_secret(server, caplog):
 
 
 def test_patience_is_what_was_promised():
-    assert (Patience().timeout, Patience().tries) == (60, 11)
-    assert OAuthAuthenticator.patience == Patience()
+    assert (RetryPolicy().timeout, RetryPolicy().tries) == (60, 11)
+    assert OAuthAuthenticator.patience == RetryPolicy()

@@ -11,17 +11,17 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.authenticators import AccessTokenError, Patience
+from tap_core.authenticators import AccessTokenError, RetryPolicy
 from tap_core.authenticators.token_endpoint import (
-    Outcome,
-    Token,
+    RequestOutcome,
     TokenRequest,
-    oauth_words,
-    payload_secrets,
+    TokenResponse,
+    collect_payload_secrets,
+    parse_oauth_error,
 )
-from tap_core.clock import utc_now
 from tap_core.exceptions import FatalAPIError
 from tap_core.logging import StructuredFormatter
+from tap_core.parsing.datetimes import utc_now
 from tap_core.redaction import Secrets
 from tests.authenticators.logins import Login, Stream, sent_with
 from tests.http.server import Reply
@@ -95,7 +95,7 @@ def test_what_does_not_pass_in_a_few_tries_is_said(server, caplog):
 def test_a_server_that_hangs_is_not_waited_for_for_ever(server, caplog):
     server.answers(Reply(silent=True))
     authenticator = login(server)
-    authenticator.patience = Patience(timeout=0.2, tries=2, sleep=authenticator.waits.append)
+    authenticator.patience = RetryPolicy(timeout=0.2, tries=2, sleep=authenticator.waits.append)
     error = failure(authenticator)
     assert (len(server.asked), len(authenticator.waits), error.status) == (2, 1, None)
     assert "(status=Unknown)" in str(error)
@@ -192,8 +192,8 @@ def test_an_answer_without_a_token_is_a_refusal(server, caplog, reply, reason):
 
 def test_a_certificate_that_is_refused_is_not_tried_again():
     refused = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
-    assert not Outcome(utc_now(), error=refused).may_pass
-    assert Outcome(utc_now(), error=requests.exceptions.SSLError("EOF")).may_pass
+    assert not RequestOutcome(utc_now(), error=refused).may_pass
+    assert RequestOutcome(utc_now(), error=requests.exceptions.SSLError("EOF")).may_pass
 
 
 def test_an_endpoint_that_is_no_url_is_an_error_at_once():
@@ -217,13 +217,13 @@ def test_an_endpoint_that_is_no_url_is_an_error_at_once():
     ],
 )
 def test_whatever_is_sent_is_hidden_unless_it_is_public(payload, hidden):
-    assert payload_secrets(payload).values == hidden
+    assert collect_payload_secrets(payload).values == hidden
 
 
 def test_no_secret_is_in_a_repr_of_what_is_passed_around():
     headers, payload = {"Authorization": "top-secret"}, {"a": "s3cret"}
     request = TokenRequest("https://u:pw@x/t", headers, payload, Secrets(("s3cret",)))
-    token = Token(utc_now(), "s3cret", "top-secret", 1)
+    token = TokenResponse(utc_now(), "s3cret", "top-secret", 1)
     assert not any(secret in f"{request!r}{token!r}" for secret in SECRETS)
 
 
@@ -236,14 +236,14 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["error", "error_description", "x"]), JSON) | JSON)
 def test_any_answer_gives_words_or_none(document):
-    for words in oauth_words(json.dumps(document), Secrets(("secret",))):
+    for words in parse_oauth_error(json.dumps(document), Secrets(("secret",))):
         assert words is None or (words.strip() and len(words) <= 301)
 
 
 def test_a_long_description_is_cut():
     content = json.dumps({"error_description": "a" * 10_000})
-    assert oauth_words(content, Secrets()) == (None, f"{'a' * 300}…")
-    assert oauth_words("[" * 100_000, Secrets()) == (None, None)
+    assert parse_oauth_error(content, Secrets()) == (None, f"{'a' * 300}…")
+    assert parse_oauth_error("[" * 100_000, Secrets()) == (None, None)
 
 
 def test_a_token_that_is_asked_for_again_names_the_stream_that_needs_it(server, caplog):

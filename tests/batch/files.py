@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from tap_core.batch.formats import BaseBatchFileEncoding
-from tap_core.batch.reading import rows_of_file
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.batch.reader import read_rows
 
 __all__ = ["ENCODINGS", "batch_config", "numbers", "rows_in", "rows_named"]
 
@@ -29,7 +29,7 @@ def _both(form: str, compression: str) -> dict[str, str]:
 def rows_in(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Read all files of a BATCH."""
     encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
-    return [row for path in message["manifest"] for row in rows_of_file(path, encoding, stream="s")]
+    return [row for path in message["manifest"] for row in read_rows(path, encoding, stream="s")]
 
 
 def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) -> list[Any]:

@@ -18,11 +18,11 @@ from pyarrow import parquet
 
 from tap_core.batch import BaseBatcher, Batcher, JSONLinesBatcher, lazy_chunked_generator
 from tap_core.batch.batchers import BATCH_ENCODERS, ParquetBatcher
-from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
-from tap_core.batch.parquet import ParquetRows, read_parquet
-from tap_core.batch.reading import rows_of_file
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
+from tap_core.batch.parquet import ParquetEncoder, read_parquet
+from tap_core.batch.reader import read_rows
 from tap_core.batch.storage import StorageTarget
-from tap_core.batch.writing import BatchFile, FileNames, encode_row, kind_of
+from tap_core.batch.writer import BatchFileWriter, FileNamer, encode_row, get_format
 from tap_core.exceptions import BatchFileError, ConfigurationError
 from tests.batch.files import ENCODINGS, batch_config, numbers
 
@@ -59,7 +59,7 @@ def config(root, form, compression, size=3):
 
 
 def read(path, form, compression=None, **given):
-    return list(rows_of_file(path, BaseBatchFileEncoding(form, compression), stream="s", **given))
+    return list(read_rows(path, BaseBatchFileEncoding(form, compression), stream="s", **given))
 
 
 # Batchers
@@ -152,9 +152,9 @@ def test_installed_packages_bring_encoders(tmp_path, monkeypatch):
 
 
 def test_values_are_written_as_in_record_lines(tmp_path):
-    names = FileNames("t", "s", StorageTarget(str(tmp_path)))
-    file = BatchFile(
-        config(tmp_path, "jsonl", "none"), kind_of(BaseBatchFileEncoding("jsonl")), names, {}
+    names = FileNamer("t", "s", StorageTarget(str(tmp_path)))
+    file = BatchFileWriter(
+        config(tmp_path, "jsonl", "none"), get_format(BaseBatchFileEncoding("jsonl")), names, {}
     )
     at = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
     values = {"d": Decimal("1.10"), "big": 10**30, "at": at, "nan": float("nan"), "s": {1}, 3: "ä"}
@@ -167,7 +167,7 @@ def test_values_are_written_as_in_record_lines(tmp_path):
 
 def test_other_compressions_are_refused():
     with pytest.raises(ConfigurationError, match="'gzip' or 'none', not 'zstd'"):
-        kind_of(BaseBatchFileEncoding("jsonl", "zstd"))
+        get_format(BaseBatchFileEncoding("jsonl", "zstd"))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -183,7 +183,9 @@ def test_a_file_that_cannot_be_finished_is_removed_and_named(tmp_path, form):
 
     given = config(tmp_path, form, "none" if form == "jsonl" else None)
     given.storage = FullStorage(str(tmp_path))
-    file = BatchFile(given, kind_of(given.encoding), FileNames("t", "s", given.storage), {})
+    file = BatchFileWriter(
+        given, get_format(given.encoding), FileNamer("t", "s", given.storage), {}
+    )
     with pytest.raises(BatchFileError, match=rf"{tmp_path}/t--s-.*: .*No space left") as error:
         (file.write([b'{"id":1}']), file.close())
     assert isinstance(error.value.__cause__, OSError)
@@ -194,7 +196,7 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     given = config(tmp_path / "file", "jsonl", None)
     with pytest.raises(BatchFileError, match=r"file/p-t--s-.*cannot be written"):
-        BatchFile(given, kind_of(given.encoding), FileNames("t", "s", given.storage), {})
+        BatchFileWriter(given, get_format(given.encoding), FileNamer("t", "s", given.storage), {})
 
 
 # Parquet
@@ -203,7 +205,7 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
 def through_parquet(rows, schema=SCHEMA, compression=None):
     """Write rows and return the file's table and the rows that are read again."""
     out = io.BytesIO()
-    writer = ParquetRows(out, schema, compression)
+    writer = ParquetEncoder(out, schema, compression)
     writer.write([encode_row(row) for row in rows])
     writer.finish()
     return parquet.read_table(out), list(read_parquet(io.BytesIO(out.getvalue())))
@@ -357,7 +359,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 )
 def test_an_unknown_kind_of_file_is_refused(encoding, message):
     with pytest.raises(NotImplementedError, match=message):
-        list(rows_of_file("/a", BaseBatchFileEncoding.from_dict(encoding), stream="s"))
+        list(read_rows("/a", BaseBatchFileEncoding.from_dict(encoding), stream="s"))
 
 
 def test_what_only_python_writes_is_read_too(tmp_path):

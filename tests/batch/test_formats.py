@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.batch.formats import (
+from tap_core.batch.encodings import (
     BaseBatchFileEncoding,
     BatchConfig,
     BatchFileFormat,
     JSONLinesEncoding,
     ParquetEncoding,
 )
-from tap_core.batch.storage import StorageTarget, local_path
+from tap_core.batch.storage import StorageTarget, to_local_path
 from tap_core.exceptions import ConfigurationError, SingerSDKDeprecationWarning
 from tap_core.redaction import redact_url
 
@@ -101,7 +101,7 @@ def test_an_address_is_taken_apart():
     ],
 )
 def test_what_is_local(address, path):
-    assert local_path(address) == (None if path is None else Path(path))
+    assert to_local_path(address) == (None if path is None else Path(path))
 
 
 @pytest.mark.parametrize("root", ["plain", "as uri", "memory"])

@@ -18,20 +18,20 @@ import pytest
 from pyarrow import parquet
 
 from tap_core.batch import parquet_pages
-from tap_core.batch.addresses import check_address, schemes_of
-from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.limits import FileLimits
-from tap_core.batch.reading import check_file, rows_of_file
+from tap_core.batch.reader import check_file, read_rows
 from tap_core.batch.storage import StorageTarget
-from tap_core.bounds import MIB, Bound, TooLargeError
+from tap_core.batch.url_schemes import check_url, get_allowed_schemes
 from tap_core.exceptions import BatchFileError
+from tap_core.limits.memory import MIB, Bound, InputTooLargeError
 
 SMALL = FileLimits(Bound(1000, "the setting batch_max_line_bytes"))
 
 
 def read(path: object, form: str = "jsonl", compression: str | None = None, **given: Any) -> Any:
     encoding = BaseBatchFileEncoding(form, compression)
-    return list(rows_of_file(str(path), encoding, stream="s", **given))
+    return list(read_rows(str(path), encoding, stream="s", **given))
 
 
 def refused(*args: Any, **given: Any) -> str:
@@ -257,7 +257,9 @@ def test_a_message_names_so_many_files_at_most():
     """SEC13: the error for a manifest of very many files names the limit and its setting."""
     limits = FileLimits.from_config({})
     limits.check_manifest(5_000)
-    with pytest.raises(TooLargeError, match=r"1,000,000 files, more than 5,000; .*batch_max_files"):
+    with pytest.raises(
+        InputTooLargeError, match=r"1,000,000 files, more than 5,000; .*batch_max_files"
+    ):
         limits.check_manifest(1_000_000)
     FileLimits.from_config({"batch_max_files": 1_000_000}).check_manifest(1_000_000)
 
@@ -291,7 +293,7 @@ def test_a_message_names_so_many_files_at_most():
 def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(address):
     """SEC16: a BATCH message cannot name a host or another protocol."""
     with pytest.raises(ValueError, match="address"):
-        check_address(address)
+        check_url(address)
     assert "address" in refused(address)
 
 
@@ -305,16 +307,16 @@ def test_an_address_that_names_a_host_or_another_protocol_is_not_followed(addres
     ],
 )
 def test_files_and_storages_of_objects_are_followed(address):
-    check_address(address)
+    check_url(address)
 
 
 def test_a_setting_or_the_place_of_the_settings_allows_more():
     """By scheme, or at the very host that a setting names."""
-    check_address("sftp://host/a", schemes_of({"batch_schemes": ["SFTP://"]}))
-    check_address("hdfs://name:8020/b/a", roots=["hdfs://name:8020/warehouse"])
+    check_url("sftp://host/a", get_allowed_schemes({"batch_schemes": ["SFTP://"]}))
+    check_url("hdfs://name:8020/b/a", roots=["hdfs://name:8020/warehouse"])
     for other in ("hdfs://other:8020/a", "hdfs://name:8021/a", "http://name:8020/a"):
         with pytest.raises(ValueError, match="begins with"):
-            check_address(other, roots=["hdfs://name:8020/warehouse", "/local"])
+            check_url(other, roots=["hdfs://name:8020/warehouse", "/local"])
 
 
 def test_a_storage_of_the_settings_is_never_left(tmp_path):
@@ -343,8 +345,8 @@ def test_a_storage_of_the_settings_is_never_left(tmp_path):
 
 BOMBS = """
 import resource, sys
-from tap_core.batch.formats import BaseBatchFileEncoding
-from tap_core.batch.reading import rows_of_file
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.batch.reader import rows_of_file
 try:
     for _ in rows_of_file(sys.argv[1], BaseBatchFileEncoding(sys.argv[2], sys.argv[3]), stream="s"):
         pass

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from tap_core.protocols.fivetran.tester.files import FilesOfABatch
-from tap_core.protocols.fivetran.tester.tables import KnownColumn
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
+from fivetran_tester.batch_files import BatchFileSet
+from fivetran_tester.known_tables import KnownColumn
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 
 __all__ = ["COLUMNS", "DDL", "EXPANDING", "expanding", "packed", "plain", "rows"]
 
@@ -83,9 +83,9 @@ def expanding(count: int) -> Iterator[str]:
 
 def packed(
     folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], each: int
-) -> tuple[FilesOfABatch, list[str]]:
+) -> tuple[BatchFileSet, list[str]]:
     """Write files of so many rows each, compressed and encrypted; return them and their paths."""
-    files = FilesOfABatch(folder)
+    files = BatchFileSet(folder)
     return files, _written(files, name, columns, lines, each)
 
 
@@ -93,12 +93,12 @@ def plain(
     folder: Path, name: str, columns: Iterable[KnownColumn], lines: Iterator[str], each: int
 ) -> list[str]:
     """Write the same as plain CSV; return the paths."""
-    files = FilesOfABatch(folder, Compression.OFF, Encryption.NONE)
+    files = BatchFileSet(folder, Compression.OFF, Encryption.NONE)
     return _written(files, name, columns, lines, each)
 
 
 def _written(
-    files: FilesOfABatch,
+    files: BatchFileSet,
     name: str,
     columns: Iterable[KnownColumn],
     lines: Iterator[str],

@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.tester.client import Client
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.servers import Servers
-from tap_core.protocols.fivetran.tester.tables import KnownColumn, message_of
+from fivetran_tester.client import Client
+from fivetran_tester.findings import Findings
+from fivetran_tester.known_tables import KnownColumn, to_message
+from fivetran_tester.server_pool import Servers
+from tap_core.protocols.fivetran import proto_messages
 from tests.bench import checks
 from tests.bench.batches import COLUMNS, DDL, EXPANDING, expanding, packed, plain, rows
 from tests.bench.measure import Program
@@ -50,7 +50,7 @@ def update(_folder: Path, records: int, rounds: int) -> Iterator[Row]:
     for turn in range(rounds + 1):
         for name, program in programs.items():
             with _served(program) as server:  # a fresh one, since theirs serves one Update
-                server.client.call("Schema", messages.SchemaRequest(configuration=settings))
+                server.client.call("Schema", proto_messages.SchemaRequest(configuration=settings))
                 if turn:
                     costs[name].append(_cost(server, partial(_drain, server.client, settings)))
                 else:
@@ -125,7 +125,7 @@ def _drain(client: Client, settings: Mapping[str, str]) -> None:
 
 
 def _answers(client: Client, settings: Mapping[str, str]) -> Any:
-    request = messages.UpdateRequest(configuration=settings, state_json="{}")
+    request = proto_messages.UpdateRequest(configuration=settings, state_json="{}")
     return client.stream("Update", request)
 
 
@@ -154,8 +154,8 @@ class _Lake:
 
     def create(self, name: str, columns: Sequence[KnownColumn]) -> None:
         """Make a table."""
-        request = messages.CreateTableRequest(
-            configuration=self.configuration, schema_name="bench", table=message_of(name, columns)
+        request = proto_messages.CreateTableRequest(
+            configuration=self.configuration, schema_name="bench", table=to_message(name, columns)
         )
         self._called("CreateTable", request)
 
@@ -163,10 +163,10 @@ class _Lake:
         self, name: str, columns: Sequence[KnownColumn], files: Any, **paths: Sequence[str]
     ) -> float:
         """Write a batch; return the CPU seconds that it took."""
-        request = messages.WriteBatchRequest(
+        request = proto_messages.WriteBatchRequest(
             configuration=self.configuration,
             schema_name="bench",
-            table=message_of(name, columns),
+            table=to_message(name, columns),
             keys=files.keys,
             file_params=files.params(),
             **{f"{kind}_files": found for kind, found in paths.items()},

@@ -6,7 +6,8 @@
 Rules of the room: pure, and the same numbers each time. What is assumed is written here, and is
 against us where it could be either way:
 
-1. Parts are read job by job, as `target_spark/extract/crew.py` does it: so many parts are one
+1. Parts are read job by job, as `target_spark/extract/spark_distributor.py` does it: so many parts
+are one
    job, its tasks are dealt out as slots become free, and nothing of the next job begins before
    the last task of this one has ended and its results are taken.
 2. The driver is one thread. It makes the parts of a job, sends its tasks one after the other,

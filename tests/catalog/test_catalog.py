@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tap_core.catalog import (
+from tap_core.singerlib.catalog import (
     Catalog,
     CatalogEntry,
     Metadata,
@@ -50,14 +50,14 @@ def test_the_parent_comes_before_everything_else():
 
 
 def test_unsupported_is_never_selected(caplog):
-    caplog.set_level(logging.DEBUG, "tap_core.catalog")
+    caplog.set_level(logging.DEBUG, "tap_core.singerlib.catalog")
     mask = mask_of(stream={"selected": True}, a={"inclusion": "unsupported", "selected": True})
     assert mask[A] is False
     assert any("properties:a" in text for text in caplog.messages)
 
 
 def test_automatic_stays_although_it_is_deselected(caplog):
-    caplog.set_level(logging.DEBUG, "tap_core.catalog")
+    caplog.set_level(logging.DEBUG, "tap_core.singerlib.catalog")
     mask = mask_of(stream={"selected": True}, a={"inclusion": "automatic", "selected": False})
     assert mask[A] is True
     assert any("properties:a" in text for text in caplog.messages)

@@ -16,7 +16,7 @@ from typing import Final
 
 from typing_extensions import Self
 
-from target_spark.jars import format_conf
+from target_spark.spark.jars import format_conf
 from tests.cluster.standalone import _end, _home, _kept, _until
 
 __all__ = ["ConnectServer"]

@@ -10,15 +10,15 @@ from typing import Any
 
 def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
     """Read a table as its writer does."""
-    from target_spark.remote import RemoteSession
-    from target_spark.session import SparkSettings
-    from target_spark.tables import Table
-    from target_spark.writers import writer_for
+    from target_spark.spark.connect_session import ConnectSession
+    from target_spark.spark.session import SparkSettings
+    from target_spark.tables.model import Table
+    from target_spark.writers import get_writer
 
-    session = RemoteSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))
+    session = ConnectSession.start(SparkSettings(remote=asked["remote"], format=asked["format"]))
     table = Table(f"{asked['path']}/{asked['table']}", asked["table"])
     try:
-        rows = writer_for(asked["format"]).rows(session.spark(), table)
+        rows = get_writer(asked["format"]).rows(session.spark(), table)
         found = rows.selectExpr(*asked["columns"]).collect()
         return [[_plain(value) for value in row] for row in found]
     finally:

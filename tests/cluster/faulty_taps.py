@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from tap_core import RESTStream, Stream, Tap
 from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.streams.windowed import Windowed
+from tap_core.streams.windows import WindowedStream
 from tap_core.types import Context, Record
 
 __all__ = ["Faults", "FaultyTap", "LimitedTap", "at"]
@@ -273,7 +273,7 @@ class Notes(Faulty):
     schema = _schema(user=_NUMBER)
 
 
-class Readings(Windowed, Faulty):
+class Readings(WindowedStream, Faulty):
     """Read in windows of a day."""
 
     name = "readings"
@@ -291,7 +291,7 @@ class Readings(Windowed, Faulty):
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Read window by window, as the cursor says."""
-        return Windowed.get_records(self, context)
+        return WindowedStream.get_records(self, context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the rows of one window."""

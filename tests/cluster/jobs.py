@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from target_spark import settings
-from target_spark.recovery import last_marker_of, witnesses
+from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.config import settings
 from tests.cluster.faulty_taps import Faults
 from tests.cluster.tables import rows_of
 
@@ -177,8 +177,8 @@ class Job:
     def state(self) -> dict[str, Any]:
         """Return the last state that the tables hold; empty where they hold none."""
         config = self._told()
-        found = witnesses(settings.load_options(config), _no_spark)
-        last = last_marker_of([settings.job_of(config)], found)
+        found = find_recoverable_tables(settings.load_options(config), _no_spark)
+        last = get_last_marker([settings.get_job_name(config)], found)
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
         return state
 

@@ -65,15 +65,15 @@ class Lake(Load):
 
 def print_rows() -> None:
     """Print the rows of the tables that are named after a file of settings."""
-    from target_spark import settings
-    from target_spark.session import Session
-    from target_spark.tables import Table
-    from target_spark.writers import writer_for
+    from target_spark.config import settings
+    from target_spark.spark.session import Session
+    from target_spark.tables.model import Table
+    from target_spark.writers import get_writer
 
     told = json.loads(Path(sys.argv[1]).read_text())
     session = Session.start(settings.spark_settings({**told, "master": "local[1]"}))
     try:
-        spark, writer, found = session.spark(), writer_for(told["format"]), {}
+        spark, writer, found = session.spark(), get_writer(told["format"]), {}
         for name in sys.argv[2:]:
             table = Table(f"{told['path']}/{name}", name)
             known = writer.table_types(spark, table) is not None

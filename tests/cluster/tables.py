@@ -69,16 +69,16 @@ def _by_spark(tables: Path, names: tuple[str, ...]) -> dict[str, list[dict[str, 
 
 def print_iceberg() -> None:
     """Print the rows of the tables that are named, in the folder before them."""
-    from target_spark import settings
-    from target_spark.session import Session
-    from target_spark.tables import Table
-    from target_spark.writers import writer_for
+    from target_spark.config import settings
+    from target_spark.spark.session import Session
+    from target_spark.tables.model import Table
+    from target_spark.writers import get_writer
 
     folder, *names = sys.argv[1:]
     told = {"path": folder, "format": "iceberg", "master": "local[1]", "small_runs": True}
     session = Session.start(settings.spark_settings(told))
     try:
-        spark, writer, found = session.spark(), writer_for("iceberg"), {}
+        spark, writer, found = session.spark(), get_writer("iceberg"), {}
         for name in names:
             table = Table(f"{folder}/{name}", name)
             known = writer.table_types(spark, table) is not None

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from target_spark import settings
-from target_spark.lease import Lease
-from target_spark.retries import Fault, fault_of, first_line
+from target_spark.config import settings
+from target_spark.storage.job_lock import JobLock
+from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from tests.cluster.connect import ConnectServer
 from tests.cluster.connect_client import Client, lines_of, needs_connect
 
@@ -204,8 +204,8 @@ def test_what_a_server_is_started_with_does_not_falsify_values(tmp_path: Path) -
 def test_what_cannot_be_had_is_said_by_its_name(wrong: dict[str, Any], word: str) -> None:
     """A setting that Spark Connect cannot grant is a fault of the configuration."""
     good = {"remote": "sc://spark:15002", "staging": "/shared/staging", "path": "/shared/tables"}
-    assert settings.faults(good) == []
-    faults = settings.faults({**good, **wrong})
+    assert settings.find_faults(good) == []
+    faults = settings.find_faults({**good, **wrong})
     assert [fault for fault in faults if word in fault.partition(" ")[0]], faults
 
 
@@ -219,24 +219,24 @@ def test_a_server_that_does_not_answer_is_tried_again_and_told_in_words() -> Non
     away = SparkConnectGrpcException(said, grpc_status_code=StatusCode.UNAVAILABLE)
     forgotten = UnknownException("gone", errorClass="INVALID_HANDLE.SESSION_CLOSED")
     other = SparkConnectGrpcException("no", grpc_status_code=StatusCode.PERMISSION_DENIED)
-    assert [fault_of(each) for each in (away, forgotten, other)] == [
-        Fault.AWAY,
-        Fault.AWAY,
-        Fault.LASTING,
+    assert [classify_failure(each) for each in (away, forgotten, other)] == [
+        FailureKind.AWAY,
+        FailureKind.AWAY,
+        FailureKind.LASTING,
     ]
-    assert first_line(away).startswith("Spark Connect: UNAVAILABLE: Connection refused")
+    assert first_error_line(away).startswith("Spark Connect: UNAVAILABLE: Connection refused")
 
 
 def test_what_a_killed_run_left_on_a_server_is_known_to_the_next(tmp_path: Path) -> None:
     """Sessions that may be at work stand in the lease until they are known to have ended."""
-    first = Lease.take(str(tmp_path), "job")
+    first = JobLock.take(str(tmp_path), "job")
     first.sessions_are(["session-1"])
     first.release()
-    second = Lease.take(str(tmp_path), "job")
+    second = JobLock.take(str(tmp_path), "job")
     assert second.left == ("session-1",)
     second.sessions_are([])
     second.release()
-    third = Lease.take(str(tmp_path), "job")
+    third = JobLock.take(str(tmp_path), "job")
     assert third.left == ()
     third.release()
 

@@ -202,7 +202,7 @@ def test_a_run_that_waits_for_a_cluster_ends_when_it_is_told_to(
 
 ENDED = """
 import sys
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 master, *conf = sys.argv[1:]
 conf = dict(each.split("=", 1) for each in conf)
@@ -239,8 +239,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from target_spark.columns import ColumnOptions, layout_of
 from target_spark.frames import Metadata, newest, read_spool
-from target_spark.session import Session, SparkSettings
-from target_spark.workers import mapped
+from target_spark.spark.session import Session, SparkSettings
+from target_spark.spark.arrow_workers import mapped
 
 def slowly(batches):
     import time

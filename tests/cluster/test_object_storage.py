@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from target_spark.options import Run
-from target_spark.reach import run_folder
+from target_spark.config.options import RunInfo
+from target_spark.storage.staging_upload import run_folder
 from tests.cluster.lakes import Lake
 from tests.cluster.loads import Running, record, schema, state
 from tests.cluster.s3_server import KEY, SECRET, S3Server
@@ -206,7 +206,7 @@ def test_a_cluster_needs_no_shared_folder(
 
 def _folder(bucket: str, run: str, machine: str | None) -> str:
     """Return the key of a folder that a run of the job has, or had, on this machine or another."""
-    address = run_folder(f"s3a://{bucket}/staging", Run("nightly", run, 1))
+    address = run_folder(f"s3a://{bucket}/staging", RunInfo("nightly", run, 1))
     here = f"of-{socket.gethostname()}-{os.getuid()}-"
     assert here in address
     return address.replace(here, f"of-{machine}-0-" if machine else here).removeprefix(

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.bounds import TooLargeError, read_at_most
-from tap_core.config import read_config_files
-from tap_core.documents import UnreadableJSONError, load_json, read_json_file
+from tap_core.config.loading import read_config_files
 from tap_core.exceptions import CatalogFileError, ConfigFileError, StateFileError
+from tap_core.limits.memory import InputTooLargeError, read_at_most
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.literals import read_literal
-from tap_core.manifest.load import read_manifest
-from tap_core.protocols.airbyte.arguments import text_of
-from tap_core.protocols.singer import door
-from tap_core.schema.read import parsed
-from tap_core.state.load import read_state
+from tap_core.manifest.literals import parse_literal
+from tap_core.manifest.loader import read_manifest
+from tap_core.protocols.airbyte.cli_args import read_text
+from tap_core.protocols.singer import cli
+from tap_core.schema.loading import parse_document
+from tap_core.singerlib.json import UnreadableJSONError, load_json, read_json_file
+from tap_core.state.reader import read_state
 
 ENDLESS = Path("/dev/zero")
 
@@ -31,14 +31,14 @@ def test_a_file_of_settings_that_does_not_end_is_an_error():
 
 
 def test_a_catalog_and_a_state_have_a_greatest_length(monkeypatch):
-    monkeypatch.setattr(door, "STATE_BYTES", 1000)
+    monkeypatch.setattr(cli, "STATE_BYTES", 1000)
     with pytest.raises(CatalogFileError, match="'/dev/zero' cannot be read: it is longer than"):
-        door._text("/dev/zero")
-    monkeypatch.setattr("tap_core.protocols.airbyte.arguments.STATE_BYTES", 1000)
+        cli._text("/dev/zero")
+    monkeypatch.setattr("tap_core.protocols.airbyte.cli_args.STATE_BYTES", 1000)
     with pytest.raises(StateFileError, match="State file '/dev/zero' cannot be read"):
-        text_of("/dev/zero", StateFileError, "State")
-    monkeypatch.setattr("tap_core.documents.STATE_BYTES", 1000)
-    with pytest.raises(TooLargeError):
+        read_text("/dev/zero", StateFileError, "State")
+    monkeypatch.setattr("tap_core.singerlib.json.STATE_BYTES", 1000)
+    with pytest.raises(InputTooLargeError):
         read_json_file("/dev/zero")
 
 
@@ -55,7 +55,7 @@ def test_settings_may_come_from_a_pipe(tmp_path):
 def test_what_is_read_is_bounded_to_the_byte(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 100)
     assert len(read_at_most(tmp_path / "a", 100)) == 100
-    with pytest.raises(TooLargeError, match="longer than 99 bytes"):
+    with pytest.raises(InputTooLargeError, match="longer than 99 bytes"):
         read_at_most(tmp_path / "a", 99)
 
 
@@ -73,7 +73,7 @@ def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_p
         read_state(f'{{"a": {text}}}', "state.json")
     if not text.startswith("1e"):
         with pytest.raises(ValueError, match=r"nested too deeply|too many digits"):
-            parsed(text, ".json")
+            parse_document(text, ".json")
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_json_that_python_cannot_hold_is_json_that_cannot_be_decoded(text, tmp_p
 )
 def test_a_literal_that_cannot_be_shown_stays_a_text(text):
     """An integer of more than 4,300 digits has no text."""
-    assert read_literal(text) == text
-    assert read_literal(text, (int,)) == text
+    assert parse_literal(text) == text
+    assert parse_literal(text, (int,)) == text
 
 
 def test_other_literals_are_read_as_before():
-    assert read_literal("0x1F") == 31
-    assert read_literal("1_000") == 1000
-    assert read_literal("9" * 4000) == int("9" * 4000)
+    assert parse_literal("0x1F") == 31
+    assert parse_literal("1_000") == 1000
+    assert parse_literal("9" * 4000) == int("9" * 4000)
 
 
 def test_nested_literals_stay_texts_too():
     hexadecimal = "[0x" + "f" * 20_000 + "]"
-    assert read_literal(hexadecimal) == hexadecimal
+    assert parse_literal(hexadecimal) == hexadecimal

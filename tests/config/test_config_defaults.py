@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tap_core.config import copied, fill_defaults, is_secret, merge_missing_config_jsonschema
+from tap_core.config.loading import (
+    deep_copy_config,
+    fill_defaults,
+    is_secret,
+    merge_missing_config_jsonschema,
+)
 
 
 def filled(config, schema):
@@ -59,7 +64,7 @@ def test_missing_settings_are_merged_as_copies():
 def test_copies_are_of_containers_only():
     thing = object()
     original = MappingProxyType({"a": [{"b": thing}]})
-    copy = copied(original)
+    copy = deep_copy_config(original)
     assert copy == {"a": [{"b": thing}]}
     copy["a"][0]["b"] = None
     assert original["a"][0]["b"] is thing

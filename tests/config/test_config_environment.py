@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tap_core.config import parse_environment_config, read_environment
+from tap_core.config.loading import parse_environment_config, read_environment
 from tap_core.exceptions import ConfigValidationError
 
 PREFIX = "TAP_X_"

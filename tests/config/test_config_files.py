@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from tap_core.config import ConfigInput, read_config_files
+from tap_core.config.loading import ConfigInput, read_config_files
 from tap_core.exceptions import ConfigFileError, ConfigValidationError
 
 

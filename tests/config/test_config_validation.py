@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tap_core.config_validation import (
-    config_faults,
+from tap_core.config.validation import (
+    is_trivially_valid,
     setting_path,
-    surely_valid,
-    unknown_settings,
+    suggest_misspelled_settings,
+    validate_config,
 )
 
 SCHEMA = {
@@ -47,12 +47,12 @@ SCHEMA = {
 
 def test_nothing_is_said_of_a_valid_configuration():
     valid = {"url": "u", "page_size": None, "a": {"id": 1, "b": [1]}, "mode": "x", "more": 1}
-    assert config_faults(valid, SCHEMA) == []
+    assert validate_config(valid, SCHEMA) == []
 
 
 def test_every_fault_is_reported_with_its_path():
     config = {"page_size": 0, "a": {"b": [1, "two", 3.5], "c": 1}, "mode": "z"}
-    assert config_faults(config, SCHEMA) == [
+    assert validate_config(config, SCHEMA) == [
         "'url' is a required property",
         "'id' is a required property in config['a']",
         "Additional properties are not allowed ('c' was unexpected) in config['a']",
@@ -65,15 +65,15 @@ def test_every_fault_is_reported_with_its_path():
 
 def test_fractions_read_as_decimals_are_shown_and_divided_as_numbers():
     schema = {"properties": {"a": {"multipleOf": 0.5}, "b": {"items": {"type": "integer"}}}}
-    assert config_faults({"a": Decimal("1.5"), "b": []}, schema) == []
-    assert config_faults({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
+    assert validate_config({"a": Decimal("1.5"), "b": []}, schema) == []
+    assert validate_config({"a": Decimal("1.6"), "b": [Decimal("1.5")]}, schema) == [
         "1.6 is not a multiple of 0.5 in config['a']",
         "1.5 is not of type 'integer' in config['b'][0]",
     ]
 
 
 def test_settings_whose_faults_are_known_are_skipped():
-    assert config_faults({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
+    assert validate_config({"page_size": "x", "mode": "z"}, SCHEMA, skip=["page_size"]) == [
         "'url' is a required property",
         "'z' is not one of ['x', 'y'] in config['mode']",
     ]
@@ -92,23 +92,23 @@ def test_settings_whose_faults_are_known_are_skipped():
     ],
 )
 def test_no_sentence_holds_a_secret(config):
-    faults = config_faults(config, SCHEMA)
+    faults = validate_config(config, SCHEMA)
     assert faults
     assert "hunter2" not in " ".join(faults)
     assert "not shown" in faults[0]
 
 
 def test_the_rule_that_a_secret_breaks_is_named():
-    assert config_faults({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
+    assert validate_config({"url": "u", "hidden": "hunter2"}, SCHEMA) == [
         "the value (not shown) does not fit type 'integer' in config['hidden']"
     ]
-    login = config_faults({"url": "u", "login": {"password": "hunter2"}}, SCHEMA)
+    login = validate_config({"url": "u", "login": {"password": "hunter2"}}, SCHEMA)
     assert login == ["the value (not shown) does not fit the rule 'anyOf' in config['login']"]
 
 
 def test_a_secret_in_a_schema_that_says_little_is_kept():
     schema = {"maxProperties": 0}
-    assert config_faults({"token": "hunter2"}, schema) == [
+    assert validate_config({"token": "hunter2"}, schema) == [
         "the value (not shown) does not fit the rule 'maxProperties'"
     ]
 
@@ -163,7 +163,7 @@ SCHEMAS = st.recursive(
 
 @given(value=VALUES, schema=SCHEMAS)
 def test_what_is_surely_valid_is_valid(value, schema):
-    if surely_valid(value, schema):
+    if is_trivially_valid(value, schema):
         assert Draft202012Validator(schema).is_valid(value)
 
 
@@ -185,7 +185,7 @@ def test_what_is_surely_valid_is_valid(value, schema):
     ],
 )
 def test_ordinary_configurations_take_the_short_way(schema, value):
-    assert surely_valid(value, schema)
+    assert is_trivially_valid(value, schema)
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_ordinary_configurations_take_the_short_way(schema, value):
     ],
 )
 def test_what_needs_thought_is_left_to_the_validator(schema, value):
-    assert not surely_valid(value, schema)
+    assert not is_trivially_valid(value, schema)
 
 
 # Slips of the pen
 
 
 def slips(config, schema=SCHEMA):
-    return dict(unknown_settings(config, schema))
+    return dict(suggest_misspelled_settings(config, schema))
 
 
 def test_a_likely_slip_is_found_with_what_was_meant():
@@ -239,4 +239,4 @@ def test_nothing_is_unknown_where_further_settings_are_described():
 
 
 def test_faults_can_be_written_as_json():
-    assert json.dumps(config_faults({}, SCHEMA))
+    assert json.dumps(validate_config({}, SCHEMA))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.config import parse_environment_config
-from tap_core.dotenv_file import MAX_BYTES, read_dotenv
+from tap_core.config.dotenv_file import MAX_BYTES, read_dotenv
+from tap_core.config.loading import parse_environment_config
 
 PREFIX = "TAP_X_"
 SCHEMA = {"properties": {"a": {"type": "string"}}}

@@ -164,7 +164,7 @@ def test_every_link_within_the_project_leads_somewhere(document: Path) -> None:
 
 
 def test_every_path_that_the_docs_name_in_code_exists() -> None:
-    """Names such as `tap_core/state/order.py` in running text are promises too."""
+    """Names such as `tap_core/state/comparison.py` in running text are promises too."""
     broken = {}
     for document in DOCUMENTS:
         named = re.findall(

@@ -11,7 +11,7 @@ import time
 import warnings
 
 from tap_core.plugin_base import PluginBase
-from tap_core.protocols.singer.door import target_command
+from tap_core.protocols.singer.cli import target_command
 from tap_core.streams.core import Stream
 from tap_core.tap_base import Tap
 

@@ -9,7 +9,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.singer.catalog_file import parse_catalog, strangers
+from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
 
 
 @dataclass
@@ -29,7 +29,7 @@ def entry(name: str, *properties: str) -> dict:
 
 
 def said(*entries: dict) -> list[str]:
-    return list(strangers({"streams": list(entries)}, STREAMS))
+    return list(find_unknown_streams({"streams": list(entries)}, STREAMS))
 
 
 def test_a_catalog_is_read():
@@ -83,7 +83,7 @@ class TapOfNone(Tap):
 def test_a_schema_that_code_computes_is_not_asked_for():
     catalog = {"streams": [entry("computed", "a"), entry("given", "id", "b")]}
     given = Given(TapOfNone(), schema={"properties": {"id": {}}})
-    assert list(strangers(catalog, {"computed": Computed(), "given": given})) == [
+    assert list(find_unknown_streams(catalog, {"computed": Computed(), "given": given})) == [
         "The catalog's stream 'given' has unknown properties: b"
     ]
 

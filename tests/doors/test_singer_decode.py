@@ -14,31 +14,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    Event,
+    Rows,
+    SchemaEvent,
+    StreamId,
+)
 from tap_core.exceptions import (
     BatchFileError,
     InvalidInputLine,
-    TornInputLine,
+    TruncatedInputLine,
     UnknownMessageType,
 )
-from tap_core.limits import Limit
-from tap_core.protocols import lines as line_reader
-from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
-from tap_core.protocols.singer.decode import Decoder
+from tap_core.io import json_lines as line_reader
+from tap_core.limits.environment import Limit
+from tap_core.protocols.airbyte.reader import AirbyteReader as AirbyteDecoder
+from tap_core.protocols.singer.reader import SingerReader
 
 A = StreamId("a")
 
 
 def decode(*blocks: bytes) -> list[Event]:
     """Return every event of an input given in these blocks."""
-    decoder = Decoder()
+    decoder = SingerReader()
     events = [event for block in blocks for event in decoder.feed(block)]
     return events + list(decoder.close())
 
 
 def decode_leniently(*blocks: bytes) -> tuple[list[Event], str | None]:
     """Return the events before the first error, and that error's text."""
-    decoder = Decoder()
+    decoder = SingerReader()
     events: list[Event] = []
     try:
         for block in blocks:
@@ -87,10 +95,10 @@ def test_each_message_becomes_its_event() -> None:
         )
     )
     assert events == [
-        Describe(A, schema, ("id",)),
+        SchemaEvent(A, schema, ("id",)),
         Rows(A, [b'{"id": 1}'], extracted_at=["2024-01-01T00:00:00Z"], version=7),
-        Truncate(A, 7),
-        Files(A, ("file:///x",), {"format": "jsonl"}),
+        ActivateVersion(A, 7),
+        BatchFiles(A, ("file:///x",), {"format": "jsonl"}),
         Checkpoint(b'{"bookmarks": {}}'),
     ]
 
@@ -104,7 +112,7 @@ def test_the_replication_key_is_a_name_or_the_first_of_a_list(
 ) -> None:
     message = {"type": "SCHEMA", "stream": "a", "schema": {}, "bookmark_properties": given_as}
     (event,) = decode(lines({**message, "key_properties": None}))
-    assert event == Describe(A, {}, (), cursor)
+    assert event == SchemaEvent(A, {}, (), cursor)
 
 
 def test_consecutive_rows_of_a_stream_and_version_are_one_chunk() -> None:
@@ -238,9 +246,9 @@ def test_an_unknown_type_has_its_own_error(line: bytes) -> None:
 
 def test_an_input_that_ends_within_a_message_is_torn() -> None:
     whole = lines(record({"n": 1}))
-    decoder = Decoder()
+    decoder = SingerReader()
     assert len(list(decoder.feed(whole + whole[:-5]))) == 1
-    with pytest.raises(TornInputLine, match=r"ended within a message. Line 2 is not"):
+    with pytest.raises(TruncatedInputLine, match=r"ended within a message. Line 2 is not"):
         list(decoder.close())
 
 
@@ -349,7 +357,7 @@ def test_what_is_too_deep_and_no_record_is_refused(line: bytes) -> None:
     assert error is not None
 
 
-@pytest.mark.parametrize("decoder", [Decoder, partial(AirbyteDecoder, [])])
+@pytest.mark.parametrize("decoder", [SingerReader, partial(AirbyteDecoder, [])])
 @pytest.mark.parametrize("ends", [False, True])
 def test_a_line_that_does_not_end_is_refused_before_it_is_held_whole(
     monkeypatch: pytest.MonkeyPatch, decoder: Callable[[], Any], ends: bool
@@ -369,7 +377,7 @@ def peak_of(line: bytes) -> tuple[float, str]:
     error = ""
     tracemalloc.start()
     try:
-        list(Decoder().feed(line))
+        list(SingerReader().feed(line))
     except (BatchFileError, InvalidInputLine) as found:
         error = str(found)
     _, peak = tracemalloc.get_traced_memory()

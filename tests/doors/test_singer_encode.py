@@ -13,10 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core.events import Checkpoint, Describe, Files, Log, Rows, StreamId, Truncate
-from tap_core.protocols.singer.encode import SingerOutlet, encode_body, encode_json, stdout_writer
-from tap_core.protocols.singer.events_of import event_of, messages_of
-from tap_core.protocols.singer.messages import (
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    LogEvent,
+    Rows,
+    SchemaEvent,
+    StreamId,
+)
+from tap_core.protocols.singer.event_conversion import to_event, to_messages
+from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json, stdout_writer
+from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     Message,
     RecordMessage,
@@ -30,7 +38,7 @@ AT = "2024-01-02T03:04:05.000006+00:00"
 
 def lines(*events) -> bytes:
     written: list[bytes] = []
-    outlet = SingerOutlet(written.append)
+    outlet = SingerWriter(written.append)
     for event in events:
         outlet.emit(event)
     return b"".join(written)
@@ -49,17 +57,17 @@ def lines(*events) -> bytes:
         ),
         (Checkpoint(b'{"bookmarks":{}}'), b'{"type":"STATE","value":{"bookmarks":{}}}'),
         (
-            Describe(A, {}, ("id", "b"), "at"),
+            SchemaEvent(A, {}, ("id", "b"), "at"),
             (
                 b'{"type":"SCHEMA","stream":"a","schema":{},'
                 b'"key_properties":["id","b"],"bookmark_properties":["at"]}'
             ),
         ),
         (
-            Describe(A, {}),
+            SchemaEvent(A, {}),
             b'{"type":"SCHEMA","stream":"a","schema":{},"key_properties":[]}',
         ),
-        (Truncate(A, 7), b'{"type":"ACTIVATE_VERSION","stream":"a","version":7}'),
+        (ActivateVersion(A, 7), b'{"type":"ACTIVATE_VERSION","stream":"a","version":7}'),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -68,12 +76,14 @@ def test_each_event_is_one_line(event, line):
 
 
 def test_what_singer_has_no_message_for_is_left_out():
-    assert lines(Log("info", "x"), Rows(A, [])) == b""
+    assert lines(LogEvent("info", "x"), Rows(A, [])) == b""
 
 
 def test_files_are_named_by_a_batch():
     known = {"format": "jsonl", "compression": "gzip"}
-    assert lines(Files(A, ["f", "g"], known), Files(A, ["h"], {"format": "x"}, version=3)) == (
+    assert lines(
+        BatchFiles(A, ["f", "g"], known), BatchFiles(A, ["h"], {"format": "x"}, version=3)
+    ) == (
         b'{"type":"BATCH","stream":"a","encoding":{"format":"jsonl","compression":"gzip"},'
         b'"manifest":["f","g"]}\n'
         b'{"type":"BATCH","stream":"a","encoding":{"format":"x"},"manifest":["h"],"version":3}\n'
@@ -97,7 +107,7 @@ def test_a_chunk_is_a_line_for_each_row(rows, name):
 def test_a_chunk_is_one_write_and_its_rows_stay_as_they_were():
     written: list[bytes] = []
     rows = [b"{}"] * 1_000
-    SingerOutlet(written.append).emit(Rows(A, rows, extracted_at=AT))
+    SingerWriter(written.append).emit(Rows(A, rows, extracted_at=AT))
     assert len(written) == 1
     assert rows == [b"{}"] * 1_000
 
@@ -109,10 +119,10 @@ def test_nothing_is_written_after_a_write_that_failed():
         calls.append(data)
         raise OSError(28, "No space left on device")
 
-    outlet = SingerOutlet(write)
+    outlet = SingerWriter(write)
     with pytest.raises(OSError, match="No space left"):
-        outlet.emit(Truncate(A, 1))
-    for event in (Truncate(A, 2), Checkpoint(b"{}")):
+        outlet.emit(ActivateVersion(A, 1))
+    for event in (ActivateVersion(A, 2), Checkpoint(b"{}")):
         with pytest.raises(BrokenPipeError, match="output is closed"):
             outlet.emit(event)
     assert len(calls) == 1
@@ -162,7 +172,7 @@ def test_a_stream_without_a_file_gets_text():
 
 def test_standard_output_is_asked_for_at_each_write(capsys):
     """Test runners redirect it after the tap was made."""
-    outlet = SingerOutlet()
+    outlet = SingerWriter()
     outlet.emit(Checkpoint(b"{}"))
     assert capsys.readouterr().out == '{"type":"STATE","value":{}}\n'
 
@@ -181,19 +191,19 @@ MESSAGES = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_a_message_is_written_as_it_writes_itself(message):
-    from tap_core.protocols.singer.messages import format_message
+    from tap_core.singerlib.messages import format_message
 
     expected = json.loads(format_message(message))
     if isinstance(message, SchemaMessage):
         expected.setdefault("key_properties", [])
-    assert json.loads(lines(event_of(message))) == expected
+    assert json.loads(lines(to_event(message))) == expected
 
 
 @pytest.mark.parametrize(
     "message", [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]], ids=lambda one: type(one).__name__
 )
 def test_a_message_becomes_an_event_and_a_message_again(message):
-    [found] = messages_of(event_of(message, lambda record: record))
+    [found] = to_messages(to_event(message, lambda record: record))
     if isinstance(message, SchemaMessage) and message.key_properties is None:
         message = SchemaMessage("a", {"properties": {}}, [])
     assert found == message
@@ -201,7 +211,7 @@ def test_a_message_becomes_an_event_and_a_message_again(message):
 
 def test_a_state_becomes_an_event_and_a_message_again():
     message = StateMessage({"bookmarks": {"a": {"x": 1.5}}})
-    assert list(messages_of(event_of(message))) == [message]
+    assert list(to_messages(to_event(message))) == [message]
 
 
 def test_a_message_of_no_known_type_is_refused():
@@ -209,8 +219,8 @@ def test_a_message_of_no_known_type_is_refused():
         """A message of an author's own."""
 
     with pytest.raises(TypeError, match="type Odd cannot be written"):
-        event_of(Odd())
+        to_event(Odd())
 
 
 def test_events_without_a_message_give_none():
-    assert list(messages_of(Log("info", "x"))) == []
+    assert list(to_messages(LogEvent("info", "x"))) == []

@@ -21,16 +21,16 @@ from tap_core.contrib.msgspec import (
     serialize_jsonl,
 )
 from tap_core.exceptions import InvalidInputLine
-from tap_core.protocols.singer.encode import SingerOutlet
-from tap_core.protocols.singer.messages import RecordMessage, StateMessage
-from tap_core.protocols.singer.reading import is_plain
-from tap_core.protocols.singer.writing import MessageOutlet
+from tap_core.protocols.singer.message_reader import is_default_reader
+from tap_core.protocols.singer.message_writer import MessageWriterAdapter
+from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.singerlib.encoding import (
     GenericSingerReader,
     GenericSingerWriter,
     SimpleSingerReader,
     SimpleSingerWriter,
 )
+from tap_core.singerlib.messages import RecordMessage, StateMessage
 
 LINES = [
     '{"type":"SCHEMA","stream":"a","schema":{"properties":{"id":{"type":"number"}}}}\n',
@@ -114,9 +114,9 @@ def test_a_tap_with_a_writer_as_it_stands_writes_as_any_other(kind):
 
     tap = Own()
     assert type(tap.message_writer) is kind
-    assert isinstance(tap.outlet, SingerOutlet)
+    assert isinstance(tap.outlet, SingerWriter)
     assert without_times(messages(written(tap))) == without_times(messages(written(NumbersTap())))
-    assert isinstance(Own(message_writer=kind()).outlet, SingerOutlet)
+    assert isinstance(Own(message_writer=kind()).outlet, SingerWriter)
 
 
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
@@ -131,7 +131,7 @@ def test_a_writer_of_an_author_s_own_gets_every_message(kind):
         message_writer_class = Writer
 
     tap = Own()
-    assert isinstance(tap.outlet, MessageOutlet)
+    assert isinstance(tap.outlet, MessageWriterAdapter)
     theirs = without_times(messages(written(tap)))
     ours = written(NumbersTap()).replace("numbers", "NUMBERS")
     assert theirs == without_times(messages(ours))
@@ -206,13 +206,13 @@ def test_a_target_reads_with_either(kind, capsys):
         NotingTarget.notes.clear()
         own = type("Own", (NotingTarget,), {"message_reader_class": reader})
         target = own(config={})
-        assert is_plain(target.message_reader) is (reader is kind)
+        assert is_default_reader(target.message_reader) is (reader is kind)
         target.listen(io.StringIO("".join(LINES)))
         assert NotingTarget.notes == [{"id": Decimal("1.10")}]
         assert capsys.readouterr().out == '{"n":1}\n'
     changed = kind()
     changed.deserialize_json = json.loads
-    assert not is_plain(changed)
+    assert not is_default_reader(changed)
 
 
 def test_a_reader_of_bytes(monkeypatch):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tap_core import RESTStream, Tap
-from tap_core.manifest.tap import tap_class
-from target_spark.extract.source import Source
+from tap_core.manifest.tap import make_tap_class
+from target_spark.extract.tap_factory import TapSpec
 
 ASKED = 5
 """How often each process asks for each stream."""
@@ -64,7 +64,7 @@ class Crowd(Limited):
         return [Many(self)]
 
 
-class Declared(tap_class(Path(__file__).with_name("limited_manifest.yaml"))):
+class Declared(make_tap_class(Path(__file__).with_name("limited_manifest.yaml"))):
     """The same source, as a manifest with a budget declares it."""
 
 
@@ -74,7 +74,7 @@ def limited(jobs: Any, start: Any, done: Any) -> None:
         done.put(_tried(*job, start))
 
 
-def _tried(source: Source, names: Sequence[str], start: Any) -> int | str:
+def _tried(source: TapSpec, names: Sequence[str], start: Any) -> int | str:
     try:
         return _read(source, names, start)
     except Exception as error:  # noqa: BLE001  (the test tells of it)
@@ -82,7 +82,7 @@ def _tried(source: Source, names: Sequence[str], start: Any) -> int | str:
         return repr(error)
 
 
-def _read(source: Source, names: Sequence[str], start: Any) -> int:
+def _read(source: TapSpec, names: Sequence[str], start: Any) -> int:
     tap = source.new()
     streams: list[Any] = [tap.streams[name] for name in names]
     start.wait(120)

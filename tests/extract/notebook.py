@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_tap import tap_source
+from pyspark_tap import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader
@@ -40,7 +40,7 @@ def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None
         reader = spark.read.format("tap").option("tap", TAP).option("stream", stream)
         return reader.option("config", str(place / "config.json")).options(**options)
 
-    spark.dataSource.register(tap_source("shop", settings, tap=TAP))
+    spark.dataSource.register(register_source("shop", settings, tap=TAP))
     shop = spark.read.format("shop").option("stream", "orders").load()
     seen["registered"] = shop.count()
     read("notes").load().createOrReplaceTempView("notes")
@@ -51,7 +51,7 @@ def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None
     seen["error"] = _error(spark, failing)
     if lasts:
         spark.dataSource.register(
-            tap_source("dying", {**failing, "how": "kill", "times": 1}, tap=TAP)
+            register_source("dying", {**failing, "how": "kill", "times": 1}, tap=TAP)
         )
         dying = spark.read.format("dying").option("stream", "orders").load()
         seen["killed"] = sorted(map(tuple, dying.groupBy("region").count().collect()))
@@ -61,7 +61,7 @@ def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None
 
 
 def _error(spark: SparkSession, settings: dict[str, Any]) -> str:
-    spark.dataSource.register(tap_source("failing", settings, tap=TAP, tries="1"))
+    spark.dataSource.register(register_source("failing", settings, tap=TAP, tries="1"))
     try:
         spark.read.format("failing").option("stream", "orders").load().collect()
     except PySparkException as error:

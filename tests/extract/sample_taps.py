@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from tap_core import Stream, Tap
 from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.streams.windowed import Windowed
+from tap_core.streams.windows import WindowedStream
 from tap_core.types import Context, Record
 
 __all__ = ["KINDS", "KINDS_SCHEMA", "ODD", "REGIONS", "SampleTap"]
@@ -225,7 +225,7 @@ class Notes(Sample):
         yield from ({"id": number, "note": "n"} for number in range(self.config["rows"]))
 
 
-class Readings(Windowed, Sample):
+class Readings(WindowedStream, Sample):
     """Read in windows of a day."""
 
     name = "readings"
@@ -242,7 +242,7 @@ class Readings(Windowed, Sample):
 
     def get_records(self, context: Context | None) -> Iterable[Record]:
         """Read window by window, as the cursor says."""
-        return Windowed.get_records(self, context)
+        return WindowedStream.get_records(self, context)
 
     def request_records(self, context: Context | None) -> Iterable[Record]:
         """Yield the rows of one window."""

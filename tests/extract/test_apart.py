@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from target_spark.extract.apart import DiedError, apart
+from target_spark.extract.forked_process import ProcessDiedError, run_in_fork
 
 
 class Unpicklable(Exception):  # noqa: N818
@@ -30,20 +30,20 @@ def raising(error: BaseException) -> Any:
 
 def test_what_it_returns_comes_from_another_process() -> None:
     """The parent gets the value, and goes on being itself."""
-    assert apart(lambda: (os.getppid(), "done")) == (os.getpid(), "done")
+    assert run_in_fork(lambda: (os.getppid(), "done")) == (os.getpid(), "done")
 
 
 @pytest.mark.parametrize("error", [ValueError("a"), SystemExit(3), KeyboardInterrupt()])
 def test_what_it_raises_is_raised_here(error: BaseException) -> None:
     """Also what would end a process."""
     with pytest.raises(type(error)):
-        apart(raising(error))
+        run_in_fork(raising(error))
 
 
 def test_an_error_that_cannot_travel_is_told_in_words() -> None:
     """Its kind and its words arrive."""
     with pytest.raises(RuntimeError, match="Unpicklable: 1 and 2"):
-        apart(raising(Unpicklable(1, 2)))
+        run_in_fork(raising(Unpicklable(1, 2)))
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_an_error_that_cannot_travel_is_told_in_words() -> None:
 )
 def test_its_death_is_an_error(death: Any, words: str) -> None:
     """The parent lives on, and says how it died."""
-    with pytest.raises(DiedError, match=words):
-        apart(death)
+    with pytest.raises(ProcessDiedError, match=words):
+        run_in_fork(death)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import StructType
 
-from pyspark_tap import tap_source
+from pyspark_tap import register_source
 from target_spark.errors import FrameError, UnsupportedError
 from target_spark.extract.data_source import TapDataSource
-from target_spark.extract.reading import batches_of, groups_of
-from target_spark.extract.request import Request, request_of
+from target_spark.extract.partition_reader import plan_groups, read_batches
+from target_spark.extract.reader_options import ReadOptions, parse_options
 from tests.extract.sample_taps import REGIONS, SampleTap
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Shop:
 
     def request(
         self, stream: str, options: dict[str, str] | None = None, **settings: Any
-    ) -> Request:
-        return request_of({**self.options(stream, **settings), **(options or {})})
+    ) -> ReadOptions:
+        return parse_options({**self.options(stream, **settings), **(options or {})})
 
     def visits(self) -> Counter[str]:
         """How often each context was read, since this was asked last."""
@@ -64,9 +64,9 @@ def read(spark: SparkSession, shop: Shop) -> Callable[..., DataFrameReader]:
     return reader
 
 
-def rows(request: Request) -> list[tuple[Any, ...]]:
+def rows(request: ReadOptions) -> list[tuple[Any, ...]]:
     """The rows of a stream, read group by group in this process."""
-    found = (batch for group in groups_of(request) for batch in batches_of(request, group))
+    found = (batch for group in plan_groups(request) for batch in read_batches(request, group))
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
 
 
@@ -86,7 +86,7 @@ def test_contexts_are_partitions(
     shop: Shop, stream: str, contexts: list[Any], read_by_the_driver: int
 ):
     """Each context is a partition, a child's are those its parents say; nothing else is read."""
-    groups = groups_of(shop.request(stream))
+    groups = plan_groups(shop.request(stream))
     found = [part and part.context for group in groups for part in group.parts]
     assert sorted(found, key=str) == sorted(contexts, key=str)
     assert len(groups) == len(contexts)
@@ -98,15 +98,15 @@ def test_contexts_are_partitions(
 def test_windows_are_partitions(shop: Shop):
     """A stream that is read in windows has one partition for each, with its own rows."""
     request = shop.request("readings")
-    groups = groups_of(request)
-    counts = [sum(batch.num_rows for batch in batches_of(request, group)) for group in groups]
+    groups = plan_groups(request)
+    counts = [sum(batch.num_rows for batch in read_batches(request, group)) for group in groups]
     assert counts == [24, 24, 24]
 
 
 def test_contexts_share_partitions_where_there_are_fewer(shop: Shop):
     """With the option partitions, contexts are read one after the other, and none is left out."""
     request = shop.request("orders", {"partitions": "3"})
-    assert [len(group.parts) for group in groups_of(request)] == [2, 1, 1]
+    assert [len(group.parts) for group in plan_groups(request)] == [2, 1, 1]
     assert Counter(row[0] for row in rows(request)) == dict.fromkeys(REGIONS, 30)
 
 
@@ -161,18 +161,18 @@ def test_settings_come_from_files_and_variables(shop: Shop, monkeypatch: pytest.
     """ENV asks for the environment, whose settings come before those of files."""
     options = shop.options("journal", rows=3)
     monkeypatch.setenv("TAP_SAMPLE_ROWS", "2")
-    assert len(rows(request_of(options))) == 3
-    assert len(rows(request_of(options | {"config": f"{shop.file},ENV"}))) == 2
+    assert len(rows(parse_options(options))) == 3
+    assert len(rows(parse_options(options | {"config": f"{shop.file},ENV"}))) == 2
 
 
 def test_secrets_do_not_stand_in_options(shop: Shop):
     """Settings may stand in an option, secret ones may not; the error does not say them."""
     options = shop.options("journal", rows=1)
     open_ = json.dumps({"visits": str(shop.visited), "rows": 1})
-    assert len(rows(request_of(options | {"config": open_}))) == 1
+    assert len(rows(parse_options(options | {"config": open_}))) == 1
     secret = json.dumps({"visits": str(shop.visited), "api_token": SECRET})
     with pytest.raises(UnsupportedError, match="Spark shows options") as error:
-        request_of(options | {"config": secret})
+        parse_options(options | {"config": secret})
     assert SECRET not in str(error.value)
 
 
@@ -218,7 +218,7 @@ def test_a_context_that_fails_once_has_its_rows_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     """A context is read again after a failure, and what was read before counts for nothing."""
-    monkeypatch.setattr("target_spark.extract.tries.time.sleep", lambda _: None)
+    monkeypatch.setattr("target_spark.extract.retry.time.sleep", lambda _: None)
     for how in ("raise", "exit"):
         settings = {"fails": "south", "times": 2, "how": how, "api_token": SECRET}
         found = rows(shop.request("orders", {"tries": "3"}, **settings))
@@ -244,7 +244,7 @@ def test_a_context_that_fails_always_is_named(shop: Shop, stream: str):
 def test_a_parent_that_fails_names_its_child(shop: Shop):
     """Where contexts cannot be found the error says of which stream, without secrets."""
     with pytest.raises(FrameError, match="contexts of stream notes cannot be found") as error:
-        groups_of(shop.request("notes", fails="south", api_token=SECRET))
+        plan_groups(shop.request("notes", fails="south", api_token=SECRET))
     assert SECRET not in str(error.value)
 
 
@@ -314,7 +314,7 @@ def test_misfits_are_errors_or_nulls(read: Callable[..., DataFrameReader]):
 def test_settings_that_are_registered_are_not_shown(spark: SparkSession, shop: Shop):
     """A registered class brings settings along, which stand in no plan."""
     given = {"visits": str(shop.visited), "rows": 1, "api_token": SECRET}
-    spark.dataSource.register(tap_source("shop", given, tap=TAP))
+    spark.dataSource.register(register_source("shop", given, tap=TAP))
     orders = spark.read.format("shop").option("stream", "orders").load()
     assert orders.count() == len(REGIONS)
     for mode in ("extended", "formatted"):

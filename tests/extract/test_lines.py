@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from target_spark.extract.apart import apart
-from target_spark.extract.lines import Lines, NotWrittenError, shown
+from target_spark.extract.forked_process import run_in_fork
+from target_spark.extract.spool_output import SpoolOutput, WriteFailedError, publish_files
 
 STEPS = st.lists(
     st.one_of(
@@ -31,7 +31,7 @@ class Readers:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.lines = Lines(None if folder is None else str(folder))
+        self.lines = SpoolOutput(None if folder is None else str(folder))
         self.found: dict[int, bytes] = defaultdict(bytes)
 
     def leave(self) -> None:
@@ -46,7 +46,7 @@ class Readers:
         self.lines.close()
         if self.folder is not None:
             there = [int(each.name.removeprefix("stream=")) for each in self.folder.glob("*")]
-            shown(str(self.folder), [(stream, self.lines.name) for stream in there])
+            publish_files(str(self.folder), [(stream, self.lines.name) for stream in there])
             for stream in there:
                 (file,) = self.folder.glob(f"stream={stream}/[!.]*")
                 self.found[stream] = file.read_bytes()
@@ -98,7 +98,7 @@ def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
             readers.lines.flush()
             then()
 
-        apart(write)
+        run_in_fork(write)
 
     readers.lines.write(0, b"first\n")
     readers.lines.keep()
@@ -114,13 +114,13 @@ def test_a_child_writes_to_the_same_files(readers: Readers) -> None:
 
 def test_nobody_sees_files_before_they_are_shown(tmp_path: Path) -> None:
     """Nor those of another task that did the same; and nobody else may read them."""
-    lost, done = (Lines(str(tmp_path)) for _ in range(2))
+    lost, done = (SpoolOutput(str(tmp_path)) for _ in range(2))
     for each in (lost, done):
         each.write(3, b"row\n")
         each.keep()
         each.close()
     assert [path.name[0] for path in tmp_path.glob("stream=3/*")] == [".", "."]
-    shown(str(tmp_path), [(3, done.name)])
+    publish_files(str(tmp_path), [(3, done.name)])
     (seen,) = tmp_path.glob("stream=3/[!.]*")
     assert seen.read_bytes() == b"row\n"
     assert seen.stat().st_mode & 0o777 == 0o600
@@ -132,9 +132,9 @@ def test_without_room_it_is_no_failure_of_a_part(readers: Readers) -> None:
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
-        with pytest.raises(NotWrittenError, match="File too large"):
+        with pytest.raises(WriteFailedError, match="File too large"):
             readers.lines.write(0, b"x" * (1 << 17))
-        assert not issubclass(NotWrittenError, Exception)
+        assert not issubclass(WriteFailedError, Exception)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
@@ -143,5 +143,5 @@ def test_without_room_it_is_no_failure_of_a_part(readers: Readers) -> None:
 def test_a_folder_that_is_away_is_named(tmp_path: Path) -> None:
     """What takes its place cannot be written to."""
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(NotWrittenError, match="file"):
-        Lines(str(tmp_path / "file")).write(0, b"row\n")
+    with pytest.raises(WriteFailedError, match="file"):
+        SpoolOutput(str(tmp_path / "file")).write(0, b"row\n")

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.http.counters import Terms
-from target_spark.extract import connections
-from target_spark.extract.permits import Issuer, PermitAddress
+from tap_core.http.rate_limit_counters import RateLimits
+from target_spark.extract import authenticated_server
+from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer
 
-EVEN = Terms("even", ((1000.0, 1.0),))
+EVEN = RateLimits("even", ((1000.0, 1.0),))
 
 DRIVER = """
 import os, resource, sys, threading, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-from target_spark.extract.permits import Issuer
+from target_spark.extract.rate_limit_server import Issuer
 count = lambda: len(os.listdir("/dev/fd"))
 with Issuer() as issuer:
     address = issuer.address
@@ -75,7 +75,7 @@ class Driver:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         port, key = self.line().split()
-        self.address = PermitAddress("127.0.0.1", int(port), bytes.fromhex(key))
+        self.address = RateLimitAddress("127.0.0.1", int(port), bytes.fromhex(key))
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -111,7 +111,7 @@ def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(
         with program(FLOOD, driver.address.port, 1500, 600, said) as flood:
             assert flood.stdout is not None
             assert flood.stdout.readline() == "full\n"
-            late = PermitAddress("localhost", driver.address.port, driver.address.key).counters()
+            late = RateLimitAddress("localhost", driver.address.port, driver.address.key).counters()
             assert early.ask("a", EVEN).is_taken
             assert late.ask("a", EVEN).is_taken
             assert flood.poll() is None
@@ -128,21 +128,21 @@ def test_a_flood_of_connections_without_a_key_leaves_the_driver_its_descriptors(
     assert left <= before
 
 
-def where(issuer: Issuer) -> tuple[str, int]:
+def where(issuer: RateLimitServer) -> tuple[str, int]:
     return issuer.address.host, issuer.address.port
 
 
-def clients(issuer: Issuer, count: int) -> list[PermitAddress]:
+def clients(issuer: RateLimitServer, count: int) -> list[RateLimitAddress]:
     """Return addresses that each have a connection of their own."""
     address = issuer.address
-    return [PermitAddress(f"127.0.0.{n + 1}", address.port, address.key) for n in range(count)]
+    return [RateLimitAddress(f"127.0.0.{n + 1}", address.port, address.key) for n in range(count)]
 
 
 def test_more_workers_than_there_is_room_for_are_all_served(monkeypatch):
     """The longest silent connection makes room, and its worker connects again."""
-    monkeypatch.setattr(connections, "_MOST", 4)
-    monkeypatch.setattr("target_spark.extract.permits._FIRST_PAUSE_SECONDS", 0.01)
-    with Issuer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
+    monkeypatch.setattr(authenticated_server, "_MOST", 4)
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)
+    with RateLimitServer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
         asking = [each.counters() for each in clients(issuer, 7)]
         try:
             for _ in range(3):
@@ -155,9 +155,9 @@ def test_more_workers_than_there_is_room_for_are_all_served(monkeypatch):
 def test_a_worker_that_connects_during_an_endless_flood_gets_its_permit(monkeypatch):
     """New connections without a key come all the time, from several threads."""
     # More tries in the same time: the flood takes turns with the worker in this process.
-    monkeypatch.setattr("target_spark.extract.permits._FIRST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr("target_spark.extract.permits._TRIES", 10)
-    with Issuer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._TRIES", 10)
+    with RateLimitServer(bind="0.0.0.0") as issuer:  # noqa: S104  each client has another address
         is_over = threading.Event()
 
         def flood() -> None:
@@ -189,9 +189,9 @@ def drip(client: socket.socket) -> None:
 
 def test_a_handshake_that_drips_is_cut_off(monkeypatch):
     """SEC17: a client that sends its proof byte by byte is cut off at the deadline."""
-    monkeypatch.setattr("target_spark.extract.permits._HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr("target_spark.extract.rate_limit_server._HANDSHAKE_SECONDS", 0.3)
     ended = pytest.raises((BrokenPipeError, ConnectionResetError))
-    with Issuer() as issuer, socket.create_connection(where(issuer), 60) as client, ended:
+    with RateLimitServer() as issuer, socket.create_connection(where(issuer), 60) as client, ended:
         drip(client)
 
 
@@ -202,7 +202,7 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_a_driver_without_descriptors_says_so_once_and_goes_on(caplog):
     """Connections wait until there are descriptors again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Issuer() as issuer, caplog.at_level(logging.WARNING):
+    with RateLimitServer() as issuer, caplog.at_level(logging.WARNING):
         client = socket.socket()
         os.close(lowest := os.dup(client.fileno()))
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))

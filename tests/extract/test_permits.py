@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tap_core.http.counters import LocalCounters, Terms
-from target_spark.errors import PermitsError
-from target_spark.extract import permits as room
-from target_spark.extract.permits import Issuer, PermitAddress, Share
-from target_spark.extract.source import Source
-from target_spark.session import Session, SparkSettings
+from tap_core.http.rate_limit_counters import InProcessCounters, RateLimits
+from target_spark.errors import RateLimitServerError
+from target_spark.extract import rate_limit_server as room
+from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
+from target_spark.extract.tap_factory import TapSpec
+from target_spark.spark.session import Session, SparkSettings
 from tests.extract.counting import Counting, counting, longest_pause, most_in_a_second
 from tests.extract.limited_taps import ASKED, limited
 
@@ -46,7 +46,7 @@ class Processes:
         for process in self._all:
             process.start()
 
-    def read(self, source: Source, *streams: str) -> list[int]:
+    def read(self, source: TapSpec, *streams: str) -> list[int]:
         """Let each of them read these streams; return how many records they found."""
         for _ in self._all:
             self._jobs.put((source, streams))
@@ -74,7 +74,7 @@ class Asked:
         self.first = float("inf")
 
     @classmethod
-    def of(cls, issuer: Issuer) -> Asked:
+    def of(cls, issuer: RateLimitServer) -> Asked:
         issuer._counters = made = cls(issuer._counters)
         return made
 
@@ -86,15 +86,15 @@ class Asked:
         return self._counters.lower(*given)
 
 
-def source_of(server: Counting, issuer: Issuer | None, kind: str = "Limited") -> Source:
+def source_of(server: Counting, issuer: RateLimitServer | None, kind: str = "Limited") -> TapSpec:
     tap = f"tests.extract.limited_taps:{kind}"
     permits = None if issuer is None else issuer.address
-    return Source("run", tap, {"url": server.url}, permits=permits)
+    return TapSpec("run", tap, {"url": server.url}, permits=permits)
 
 
 def test_processes_share_the_rates_of_a_tap_and_of_its_streams(server, processes):
     """Neither a second nor the whole sees more than the tap's 20, or a stream's 8, a second."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         asked = Asked.of(issuer)
         found = processes.read(source_of(server, issuer), "slow", "other")
     assert found == [2 * ASKED] * SLOTS
@@ -109,7 +109,7 @@ def test_processes_share_the_rates_of_a_tap_and_of_its_streams(server, processes
 
 def test_a_manifest_s_budget_is_one_for_all_processes(server, processes):
     """Five in any second, whoever asks."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         asked = Asked.of(issuer)
         processes.read(source_of(server, issuer, "Declared"), "users")
     moments = server.moments()
@@ -121,7 +121,7 @@ def test_a_manifest_s_budget_is_one_for_all_processes(server, processes):
 def test_one_process_that_is_told_to_come_back_tells_the_others(server, processes):
     """After a 429 nobody asks for that stream before the moment that the source named."""
     server.refuse_once = 4
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         processes.read(source_of(server, issuer), "slow")
     moments = server.moments()
     assert len(moments) == SLOTS * ASKED + 1
@@ -134,32 +134,32 @@ def travelled(permits: Any) -> Any:
     return pickle.loads(pickle.dumps(permits))  # noqa: S301
 
 
-def even(rate: float) -> Terms:
-    return Terms("even", ((rate, 1.0),))
+def even(rate: float) -> RateLimits:
+    return RateLimits("even", ((rate, 1.0),))
 
 
 def test_whoever_does_not_know_the_key_gets_no_place():
     """The issuer hangs up, and the places that are left are those of the job."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         address = issuer.address
-        stranger = PermitAddress(address.host, address.port, b"guessed").counters()
+        stranger = RateLimitAddress(address.host, address.port, b"guessed").counters()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(room, "_FIRST_PAUSE_SECONDS", 0.001)
-            with pytest.raises(PermitsError, match="this executor does not reach it"):
+            with pytest.raises(RateLimitServerError, match="this executor does not reach it"):
                 stranger.ask("a", even(1))
         assert address.counters().ask("a", even(1)).wait == 0
 
 
 def test_one_that_says_nothing_or_nonsense_holds_nobody_up():
     """A connection that does not speak is no reason for another one to wait."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         where = (issuer.address.host, issuer.address.port)
         with socket.create_connection(where), socket.create_connection(where) as loud:
             loud.sendall(b"x" * 200_000 + b"\n")
             assert issuer.address.counters().ask("a", even(1)).wait == 0
 
 
-def hang_up(issuer: Issuer) -> None:
+def hang_up(issuer: RateLimitServer) -> None:
     """Close all connections, as a network does."""
     for task in asyncio.all_tasks(issuer._loop):
         if task.get_coro().__name__ == "_serve":
@@ -168,7 +168,7 @@ def hang_up(issuer: Issuer) -> None:
 
 def test_a_connection_that_breaks_is_made_again():
     """The schedule goes on where it stood."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         counters: Any = issuer.address.counters()
         assert counters.ask("a", even(0.001)).wait == 0
         hang_up(issuer)
@@ -178,37 +178,39 @@ def test_a_connection_that_breaks_is_made_again():
 def test_an_issuer_that_is_gone_is_an_error_with_the_way_out(monkeypatch):
     """It names the address, and the setting."""
     monkeypatch.setattr(room, "_FIRST_PAUSE_SECONDS", 0.001)
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         address = issuer.address
         counters = address.counters()
         counters.ask("a", even(1))
-    with pytest.raises(PermitsError, match=rf"127.0.0.1:{address.port}.*spark\.driver\.host"):
+    with pytest.raises(
+        RateLimitServerError, match=rf"127.0.0.1:{address.port}.*spark\.driver\.host"
+    ):
         counters.ask("a", even(1))
 
 
 def test_an_address_that_cannot_be_listened_on_is_an_error():
     """It is one of another machine."""
     with (
-        pytest.raises(PermitsError, match=r"192\.0\.2\.1.*spark\.driver\.bindAddress"),
-        Issuer(bind="192.0.2.1"),
+        pytest.raises(RateLimitServerError, match=r"192\.0\.2\.1.*spark\.driver\.bindAddress"),
+        RateLimitServer(bind="192.0.2.1"),
     ):
         pass
 
 
 def test_the_key_is_new_for_each_run_and_shown_nowhere():
     """Neither by the address nor by a source that has it."""
-    with Issuer() as issuer, Issuer() as other:
+    with RateLimitServer() as issuer, RateLimitServer() as other:
         address = issuer.address
         assert address.key != other.address.key
         assert repr(address.key)[2:-1] not in repr(address) + str(
-            Source("a", "b", {}, None, address)
+            TapSpec("a", "b", {}, None, address)
         )
         assert travelled(address) == address
 
 
 def test_a_budget_of_any_number_of_requests_passes_the_wire():
     """What has no rate waits for nothing but for what the source says."""
-    with Issuer() as issuer:
+    with RateLimitServer() as issuer:
         counters = issuer.address.counters()
         free = even(float("inf"))
         assert [counters.ask("a", free).wait for _ in range(3)] == [0, 0, 0]
@@ -218,9 +220,9 @@ def test_a_budget_of_any_number_of_requests_passes_the_wire():
 
 def test_the_issuer_counts_as_one_process_does():
     """Windows are asked again until they have a place, also over the wire."""
-    window = Terms("fixed", ((2, 3600.0),))
-    local = LocalCounters()
-    with Issuer() as issuer:
+    window = RateLimits("fixed", ((2, 3600.0),))
+    local = InProcessCounters()
+    with RateLimitServer() as issuer:
         counters = issuer.address.counters()
         for _ in range(3):
             mine, theirs = local.ask("a", window), counters.ask("a", window)
@@ -234,7 +236,7 @@ def test_shares_without_a_driver_never_have_the_same_moment(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now)
     taken = []
     for number in range(8):
-        counters = travelled(Share(number, 8)).counters()
+        counters = travelled(StaticShare(number, 8)).counters()
         taken += [now + counters.ask("a", even(10)).wait for _ in range(20)]
     taken.sort()
     assert min(b - a for a, b in pairwise(taken)) == pytest.approx(0.1, abs=1e-4)
@@ -245,12 +247,12 @@ def test_a_share_waits_where_the_source_asks_to_come_back(monkeypatch):
     """Its next moment is one of its own after that."""
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    counters = Share(1, 4).counters()
+    counters = StaticShare(1, 4).counters()
     counters.lower("a", even(2), 0, 7.2)
     counters.lower("b", even(2), 3)
     assert counters.ask("a", even(2)).wait == pytest.approx(8.5)
     assert counters.ask("b", even(2), 2).wait == pytest.approx(0.5 + 2)
-    counters.lower("c", Terms("moving", ((5, 10.0),)), 0)
+    counters.lower("c", RateLimits("moving", ((5, 10.0),)), 0)
     assert counters.ask("c", even(float("inf"))).wait == pytest.approx(10)
 
 
@@ -265,11 +267,11 @@ def test_it_listens_where_the_driver_of_a_spark_does():
     try:
         spark = session.spark()
         spark.conf.set("spark.tap.permits.port", str(port))
-        with Issuer.of(spark) as issuer:
+        with RateLimitServer.of(spark) as issuer:
             assert (issuer.address.host, issuer.address.port) == ("127.0.0.1", port)
             assert issuer.address.counters().ask("a", even(1)).wait == 0
         spark.conf.set("spark.tap.permits.port", "70000")
-        with pytest.raises(PermitsError, match="a port from 0 to 65535, not 70000"):
-            Issuer.of(spark)
+        with pytest.raises(RateLimitServerError, match="a port from 0 to 65535, not 70000"):
+            RateLimitServer.of(spark)
     finally:
         session.stop()

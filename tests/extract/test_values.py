@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from target_spark.columns import ColumnOptions, Layout, layout_of
-from target_spark.extract.values import Conversion, MisfitError
-from target_spark.frames import Metadata, read_spool
+from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.extract.arrow_conversion import ArrowConverter, ConversionError
+from target_spark.frames import BatchMetadata, read_spool
 from tests.extract.sample_taps import KINDS, KINDS_SCHEMA
 from tests.target.test_conversions import (
     BAD,
@@ -31,24 +31,24 @@ from tests.target.test_conversions import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALL = layout_of(
+ALL = schema_from_json_schema(
     {"properties": {name: each for name, (each, _) in REFERENCE.items()}}, (), ColumnOptions()
 )
 
-STRICT, WITH_NULLS = Conversion(ALL), Conversion(ALL, nulls=True)
+STRICT, WITH_NULLS = ArrowConverter(ALL), ArrowConverter(ALL, nulls=True)
 
 
-def of(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> Layout:
-    return layout_of({"properties": schema}, keys, ColumnOptions(**options))
+def of(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> TableSchema:
+    return schema_from_json_schema({"properties": schema}, keys, ColumnOptions(**options))
 
 
 def bodies(*records: Any) -> list[bytes]:
     return [json.dumps(each).encode() for each in records]
 
 
-def values(layout: Layout, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
+def values(layout: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (
-        Conversion(layout, nulls=nulls).batch(bodies(*records)).to_pylist()
+        ArrowConverter(layout, nulls=nulls).batch(bodies(*records)).to_pylist()
     )
     return found
 
@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_an_error(raw: str):
     for name in REFERENCE:
         record = f'{{"{name}":{raw}}}'.encode()
         if expected(name, raw) is BAD:
-            with pytest.raises(MisfitError, match=f"^{name}: no "):
+            with pytest.raises(ConversionError, match=f"^{name}: no "):
                 STRICT.batch([record])
         else:
             assert STRICT.batch([record]).num_rows == 1
@@ -109,7 +109,7 @@ def test_usual_spellings_beside_rare_ones():
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    found = plain(Conversion(layout).batch(bodies(*({"at": at} for at in said))).column("at"))
+    found = plain(ArrowConverter(layout).batch(bodies(*({"at": at} for at in said))).column("at"))
     assert set(found) == {1704067200000000}
 
 
@@ -140,7 +140,7 @@ def test_objects_and_lists_keep_their_nulls():
 
 def test_text_takes_what_else_it_meets_as_it_is_written():
     """Text is its own JSON where it is no string, in this chunk and in those after it."""
-    conversion = Conversion(
+    conversion = ArrowConverter(
         of(
             {
                 "t": {"type": ["string", "object"]},
@@ -163,9 +163,11 @@ def test_text_takes_what_else_it_meets_as_it_is_written():
 
 def test_a_stream_without_properties_is_its_whole_records():
     """Where nothing is declared the record itself is the value, byte by byte."""
-    layout = layout_of({}, ("id",), ColumnOptions())
+    layout = schema_from_json_schema({}, ("id",), ColumnOptions())
     body = b'{"id":"a","x":[1.50]}'
-    assert Conversion(layout).batch([body]).to_pylist() == [{"id": "a", "record": body.decode()}]
+    assert ArrowConverter(layout).batch([body]).to_pylist() == [
+        {"id": "a", "record": body.decode()}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_a_misfit_says_where(record: dict[str, Any], why: str):
         "items": {"type": "array", "items": item},
     }
     good = {"k": 1, "n": 1, "items": [], "yes": False}
-    with pytest.raises(MisfitError) as error:
+    with pytest.raises(ConversionError) as error:
         values(of(schema, ("k",)), good, good, {**good, **record}, {**good, **record})
     assert error.value.row == 2
     assert str(error.value).startswith(why)
@@ -204,8 +206,8 @@ def test_a_misfit_says_where(record: dict[str, Any], why: str):
 
 def test_half_of_a_letter_is_no_record():
     """What cannot be read as JSON is refused, with nulls too."""
-    conversion = Conversion(of({"t": {"type": "string"}}), nulls=True)
-    with pytest.raises(MisfitError, match="cannot be read as JSON"):
+    conversion = ArrowConverter(of({"t": {"type": "string"}}), nulls=True)
+    with pytest.raises(ConversionError, match="cannot be read as JSON"):
         conversion.batch([b'{"t":"\\ud800"}'])
 
 
@@ -213,21 +215,23 @@ def test_digits_beyond_microseconds_are_cut_where_that_is_asked_for():
     """A date-time of nanoseconds misfits, or loses them by choice."""
     schema = {"at": {"type": "string", "format": "date-time"}}
     record = {"at": "1970-01-01T00:00:00.0000019Z"}
-    with pytest.raises(MisfitError):
+    with pytest.raises(ConversionError):
         values(of(schema), record)
-    cut = Conversion(of(schema, cut_timestamps=True)).batch(bodies(record))
+    cut = ArrowConverter(of(schema, cut_timestamps=True)).batch(bodies(record))
     assert plain(cut.column("at")) == [1]
 
 
 @pytest.mark.spark
 def test_the_frame_of_a_table_has_the_same_values(spark: SparkSession, tmp_path: Path):
     """A record of every type is, in Arrow, what Spark makes of it on its way into a table."""
-    layout = layout_of(KINDS_SCHEMA, ("id",), ColumnOptions())
+    layout = schema_from_json_schema(KINDS_SCHEMA, ("id",), ColumnOptions())
     records = [json.dumps(KINDS, default=float), '{"id":2}', '{"id":3,"items":[],"list":null}']
-    frame = read_spool(spark, [spool(tmp_path / "lines", records)], layout, Metadata(NOW, NOW, 0))
+    frame = read_spool(
+        spark, [spool(tmp_path / "lines", records)], layout, BatchMetadata(NOW, NOW, 0)
+    )
     columns = [f"`{name}`" for name in layout.types]
     made = spark.createDataFrame(
-        pa.Table.from_batches([Conversion(layout).batch([r.encode() for r in records])])
+        pa.Table.from_batches([ArrowConverter(layout).batch([r.encode() for r in records])])
     )
     assert (
         made.schema.simpleString() == frame.good(strict=False).select(columns).schema.simpleString()

@@ -11,7 +11,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from target_spark.workers import reusable
+from target_spark.spark.arrow_workers import reuse_worker
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_archives_are_not_read_again_before_the_next_task(archive: str) -> None:
     def task() -> Iterator[int]:
         yield importlib.import_module("found_before").VALUE
 
-    found = reusable(task())
+    found = reuse_worker(task())
     assert next(found) == 1
     assert isinstance(sys.path_importer_cache[archive], zipimporter)
     assert list(found) == []
@@ -48,5 +48,5 @@ def test_what_stands_in_an_archive_is_found_after_a_task_as_before(archive: str)
         raise ValueError(archive)
 
     with pytest.raises(ValueError, match="modules"):
-        list(reusable(task()))
+        list(reuse_worker(task()))
     assert importlib.import_module("found_after").VALUE == 2

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from tap_core.protocols.fivetran.words import Compression
+from tap_core.protocols.fivetran.enums import Compression
 
 __all__ = [
     "NULL",

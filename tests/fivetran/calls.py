@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tap_core import Tap
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.connector import connector
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.words import RecordType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.connector_service import make_connector_service
+from tap_core.protocols.fivetran.enums import RecordType
+from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 __all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
 
@@ -40,14 +40,14 @@ class Connector:
     """A tap as a connector, called in this process."""
 
     def __init__(self, tap_class: type[Tap], **settings: Any) -> None:
-        self.service = connector(tap_class, Journal("sdk_connector"))
+        self.service = make_connector_service(tap_class, JsonLogHandler("sdk_connector"))
         self.configuration = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in settings.items()
         }
 
     def call(self, rpc: str, caller: Caller | None = None, **more: Any) -> Any:
-        request = getattr(messages, f"{rpc}Request")
+        request = getattr(proto_messages, f"{rpc}Request")
         with_settings = "configuration" in request.DESCRIPTOR.fields_by_name
         given = {"configuration": self.configuration} if with_settings else {}
         answer = self.service.handlers[rpc].answer
@@ -60,7 +60,7 @@ class Connector:
         if selection is not None:
             more["selection"] = selection
         for piece in self.call("Update", caller, **more):
-            response = messages.UpdateResponse.FromString(piece)
+            response = proto_messages.UpdateResponse.FromString(piece)
             assert response.SerializeToString(deterministic=True), "not empty"
             yield response
 
@@ -98,12 +98,12 @@ def selected(tables: Mapping[str, Any], *, others: bool = False) -> Any:
     made = []
     for name, wanted in tables.items():
         columns = wanted if isinstance(wanted, dict) else {}
-        table = messages.TableSelection(
+        table = proto_messages.TableSelection(
             included=wanted is not False,
             table_name=name,
             columns=columns,
             include_new_columns=not isinstance(wanted, dict) or wanted.get("*", False),
         )
         made.append(table)
-    chosen = messages.TablesWithNoSchema(tables=made, include_new_tables=others)
-    return messages.Selection(without_schema=chosen)
+    chosen = proto_messages.TablesWithNoSchema(tables=made, include_new_tables=others)
+    return proto_messages.Selection(without_schema=chosen)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran import proto_messages
 from tests.fivetran.talk import PATIENCE, Running
 
 __all__ = ["HERE", "Client", "serving"]
@@ -32,7 +32,9 @@ class Client:
 
     def call(self, rpc: str, **more: Any) -> Any:
         """Return the answer of a call."""
-        request, response = (getattr(messages, f"{rpc}{kind}") for kind in ("Request", "Response"))
+        request, response = (
+            getattr(proto_messages, f"{rpc}{kind}") for kind in ("Request", "Response")
+        )
         if "configuration" in request.DESCRIPTOR.fields_by_name:
             more["configuration"] = self.configuration
         return response.FromString(self.server.call(rpc, request(**more)).result())
@@ -40,12 +42,12 @@ class Client:
     def update(self, state: Any = None, selection: Any = None) -> Any:
         """Return the responses of an Update as they come; they can be cancelled."""
         state = json.dumps(state) if isinstance(state, dict) else state
-        request = messages.UpdateRequest(
+        request = proto_messages.UpdateRequest(
             configuration=self.configuration, selection=selection, state_json=state
         )
         method = self.server.channel.unary_stream(
             "/fivetran_sdk.v2.SourceConnector/Update",
-            response_deserializer=messages.UpdateResponse.FromString,
+            response_deserializer=proto_messages.UpdateResponse.FromString,
         )
         return method(request.SerializeToString(), timeout=PATIENCE)
 

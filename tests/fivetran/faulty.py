@@ -17,8 +17,8 @@ from typing import Any
 
 import grpc
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.words import DataType, TextField
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType, TextField
 
 ORDERS, STEP = 100, 20
 SECRET = "hush-hush-hush"
@@ -35,27 +35,29 @@ class Faulty:
 
     def form(self, _request: Any, _context: Any) -> Any:
         kind = TextField.PlainText if "open secret" in self.faults else TextField.Password
-        return messages.ConfigurationFormResponse(
+        return proto_messages.ConfigurationFormResponse(
             schema_selection_supported=True,
             table_selection_supported=True,
             fields=[
-                messages.FormField(
+                proto_messages.FormField(
                     name="token", label="Token", description="Of the shop", text_field=int(kind)
                 ),
             ],
-            tests=[messages.ConfigurationTest(name="connection", label="Reaching the shop")],
+            tests=[proto_messages.ConfigurationTest(name="connection", label="Reaching the shop")],
         )
 
     def test(self, request: Any, context: Any) -> Any:
         if "crash" in self.faults:
             raise RuntimeError("nobody catches this")
         if "failing test" in self.faults:
-            return messages.TestResponse(failure="x" * 9000 if "long" in self.faults else "closed")
+            return proto_messages.TestResponse(
+                failure="x" * 9000 if "long" in self.faults else "closed"
+            )
         if "no answer" in self.faults:
-            return messages.TestResponse()
+            return proto_messages.TestResponse()
         if request.name != "connection" and "any test" not in self.faults:
-            return messages.TestResponse(failure="there is no such test")
-        return messages.TestResponse(success=True)
+            return proto_messages.TestResponse(failure="there is no such test")
+        return proto_messages.TestResponse(success=True)
 
     def schema(self, request: Any, context: Any) -> Any:
         if request.configuration.get("token") != SECRET:
@@ -78,7 +80,7 @@ class Faulty:
         ]
         if "two of a name" in self.faults:
             tables.append(tables[0])
-        return messages.SchemaResponse(without_schema=messages.TableList(tables=tables))
+        return proto_messages.SchemaResponse(without_schema=proto_messages.TableList(tables=tables))
 
     # Update
 
@@ -102,10 +104,12 @@ class Faulty:
         takes_new = chosen is None or chosen.include_new_columns or "all columns" in self.faults
         records = []
         for rank, name in enumerate(("small", "large")):
-            data = {"name": messages.ValueType(string=name)}
+            data = {"name": proto_messages.ValueType(string=name)}
             if "all columns" in self.faults or columns.get("rank", takes_new):
-                data["rank"] = messages.ValueType(short=1 << 20 if "short" in self.faults else rank)
-            records.append(messages.Record(table_name="kinds", data=data))
+                data["rank"] = proto_messages.ValueType(
+                    short=1 << 20 if "short" in self.faults else rank
+                )
+            records.append(proto_messages.Record(table_name="kinds", data=data))
         return records
 
     def orders(self, chosen: Any, state: dict[str, Any]) -> Iterator[Any]:
@@ -122,23 +126,27 @@ class Faulty:
         if "dies" in self.faults:
             os._exit(4)
         if "task" in self.faults:
-            yield messages.UpdateResponse(task=messages.Task(message="The shop is closed."))
+            yield proto_messages.UpdateResponse(
+                task=proto_messages.Task(message="The shop is closed.")
+            )
         if "after the task" in self.faults:
             yield self.checkpoint(state)
 
     def order(self, number: int, chosen: Any) -> Any:
         data = {
-            "id": messages.ValueType(long=number),
-            "amount": messages.ValueType(decimal="1e3" if "decimal" in self.faults else "12.50"),
-            "at": messages.ValueType(utc_datetime={"seconds": number}),
-            "about": messages.ValueType(json="{" if "json" in self.faults else "{}"),
+            "id": proto_messages.ValueType(long=number),
+            "amount": proto_messages.ValueType(
+                decimal="1e3" if "decimal" in self.faults else "12.50"
+            ),
+            "at": proto_messages.ValueType(utc_datetime={"seconds": number}),
+            "about": proto_messages.ValueType(json="{" if "json" in self.faults else "{}"),
         }
         if "kind" in self.faults:
-            data["at"] = messages.ValueType(string="2024-01-01")
+            data["at"] = proto_messages.ValueType(string="2024-01-01")
         if "null key" in self.faults:
-            data["id"] = messages.ValueType(null=True)
+            data["id"] = proto_messages.ValueType(null=True)
         if "unknown column" in self.faults:
-            data["unknown"] = messages.ValueType(bool=True)
+            data["unknown"] = proto_messages.ValueType(bool=True)
         listed = dict(chosen.columns) if chosen is not None else {}
         takes_new = "all columns" in self.faults or chosen is None or chosen.include_new_columns
         data = {
@@ -147,14 +155,14 @@ class Faulty:
             if name == "id" or "all columns" in self.faults or listed.get(name, takes_new)
         }
         name = "others" if "unknown table" in self.faults else "orders"
-        return messages.Record(table_name=name, data=data)
+        return proto_messages.Record(table_name=name, data=data)
 
     def of(self, records: list[Any]) -> Any:
-        return messages.UpdateResponse(records=messages.Records(records=records))
+        return proto_messages.UpdateResponse(records=proto_messages.Records(records=records))
 
     def checkpoint(self, state: dict[str, Any]) -> Any:
         text = "[1]" if "list as state" in self.faults else json.dumps(state)
-        return messages.UpdateResponse(checkpoint=messages.Checkpoint(state_json=text))
+        return proto_messages.UpdateResponse(checkpoint=proto_messages.Checkpoint(state_json=text))
 
 
 def _halves(numbers: range) -> tuple[range, range]:
@@ -164,13 +172,13 @@ def _halves(numbers: range) -> tuple[range, range]:
 
 def _table(name: str, columns: list[tuple[str, DataType, bool]]) -> Any:
     told = [
-        messages.Column(name=column, type=int(kind), primary_key=is_key)
+        proto_messages.Column(name=column, type=int(kind), primary_key=is_key)
         for column, kind, is_key in columns
     ]
     for column in told:
         if column.type == DataType.DECIMAL:
             column.params.decimal.precision, column.params.decimal.scale = 10, 2
-    return messages.Table(name=name, columns=told)
+    return proto_messages.Table(name=name, columns=told)
 
 
 @contextmanager
@@ -193,7 +201,7 @@ def serving(faulty: Faulty, port: int = 0) -> Iterator[int]:
 
 
 def _wire(name: str) -> tuple[Any, Any]:
-    request = getattr(messages, f"{name}Request")
+    request = getattr(proto_messages, f"{name}Request")
     return request.FromString, lambda answer: answer.SerializeToString()
 
 

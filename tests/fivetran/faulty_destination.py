@@ -18,8 +18,8 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.words import Compression, DataType, TextField
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import Compression, DataType, TextField
 
 PASSWORD = "pass-pass-pass"
 
@@ -44,32 +44,36 @@ class FaultyDestination:
         }
 
     def form(self, _request: Any, _context: Any) -> Any:
-        return messages.ConfigurationFormResponse(
+        return proto_messages.ConfigurationFormResponse(
             fields=[
-                messages.FormField(
+                proto_messages.FormField(
                     name="password",
                     label="Password",
                     description="Of the lake",
                     text_field=int(TextField.Password),
                 ),
-                messages.FormField(
+                proto_messages.FormField(
                     name="way",
                     label="Way",
                     description="In",
                     default_value="front",
-                    dropdown_field=messages.DropdownField(dropdown_field=["front", "back"]),
+                    dropdown_field=proto_messages.DropdownField(dropdown_field=["front", "back"]),
                 ),
             ],
-            tests=[messages.ConfigurationTest(name="reach")],
+            tests=[proto_messages.ConfigurationTest(name="reach")],
         )
 
     def capabilities(self, _request: Any, _context: Any) -> Any:
-        return messages.CapabilitiesResponse(batch_file_format=int("parquet" in self.faults))
+        return proto_messages.CapabilitiesResponse(batch_file_format=int("parquet" in self.faults))
 
     def test(self, request: Any, _context: Any) -> Any:
         fine = request.name == "reach" and request.configuration.get("password") == PASSWORD
         fine = fine and request.configuration.get("way") == "front"
-        return messages.TestResponse(success=True) if fine else messages.TestResponse(failure="no")
+        return (
+            proto_messages.TestResponse(success=True)
+            if fine
+            else proto_messages.TestResponse(failure="no")
+        )
 
     def describe(self, request: Any, context: Any) -> Any:
         table = self.tables.get((request.schema_name, request.table_name))
@@ -77,40 +81,40 @@ class FaultyDestination:
             task = {"message": "There is no such table.", "alert_type": "TASK"}
             context.abort(grpc.StatusCode.INTERNAL, json.dumps(task))
         if table is None:
-            return messages.DescribeTableResponse(not_found=True)
-        found = messages.Table()
+            return proto_messages.DescribeTableResponse(not_found=True)
+        found = proto_messages.Table()
         found.CopyFrom(table)
         for column in found.columns:
             if "wide types" in self.faults and column.type == DataType.SHORT:
                 column.type = int(DataType.INT)
-        return messages.DescribeTableResponse(table=found)
+        return proto_messages.DescribeTableResponse(table=found)
 
     def create(self, request: Any, _context: Any) -> Any:
         name = (request.schema_name, request.table.name)
         if name in self.tables and "exists is fine" not in self.faults:
             return _task(
-                messages.CreateTableResponse, "x" * 9000 if "long" in self.faults else "no"
+                proto_messages.CreateTableResponse, "x" * 9000 if "long" in self.faults else "no"
             )
         self.tables[name] = request.table
-        return messages.CreateTableResponse(success=True)
+        return proto_messages.CreateTableResponse(success=True)
 
     def alter(self, request: Any, _context: Any) -> Any:
         name = (request.schema_name, request.table.name)
         if "drops" in self.faults:
             self.tables[name] = request.table
-            return messages.AlterTableResponse(success=True)
+            return proto_messages.AlterTableResponse(success=True)
         asked = {column.name: column for column in request.table.columns}
         kept = [asked.pop(column.name, column) for column in self.tables[name].columns]
-        self.tables[name] = messages.Table(name=name[1], columns=[*kept, *asked.values()])
-        return messages.AlterTableResponse(success=True)
+        self.tables[name] = proto_messages.Table(name=name[1], columns=[*kept, *asked.values()])
+        return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, _context: Any) -> Any:
         if (
             "missing" in self.faults
             and (request.schema_name, request.table_name) not in self.tables
         ):
-            return _task(messages.TruncateResponse, "There is no such table.")
-        return messages.TruncateResponse(success=True)
+            return _task(proto_messages.TruncateResponse, "There is no such table.")
+        return proto_messages.TruncateResponse(success=True)
 
     def write(self, request: Any, _context: Any) -> Any:
         paths = [*request.replace_files, *request.update_files, *request.delete_files]
@@ -122,21 +126,21 @@ class FaultyDestination:
                     continue
                 if "crash" in self.faults:
                     raise
-                return _task(messages.WriteBatchResponse, f"{Path(path).name}: {type(error)}")
+                return _task(proto_messages.WriteBatchResponse, f"{Path(path).name}: {type(error)}")
             if "shows rows" in self.faults and b"seen-by-nobody" in plain:
-                return _task(messages.WriteBatchResponse, plain.decode())
+                return _task(proto_messages.WriteBatchResponse, plain.decode())
         if "says nothing" in self.faults:
-            return messages.WriteBatchResponse()
-        return messages.WriteBatchResponse(success=True)
+            return proto_messages.WriteBatchResponse()
+        return proto_messages.WriteBatchResponse(success=True)
 
     def migrate(self, _request: Any, _context: Any) -> Any:
         if "migrate" in self.faults:
-            return _task(messages.MigrateResponse, "What is that?")
-        return messages.MigrateResponse(unsupported=True)
+            return _task(proto_messages.MigrateResponse, "What is that?")
+        return proto_messages.MigrateResponse(unsupported=True)
 
 
 def _task(kind: Any, text: str) -> Any:
-    return kind(task=messages.Task(message=text))
+    return kind(task=proto_messages.Task(message=text))
 
 
 def _opened(path: str, request: Any) -> bytes:
@@ -158,8 +162,8 @@ def _opened(path: str, request: Any) -> bytes:
 def serving(faulty: FaultyDestination) -> Iterator[int]:
     """Serve the destination in this process; give its port."""
     methods = {}
-    for name, rpc in messages.rpcs("DestinationConnector").items():
-        request = getattr(messages, rpc.request)
+    for name, rpc in proto_messages.rpcs("DestinationConnector").items():
+        request = getattr(proto_messages, rpc.request)
         methods[name] = grpc.unary_unary_rpc_method_handler(
             faulty.calls[name], request.FromString, lambda answer: answer.SerializeToString()
         )

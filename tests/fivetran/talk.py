@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran import proto_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("wire_server.py")
@@ -57,16 +57,16 @@ class Running:
         return self.channel.unary_unary(path).future(data, timeout=PATIENCE)
 
     def test(self, word: str) -> Any:
-        done = self.call("Test", messages.TestRequest(name=word)).result()
-        return messages.TestResponse.FromString(done)
+        done = self.call("Test", proto_messages.TestRequest(name=word)).result()
+        return proto_messages.TestResponse.FromString(done)
 
     def update(self, word: str) -> Any:
         """Return the answers of an Update, which come as they are asked for."""
-        read = messages.UpdateResponse.FromString
+        read = proto_messages.UpdateResponse.FromString
         method = self.channel.unary_stream(
             "/fivetran_sdk.v2.SourceConnector/Update", response_deserializer=read
         )
-        request = messages.UpdateRequest(state_json=word)
+        request = proto_messages.UpdateRequest(state_json=word)
         return method(request.SerializeToString(), timeout=PATIENCE)
 
     def failure(self, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.protocols.fivetran.settings import typed
-from target_spark.errors import BatchFileError
+from tap_core.protocols.fivetran.configuration import parse_configuration
+from target_spark.config.settings import SCHEMA
+from target_spark.errors import BatchFileLoadError
 from target_spark.fivetran.allowed_settings import SETTINGS, CallRules, is_allowed_spark_key
-from target_spark.settings import SCHEMA
 from target_spark.target import TargetSpark
 
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
@@ -221,7 +221,7 @@ def read(configuration: Mapping[str, Any]) -> dict[str, Any]:
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in configuration.items()
     }
-    return typed(texts, TargetSpark._full_schema())
+    return parse_configuration(texts, TargetSpark._full_schema())
 
 
 @pytest.mark.parametrize("configuration", DOCUMENTED)
@@ -463,7 +463,7 @@ def test_the_operator_says_from_where_batch_files_are_read(tmp_path: Path) -> No
     assert own.check_file(inside) == inside
     assert rules().check_file("/etc/passwd") == "/etc/passwd"
     for path in ("/etc/passwd", f"{tmp_path}/in/link.csv", f"{tmp_path}/in/../b.csv", "a.csv"):
-        with pytest.raises(BatchFileError, match="TARGET_SPARK_ALLOW_FILES") as told:
+        with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as told:
             own.check_file(path)
         assert "passwd" not in str(told.value)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tap_core.protocols.fivetran.words import DataType
-from target_spark.fivetran.cells import MisfitError, arrow_type, converted
-from target_spark.fivetran.shapes import Column
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.cell_conversion import CellConversionError, arrow_type, convert_column
+from target_spark.fivetran.table_schema import DestinationColumn
 
 BOOLEAN, SHORT, INT, LONG = DataType.BOOLEAN, DataType.SHORT, DataType.INT, DataType.LONG
 DECIMAL, FLOAT, DOUBLE = DataType.DECIMAL, DataType.FLOAT, DataType.DOUBLE
@@ -28,8 +28,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 def values(type: DataType, *texts: str | None, digits: tuple[int, int] | None = None) -> Any:
     """The values of texts; the array begins and ends with null."""
-    column = Column("c", type, decimal=digits, column="c")
-    array = converted(column, pa.array([None, *texts, None], pa.string()))
+    column = DestinationColumn("c", type, decimal=digits, column="c")
+    array = convert_column(column, pa.array([None, *texts, None], pa.string()))
     assert array.type == arrow_type(column)
     first, *found, last = array.to_pylist()
     assert first is last is None
@@ -139,8 +139,8 @@ def test_what_is_no_value_of_a_type_is_an_error(type: DataType, text: str) -> No
     good = {BOOLEAN: "true", DATE: "2024-01-08", TIME: "10:15", BINARY: "AAE="}.get(type, "1")
     good = {NAIVE: "2024-01-08T18:52", UTC: "2024-01-08T18:52Z"}.get(type, good)
     texts = pa.array([None, good, good, None, text, good, text], pa.string())
-    with pytest.raises(MisfitError) as caught:
-        converted(Column("c", type, column="c"), texts)
+    with pytest.raises(CellConversionError) as caught:
+        convert_column(DestinationColumn("c", type, column="c"), texts)
     assert caught.value.row == 4
     assert len(text) < 3 or text not in str(caught.value)
 
@@ -148,9 +148,9 @@ def test_what_is_no_value_of_a_type_is_an_error(type: DataType, text: str) -> No
 @pytest.mark.parametrize("type", [each for each in DataType if each is not DataType.UNSPECIFIED])
 def test_a_column_may_be_empty_or_null(type: DataType) -> None:
     """F40: null is a value of every type, also where nothing else is there."""
-    column = Column("c", type, column="c")
+    column = DestinationColumn("c", type, column="c")
     for texts in ([], [None, None]):
-        assert converted(column, pa.array(texts, pa.string())).to_pylist() == texts
+        assert convert_column(column, pa.array(texts, pa.string())).to_pylist() == texts
 
 
 @pytest.mark.parametrize("type", [BOOLEAN, LONG, DECIMAL, DOUBLE, DATE, NAIVE, UTC, TIME, BINARY])
@@ -158,7 +158,7 @@ def test_an_empty_text_is_a_value_of_few_types(type: DataType) -> None:
     if type is BINARY:
         assert value(type, "") == b""
     else:
-        with pytest.raises(MisfitError):
+        with pytest.raises(CellConversionError):
             value(type, "")
 
 
@@ -195,7 +195,9 @@ def test_a_decimal_is_exact_or_refused(
     if fits:
         assert value(DECIMAL, text, digits) == number
     else:
-        with pytest.raises(MisfitError, match=f"no DECIMAL of {precision} digits, {scale} of"):
+        with pytest.raises(
+            CellConversionError, match=f"no DECIMAL of {precision} digits, {scale} of"
+        ):
             value(DECIMAL, text, digits)
 
 
@@ -206,7 +208,7 @@ def test_a_whole_number_is_exact_or_refused(number: int, told: tuple[DataType, i
     if -(2**bits) <= number < 2**bits:
         assert value(kind, str(number)) == number
     else:
-        with pytest.raises(MisfitError):
+        with pytest.raises(CellConversionError):
             value(kind, str(number))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tap_core.protocols.fivetran.command import PortCommand, asks_for_port
+from tap_core.protocols.fivetran.port_option import PortCommand, has_port_option
 from tap_core.tap_base import Tap
 from target_spark.target import TargetSpark
 
@@ -24,7 +24,7 @@ class TapX(Tap):
     ],
 )
 def test_a_server_is_asked_for_by_the_flag_alone(args, asks) -> None:
-    assert asks_for_port(args) is asks
+    assert has_port_option(args) is asks
     assert isinstance(TapX.get_command(args), PortCommand) is asks
     assert isinstance(TargetSpark.get_command(args), PortCommand) is asks
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from google.protobuf import descriptor_pb2
 
-from tap_core import command
-from tap_core.protocols.fivetran.compare import differences
-from tap_core.protocols.fivetran.messages import file_protos
+from tap_core import cli
+from tap_core.protocols.fivetran.proto_diff import differences
+from tap_core.protocols.fivetran.proto_messages import build_file_descriptors
 
 
 def theirs() -> list[descriptor_pb2.FileDescriptorProto]:
     """Return the files of Fivetran, as a compiler that knows the same would tell them."""
-    data = [file.SerializeToString() for file in file_protos()]
+    data = [file.SerializeToString() for file in build_file_descriptors()]
     return [descriptor_pb2.FileDescriptorProto.FromString(file) for file in data]
 
 
 def found(changed) -> list[str]:
-    return list(differences(file_protos(), changed))
+    return list(differences(build_file_descriptors(), changed))
 
 
 def named(items, name: str):
@@ -87,13 +87,13 @@ def test_what_fivetran_changes_and_removes_is_told_with_both_sides() -> None:
 
 
 def test_a_folder_without_the_files_cannot_be_compared(tmp_path: Path, capsys) -> None:
-    assert command.main(["fivetran-protos", str(tmp_path)]) == 2
+    assert cli.main(["fivetran-protos", str(tmp_path)]) == 2
     assert "there is no common.proto in it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
 def test_the_command_says_how_it_is_used(words: list[str], code: int, capsys) -> None:
-    assert command.main(["fivetran-protos", *words]) == code
+    assert cli.main(["fivetran-protos", *words]) == code
     assert "Usage: tap-core fivetran-protos DIR" in "".join(capsys.readouterr())
 
 
@@ -109,7 +109,7 @@ def test_files_are_compiled_or_the_way_to_a_compiler_is_told(tmp_path: Path, cap
     for name in ("common.proto", "connector_sdk.proto", "destination_sdk.proto"):
         text = COMMON if name == "common.proto" else 'syntax = "proto3"; package other;'
         (tmp_path / name).write_text(text)
-    code = command.main(["fivetran-protos", str(tmp_path)])
+    code = cli.main(["fivetran-protos", str(tmp_path)])
     said = capsys.readouterr()
     if code == 2:
         assert "pip install grpcio-tools" in said.err

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tap_core.protocols.fivetran.words import TextField
+from tap_core.protocols.fivetran.enums import TextField
 from tests.fivetran.calls import Connector, selected, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.fivetran.shop import PEOPLE, TapShop

@@ -7,12 +7,12 @@ import errno
 import pytest
 
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType
 from target_spark.errors import StorageError, TableError
-from target_spark.fivetran.faults import explain
-from target_spark.fivetran.form import settings_of
-from target_spark.fivetran.shapes import shape_of
+from target_spark.fivetran.configuration_form import parse_settings
+from target_spark.fivetran.error_messages import explain_error
+from target_spark.fivetran.table_schema import parse_columns
 
 
 class SparkError(Exception):
@@ -23,18 +23,18 @@ class SparkError(Exception):
 
 
 def test_an_error_of_ours_is_told_as_it_is() -> None:
-    assert explain(TableError("Table a.b exists already.")) == "Table a.b exists already."
+    assert explain_error(TableError("Table a.b exists already.")) == "Table a.b exists already."
 
 
 def test_of_an_error_of_sparks_only_its_kind_is_told() -> None:
     """F3: its text may repeat what stands in a row."""
-    said = explain(SparkError("The value 'MARKED' cannot be cast"))
+    said = explain_error(SparkError("The value 'MARKED' cannot be cast"))
     assert "CAST_INVALID_INPUT" in said
     assert "MARKED" not in said
-    assert "MARKED" not in explain(ValueError("MARKED"))
+    assert "MARKED" not in explain_error(ValueError("MARKED"))
     behind_java = RuntimeError("An error occurred: x.DeltaError: [DELTA_SOMETHING] 'MARKED' is odd")
-    assert "(DELTA_SOMETHING)" in explain(behind_java)
-    assert "MARKED" not in explain(behind_java)
+    assert "(DELTA_SOMETHING)" in explain_error(behind_java)
+    assert "MARKED" not in explain_error(behind_java)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_an_error_of_sparks_only_its_kind_is_told() -> None:
     ],
 )
 def test_a_missing_permission_is_named(error) -> None:
-    said = explain(error)
+    said = explain_error(error)
     assert "permission is missing" in said
     assert "read, write and delete" in said
 
@@ -58,7 +58,7 @@ def test_a_missing_permission_is_named(error) -> None:
 def test_a_permission_that_is_missing_behind_another_error_is_found() -> None:
     error = RuntimeError("the job failed")
     error.__cause__ = PermissionError(errno.EACCES, "Permission denied")
-    assert "permission is missing" in explain(error)
+    assert "permission is missing" in explain_error(error)
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,18 @@ def test_a_permission_that_is_missing_behind_another_error_is_found() -> None:
     ],
 )
 def test_what_helps_is_said(error, words) -> None:
-    said = explain(error)
+    said = explain_error(error)
     assert words.lower() in said.lower()
     assert len(said.encode()) < 8192
 
 
 def test_a_long_error_is_cut() -> None:
     """F4: its text has to fit into a header."""
-    assert len(explain(TableError("ü" * 50_000)).encode()) < 8192
+    assert len(explain_error(TableError("ü" * 50_000)).encode()) < 8192
 
 
 def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
-    made = messages.Column(name=name, type=int(kind))
+    made = proto_messages.Column(name=name, type=int(kind))
     if digits:
         made.params.decimal.precision, made.params.decimal.scale = digits
     return made
@@ -107,11 +107,11 @@ def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
 )
 def test_a_table_that_cannot_be_is_refused(columns, words) -> None:
     with pytest.raises(ValueError, match=words):
-        shape_of(columns)
+        parse_columns(columns)
 
 
 def test_names_that_a_format_refuses_or_takes_for_one_become_others() -> None:
-    named = shape_of(
+    named = parse_columns(
         [column(name, DataType.LONG) for name in ("a b", "id", "ID", "_file")], ["_file"]
     )
     assert [each.column for each in named.columns] == ["a_b", "id_2", "ID", "_file_2"]
@@ -119,21 +119,21 @@ def test_names_that_a_format_refuses_or_takes_for_one_become_others() -> None:
 
 
 def test_rows_are_known_by_their_keys_or_by_fivetrans_own_column() -> None:
-    plain = shape_of([column("a", DataType.LONG), column("_fivetran_id", DataType.STRING)])
+    plain = parse_columns([column("a", DataType.LONG), column("_fivetran_id", DataType.STRING)])
     assert [each.name for each in plain.keys] == ["_fivetran_id"]
-    keyed = shape_of(
+    keyed = parse_columns(
         [
-            messages.Column(name="a", type=int(DataType.LONG), primary_key=True),
+            proto_messages.Column(name="a", type=int(DataType.LONG), primary_key=True),
             column("_fivetran_id", DataType.STRING),
         ]
     )
     assert [each.name for each in keyed.keys] == ["a"]
-    assert shape_of([column("a", DataType.DECIMAL)]).columns[0].digits == (38, 10)
+    assert parse_columns([column("a", DataType.DECIMAL)]).columns[0].digits == (38, 10)
 
 
 def test_settings_of_spark_that_are_no_json_are_not_shown() -> None:
     """F3: there are keys in them."""
     with pytest.raises(ConfigurationError, match="no JSON object") as refused:
-        settings_of({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
+        parse_settings({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
     assert "MARKED" not in str(refused.value)
-    assert settings_of({"path": "lake"})["path"] == "lake"
+    assert parse_settings({"path": "lake"})["path"] == "lake"

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.events import Describe, StreamId
+from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import DataError
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.columns import TableId, columns_of, properties_of
-from tap_core.protocols.fivetran.encode import RecordEncoder, Source
-from tap_core.protocols.fivetran.varint import varint
-from tap_core.protocols.fivetran.words import RecordType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.columns import TableId, build_columns, get_properties
+from tap_core.protocols.fivetran.enums import RecordType
+from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
+from tap_core.protocols.fivetran.varint import encode_varint
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.fivetran.calls import plain
 
@@ -47,14 +47,14 @@ def encoder(
     properties: Mapping[str, Any], keys: tuple[str, ...] = (), schema: str | None = None
 ) -> RecordEncoder:
     declared = {"properties": dict(properties)}
-    columns = columns_of(Describe(StreamId("rows"), declared, keys))
+    columns = build_columns(SchemaEvent(StreamId("rows"), declared, keys))
     level = TypeConformanceLevel.RECURSIVE
-    source = Source("rows", properties_of(declared), level, lambda _names: None)
+    source = StreamSpec("rows", get_properties(declared), level, lambda _names: None)
     return RecordEncoder(TableId("table", schema), columns, source)
 
 
 def decoded(body: bytes) -> Any:
-    [record] = messages.Records.FromString(body).records
+    [record] = proto_messages.Records.FromString(body).records
     return record
 
 
@@ -117,7 +117,7 @@ def test_what_is_encoded_is_what_protobuf_reads(record):
     message = both_ways(encoder(SCHEMAS, schema="a"), record)
     assert (message.schema_name, message.table_name, message.type) == ("a", "table", 0)
     assert message.data.keys() == SCHEMAS.keys()
-    own = messages.Record.FromString(message.SerializeToString())
+    own = proto_messages.Record.FromString(message.SerializeToString())
     assert own == message
     for name, found in message.data.items():
         expected = record.get(name)
@@ -142,7 +142,7 @@ def test_numbers_are_written_as_protobuf_writes_them(value):
     while rest >= 128:
         groups.append(rest % 128 + 128)
         rest //= 128
-    assert varint(value) == bytes([*groups, rest])
+    assert encode_varint(value) == bytes([*groups, rest])
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ def test_a_record_of_no_declared_properties_goes_out_whole():
 def test_what_nobody_declares_is_said_once_for_the_stream():
     told: list[Any] = []
     declared = {"properties": {"a": {"type": "integer"}}}
-    columns = columns_of(Describe(StreamId("rows"), declared))
+    columns = build_columns(SchemaEvent(StreamId("rows"), declared))
     level = TypeConformanceLevel.RECURSIVE
-    source = Source("rows", properties_of(declared), level, told.append)
+    source = StreamSpec("rows", get_properties(declared), level, told.append)
     made = RecordEncoder(TableId("rows"), columns, source)
     assert decoded(made.encode({"a": 1, "b": 2})).data.keys() == {"a"}
     assert told == [("b",)]
@@ -318,7 +318,7 @@ def test_nested_values_are_conformed_to_what_is_declared():
 
 
 def test_a_record_beyond_the_limit_of_a_message_is_refused(monkeypatch):
-    monkeypatch.setattr("tap_core.protocols.fivetran.encode.LARGEST_MESSAGE", 1_000)
+    monkeypatch.setattr("tap_core.protocols.fivetran.record_encoder.MAX_MESSAGE_BYTES", 1_000)
     made = encoder({"x": SCHEMAS["string"]})
     with pytest.raises(DataError, match=r"1,012 bytes.*128 MB"):
         made.encode({"x": "x" * 1_000})

@@ -17,8 +17,8 @@ from tap_core.exceptions import (
     FatalAPIError,
     RetriableAPIError,
 )
-from tap_core.protocols.fivetran.checks import run_test
-from tap_core.protocols.fivetran.faults import told
+from tap_core.protocols.fivetran.connection_tests import run_test
+from tap_core.protocols.fivetran.error_messages import format_error
 from tap_core.redaction import remove_addresses
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
@@ -243,7 +243,7 @@ class ProgrammingError(Exception):
 )
 def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
     """F4: a sentence for each kind, and nothing of a row or of an address."""
-    text = told(error)
+    text = format_error(error)
     assert words in text
     assert not any(part in text for part in ("customer", "/", "SELECT a", "None"))
 
@@ -258,7 +258,7 @@ def test_an_error_is_told_by_what_it_is(error: Exception, words: str) -> None:
 def test_a_right_that_the_source_names_is_told(headers: dict[str, str], right: str) -> None:
     """F4: where a header says which right is needed."""
     error = FatalAPIError("403 Client Error: No for path: /a", response=answer(403, **headers))
-    assert f"(needed: {right})" in told(error)
+    assert f"(needed: {right})" in format_error(error)
 
 
 def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
@@ -266,7 +266,7 @@ def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
     inner = FatalAPIError("404 Client Error: Not Found for url: http://a/b", response=answer(404))
     outer = ConfigurationError("There is no shop of this number")
     outer.__cause__ = inner
-    assert told(outer) == (
+    assert format_error(outer) == (
         "There is no shop of this number. HTTP 404 (Not Found): the source refuses the request."
     )
 
@@ -274,7 +274,7 @@ def test_what_an_author_says_of_a_failed_request_goes_first() -> None:
 @pytest.mark.parametrize("sign", ["a", "ä", "%", '"', "🙂", "\ud800", "\x00"])
 def test_a_text_is_short_enough_for_any_header(sign: str) -> None:
     """F4: below 8 kB, also when what is not ASCII stands as its bytes in percent."""
-    text = told(ValueError(sign * 20_000))
+    text = format_error(ValueError(sign * 20_000))
     assert len(text) > 500
     assert sum(3 if byte > 126 or byte == 37 else 1 for byte in text.encode()) < 8_000
 
@@ -282,7 +282,9 @@ def test_a_text_is_short_enough_for_any_header(sign: str) -> None:
 def test_a_secret_is_hidden_before_a_text_is_cut() -> None:
     """F3: so that no half of it is left where the cut is."""
     for length in range(7_700, 7_900, 7):
-        text = told(ValueError("x" * length + SECRET), lambda said: said.replace(SECRET, "***"))
+        text = format_error(
+            ValueError("x" * length + SECRET), lambda said: said.replace(SECRET, "***")
+        )
         assert SECRET[:3] not in text
 
 
@@ -350,7 +352,7 @@ def test_a_text_that_is_made_to_be_slow_is_not(piece: str) -> None:
     def seconds(times: int) -> float:
         text = piece * times
         before = time.thread_time()
-        told(ValueError(text))
+        format_error(ValueError(text))
         remove_addresses(text)
         return time.thread_time() - before
 

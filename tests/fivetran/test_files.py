@@ -18,13 +18,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
-from target_spark.errors import BatchFileError
-from target_spark.fivetran.batch import File, FileParams, Kind
-from target_spark.fivetran.files import BLOCK, blocks, fault, whole_rows
-from target_spark.fivetran.reading import _rows_of, check, fault_in
-from target_spark.fivetran.rows import OP, ORDINAL, Reading, check_header, kept_name
-from target_spark.fivetran.shapes import Column, Shape
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
+from target_spark.errors import BatchFileLoadError
+from target_spark.fivetran.batch_frame import _read_rows, find_file_error, validate_files
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.file_reader import BLOCK_BYTES, file_error, read_blocks, split_rows
+from target_spark.fivetran.row_reader import OP, ORDINAL, RowReader, check_header, unmodified_flag
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from tests.fivetran.batch_files import (
     NULL,
     NULL_TEXT,
@@ -40,10 +40,10 @@ from tests.fivetran.batch_files import (
 KEY = new_key()
 OPEN = FileParams(null=NULL_TEXT, unmodified=UNMODIFIED_TEXT)
 CLOSED = FileParams(Compression.ZSTD, Encryption.AES, NULL_TEXT, UNMODIFIED_TEXT)
-ID = Column("id", DataType.LONG, is_key=True, column="id")
-NAME = Column("name", DataType.STRING, column="name_")
-DATA = Column("data", DataType.BINARY, column="data")
-PEOPLE = Shape((ID, NAME, DATA))
+ID = DestinationColumn("id", DataType.LONG, is_key=True, column="id")
+NAME = DestinationColumn("name", DataType.STRING, column="name_")
+DATA = DestinationColumn("data", DataType.BINARY, column="data")
+PEOPLE = FivetranSchema((ID, NAME, DATA))
 ROWS = [[str(number), f'"{number}"\nand more, ' * (number % 5)] for number in range(3000)]
 
 
@@ -52,25 +52,29 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "batch_1.csv.zst.aes"
 
 
-def texts(path: Path, *names: str, params: FileParams = OPEN, size: int = BLOCK) -> list[list[str]]:
+def texts(
+    path: Path, *names: str, params: FileParams = OPEN, size: int = BLOCK_BYTES
+) -> list[list[str]]:
     """The rows of a file that is read as a table of texts, the first of which is its key."""
-    columns = [Column(name, DataType.STRING, column=name) for name in names]
-    reading = Reading(params, Shape(tuple(columns)), has_updates=False)
-    parts = reading.rows(File(str(path), Kind.REPLACE), 0, size)
+    columns = [DestinationColumn(name, DataType.STRING, column=name) for name in names]
+    reading = RowReader(params, FivetranSchema(tuple(columns)), has_updates=False)
+    parts = reading.rows(RequestFile(str(path), FileKind.REPLACE), 0, size)
     return [[row[name] for name in names] for part in parts for row in part.to_pylist()]
 
 
 def people(
-    path: Path, kind: Kind, names: str, *rows: list[Cell], size: int = BLOCK
+    path: Path, kind: FileKind, names: str, *rows: list[Cell], size: int = BLOCK_BYTES
 ) -> list[list[object]]:
     """The rows of a file about people: id, name, data, and whether the two are kept."""
     write(path, names.split(), rows, compression=Compression.OFF)
     return read_people(path, kind, size)
 
 
-def read_people(path: Path, kind: Kind = Kind.REPLACE, size: int = BLOCK) -> list[list[object]]:
-    parts = Reading(OPEN, PEOPLE, has_updates=True).rows(File(str(path), kind), 0, size)
-    wanted = ("id", "name_", "data", kept_name(NAME), kept_name(DATA))
+def read_people(
+    path: Path, kind: FileKind = FileKind.REPLACE, size: int = BLOCK_BYTES
+) -> list[list[object]]:
+    parts = RowReader(OPEN, PEOPLE, has_updates=True).rows(RequestFile(str(path), kind), 0, size)
+    wanted = ("id", "name_", "data", unmodified_flag(NAME), unmodified_flag(DATA))
     return [[row[name] for name in wanted] for part in parts for row in part.to_pylist()]
 
 
@@ -84,10 +88,10 @@ def test_a_file_is_opened_however_it_is_packed(
 ) -> None:
     """F39: ZSTD, GZIP or none, in one or several frames of no told size; AES or none."""
     write(path, ["id", "text"], ROWS, key=key, compression=compression, frames=frames)
-    file = File(str(path), Kind.REPLACE, key)
+    file = RequestFile(str(path), FileKind.REPLACE, key)
     params = FileParams(compression, Encryption.NONE if key is None else Encryption.AES)
-    for size in (48, 1000, BLOCK):
-        assert b"".join(blocks(file, params, size)) == plain(["id", "text"], ROWS)
+    for size in (48, 1000, BLOCK_BYTES):
+        assert b"".join(read_blocks(file, params, size)) == plain(["id", "text"], ROWS)
 
 
 def test_frames_of_these_tests_do_not_tell_their_size(path: Path) -> None:
@@ -109,7 +113,7 @@ def test_pieces_end_where_rows_end_wherever_chunks_do(rows: list[list[str]], siz
     """F38: a line break in a cell ends no row."""
     content = plain(["one", "two"], rows)
     chunks = (content[start : start + size] for start in range(0, len(content), size))
-    pieces = list(whole_rows(chunks, AssertionError))
+    pieces = list(split_rows(chunks, AssertionError))
     assert b"".join(pieces) == content
     parsed = [list(csv.reader(StringIO(piece.decode(), newline=""))) for piece in pieces]
     assert [row for piece in parsed for row in piece] == [["one", "two"], *rows]
@@ -120,7 +124,7 @@ def test_a_last_row_needs_no_line_break_and_lines_may_end_as_in_windows(path: Pa
     assert texts(path, "id", "name") == [["1", "a\r\nb"], ["2", "c"]]
 
 
-@pytest.mark.parametrize("size", [BLOCK, 1 << 20])
+@pytest.mark.parametrize("size", [BLOCK_BYTES, 1 << 20])
 def test_a_cell_of_many_megabytes_is_whole(path: Path, size: int) -> None:
     """F38: cells may be far larger than what is read at a time."""
     large = '{"text": "a line\nof ü"}' * 200_000
@@ -143,7 +147,7 @@ def test_a_quoted_cell_that_never_ends_is_not_waited_for() -> None:
                 yield chunk
 
     with pytest.raises(ValueError, match="is not closed"):
-        list(whole_rows(counted(), ValueError, longest=1 << 20))
+        list(split_rows(counted(), ValueError, longest=1 << 20))
     assert read[0] < 1 << 21
 
 
@@ -156,8 +160,8 @@ def test_only_what_was_read_is_in_memory_and_nothing_on_a_disk(
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     before = files_open()
-    reading = Reading(CLOSED, Shape((ID, NAME)), has_updates=False)
-    rows = reading.rows(File(str(path), Kind.REPLACE, KEY), 0, 1 << 20)
+    reading = RowReader(CLOSED, FivetranSchema((ID, NAME)), has_updates=False)
+    rows = reading.rows(RequestFile(str(path), FileKind.REPLACE, KEY), 0, 1 << 20)
     first = next(rows)
     assert first.nbytes < 2 << 20
     assert files_open() - before == {str(path)}
@@ -175,8 +179,8 @@ def files_open() -> set[str]:
 
 
 def test_an_error_names_the_file_by_its_last_name_and_no_key() -> None:
-    file = File("some/folder/batch_7.csv", Kind.UPDATE, KEY)
-    assert str(fault(file, "is odd")) == "The batch file batch_7.csv is odd."
+    file = RequestFile("some/folder/batch_7.csv", FileKind.UPDATE, KEY)
+    assert str(file_error(file, "is odd")) == "The batch file batch_7.csv is odd."
     assert repr(KEY)[2:-1] not in repr(file)
 
 
@@ -194,8 +198,10 @@ def test_a_file_that_is_cut_off_is_an_error(
     packed = path.read_bytes()
     path.write_bytes(packed[: int(len(packed) * share)])
     params = FileParams(compression, Encryption.NONE if key is None else Encryption.AES)
-    with pytest.raises(BatchFileError, match=rf"^The batch file batch_1.csv.zst.aes .*({words})"):
-        list(blocks(File(str(path), Kind.REPLACE, key), params))
+    with pytest.raises(
+        BatchFileLoadError, match=rf"^The batch file batch_1.csv.zst.aes .*({words})"
+    ):
+        list(read_blocks(RequestFile(str(path), FileKind.REPLACE, key), params))
 
 
 @pytest.mark.parametrize("cut", [16, 160, 4992])
@@ -203,18 +209,22 @@ def test_encrypted_csv_that_ends_between_blocks_of_aes_is_an_error(path: Path, c
     """F42: also where neither the length nor a compression tells that an end is missing."""
     write(path, ["id", "text"], ROWS, key=KEY, compression=Compression.OFF)
     path.write_bytes(path.read_bytes()[:-cut])
-    with pytest.raises(BatchFileError, match="does not end as AES with PKCS5 ends"):
-        list(blocks(File(str(path), Kind.REPLACE, KEY), FileParams(encryption=Encryption.AES)))
+    with pytest.raises(BatchFileLoadError, match="does not end as AES with PKCS5 ends"):
+        list(
+            read_blocks(
+                RequestFile(str(path), FileKind.REPLACE, KEY), FileParams(encryption=Encryption.AES)
+            )
+        )
 
 
 @pytest.mark.parametrize("compression", Compression)
 def test_another_key_is_an_error_that_says_so(path: Path, compression: Compression) -> None:
     """F42: a key of another file opens nothing, and is told as the likely reason at once."""
     write(path, ["id", "name"], ROWS, key=KEY, compression=compression)
-    file = File(str(path), Kind.REPLACE, new_key())
+    file = RequestFile(str(path), FileKind.REPLACE, new_key())
     params = FileParams(compression, Encryption.AES, NULL_TEXT)
-    with pytest.raises(BatchFileError, match=r"[Tt]he key is that of another file"):
-        check_header(file, params, Shape((ID, NAME)))
+    with pytest.raises(BatchFileLoadError, match=r"[Tt]he key is that of another file"):
+        check_header(file, params, FivetranSchema((ID, NAME)))
 
 
 @pytest.mark.parametrize(
@@ -224,16 +234,16 @@ def test_another_key_is_an_error_that_says_so(path: Path, compression: Compressi
 def test_no_key_and_half_a_key_are_errors(path: Path, key: bytes | None, words: str) -> None:
     """F42: without its key a file cannot be read."""
     write(path, ["id", "name"], [], key=KEY)
-    with pytest.raises(BatchFileError, match=words):
-        list(blocks(File(str(path), Kind.REPLACE, key), CLOSED))
+    with pytest.raises(BatchFileLoadError, match=words):
+        list(read_blocks(RequestFile(str(path), FileKind.REPLACE, key), CLOSED))
 
 
 def test_a_file_that_is_not_there_or_is_none_is_an_error(tmp_path: Path) -> None:
     """F42: no file, and a folder in its place."""
-    with pytest.raises(BatchFileError, match=r"gone\.csv is not there"):
-        list(blocks(File(str(tmp_path / "gone.csv"), Kind.REPLACE), OPEN))
-    with pytest.raises(BatchFileError, match="cannot be read: Is a directory"):
-        list(blocks(File(str(tmp_path), Kind.REPLACE), OPEN))
+    with pytest.raises(BatchFileLoadError, match=r"gone\.csv is not there"):
+        list(read_blocks(RequestFile(str(tmp_path / "gone.csv"), FileKind.REPLACE), OPEN))
+    with pytest.raises(BatchFileLoadError, match="cannot be read: Is a directory"):
+        list(read_blocks(RequestFile(str(tmp_path), FileKind.REPLACE), OPEN))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -241,59 +251,68 @@ def test_a_file_that_may_not_be_read_is_an_error(path: Path) -> None:
     """F42: the permission that is missing is named."""
     write(path, ["id"], [])
     path.chmod(0)
-    with pytest.raises(BatchFileError, match="may not be read: give the user"):
-        list(blocks(File(str(path), Kind.REPLACE), OPEN))
+    with pytest.raises(BatchFileLoadError, match="may not be read: give the user"):
+        list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
 def test_what_is_compressed_otherwise_than_told_is_an_error(path: Path) -> None:
     """F42: damaged, or of another making."""
     path.write_bytes(b"id,name\n1,x\n")
     with pytest.raises(
-        BatchFileError, match=r"cannot be decompressed as ZSTD\. The file is damaged"
+        BatchFileLoadError, match=r"cannot be decompressed as ZSTD\. The file is damaged"
     ):
-        list(blocks(File(str(path), Kind.REPLACE), FileParams(Compression.ZSTD)))
+        list(read_blocks(RequestFile(str(path), FileKind.REPLACE), FileParams(Compression.ZSTD)))
     write(path, ["id", "name"], ROWS)
     path.write_bytes(path.read_bytes() + b"more")
-    with pytest.raises(BatchFileError, match=r"cannot be decompressed|is cut off"):
-        list(blocks(File(str(path), Kind.REPLACE), FileParams(Compression.ZSTD)))
+    with pytest.raises(BatchFileLoadError, match=r"cannot be decompressed|is cut off"):
+        list(read_blocks(RequestFile(str(path), FileKind.REPLACE), FileParams(Compression.ZSTD)))
 
 
 # ------------------------------------------------------------------ headers
 
 REFUSED = [
-    (Kind.REPLACE, b"id,name\n1,x\n", "lacks columns that the table has: data"),
-    (Kind.UPDATE, b"name,data\nx,\n", "lacks columns that the table has: id"),
-    (Kind.DELETE, b"name\nx\n", "lacks columns that the table has: id"),
-    (Kind.DELETE, b"id,id\n1,1\n", "names a column twice: id"),
-    (Kind.DELETE, b"id,secret,ID\n1,1,2\n", "that the table has not; in its header they are 2, 3"),
-    (Kind.DELETE, b"1,secret\n2,x\n", "a header that names no column of the table, or none at"),
-    (Kind.DELETE, b"\n1\n", "a header that names no column of the table, or none at all"),
-    (Kind.DELETE, b"", "is empty: not even a header stands in it"),
-    (Kind.DELETE, b"\xff\xfe\x00id\n1\n", "has no header of UTF-8 text"),
+    (FileKind.REPLACE, b"id,name\n1,x\n", "lacks columns that the table has: data"),
+    (FileKind.UPDATE, b"name,data\nx,\n", "lacks columns that the table has: id"),
+    (FileKind.DELETE, b"name\nx\n", "lacks columns that the table has: id"),
+    (FileKind.DELETE, b"id,id\n1,1\n", "names a column twice: id"),
+    (
+        FileKind.DELETE,
+        b"id,secret,ID\n1,1,2\n",
+        "that the table has not; in its header they are 2, 3",
+    ),
+    (FileKind.DELETE, b"1,secret\n2,x\n", "a header that names no column of the table, or none at"),
+    (FileKind.DELETE, b"\n1\n", "a header that names no column of the table, or none at all"),
+    (FileKind.DELETE, b"", "is empty: not even a header stands in it"),
+    (FileKind.DELETE, b"\xff\xfe\x00id\n1\n", "has no header of UTF-8 text"),
 ]
 
 
 @pytest.mark.parametrize("kind, content, words", REFUSED)
 def test_a_header_that_does_not_fit_is_an_error(
-    path: Path, kind: Kind, content: bytes, words: str
+    path: Path, kind: FileKind, content: bytes, words: str
 ) -> None:
     """F42: another header than the table's is refused, and nothing that stands there is told."""
     path.write_bytes(content)
-    for use in (lambda: check_header(File(str(path), kind), OPEN, PEOPLE), reader(path, kind)):
-        with pytest.raises(BatchFileError, match=re.escape(words)) as caught:
+    for use in (
+        lambda: check_header(RequestFile(str(path), kind), OPEN, PEOPLE),
+        reader(path, kind),
+    ):
+        with pytest.raises(BatchFileLoadError, match=re.escape(words)) as caught:
             use()
         assert "secret" not in str(caught.value)
 
 
-def reader(path: Path, kind: Kind) -> Callable[[], object]:
+def reader(path: Path, kind: FileKind) -> Callable[[], object]:
     return lambda: read_people(path, kind)
 
 
 def test_many_missing_columns_are_not_all_told(path: Path) -> None:
-    shape = Shape((ID, *(Column(f"c{n}", DataType.INT, column=f"c{n}") for n in range(2000))))
+    shape = FivetranSchema(
+        (ID, *(DestinationColumn(f"c{n}", DataType.INT, column=f"c{n}") for n in range(2000)))
+    )
     path.write_bytes(b"id\n")
-    with pytest.raises(BatchFileError, match=r"c0, c1, c2, c3, c4 and 1995 more\.$"):
-        check_header(File(str(path), Kind.REPLACE), OPEN, shape)
+    with pytest.raises(BatchFileLoadError, match=r"c0, c1, c2, c3, c4 and 1995 more\.$"):
+        check_header(RequestFile(str(path), FileKind.REPLACE), OPEN, shape)
 
 
 def test_a_header_may_be_quoted_marked_and_in_any_order(path: Path) -> None:
@@ -303,37 +322,39 @@ def test_a_header_may_be_quoted_marked_and_in_any_order(path: Path) -> None:
 
 
 def test_a_file_with_a_header_only_has_no_rows(path: Path) -> None:
-    assert people(path, Kind.REPLACE, "id name data") == []
+    assert people(path, FileKind.REPLACE, "id name data") == []
 
 
 def test_a_table_of_versions_needs_what_tells_them(path: Path) -> None:
     """F44: an earliest start needs its start, and a deletion its end but no start."""
     start, end = (
-        Column(f"_fivetran_{name}", DataType.UTC_DATETIME, is_key=name == "start", column=name)
+        DestinationColumn(
+            f"_fivetran_{name}", DataType.UTC_DATETIME, is_key=name == "start", column=name
+        )
         for name in ("start", "end")
     )
-    shape = Shape((ID, start, end))
+    shape = FivetranSchema((ID, start, end))
     path.write_bytes(b"id\n1\n")
-    for kind, lacks in ((Kind.EARLIEST_START, "start"), (Kind.DELETE, "end")):
-        with pytest.raises(BatchFileError, match=f"lacks .*: _fivetran_{lacks}\\."):
-            check_header(File(str(path), kind), OPEN, shape)
+    for kind, lacks in ((FileKind.EARLIEST_START, "start"), (FileKind.DELETE, "end")):
+        with pytest.raises(BatchFileLoadError, match=f"lacks .*: _fivetran_{lacks}\\."):
+            check_header(RequestFile(str(path), kind), OPEN, shape)
     write(
         path,
         ["id", "_fivetran_end", "_fivetran_start"],
         [["1", "2024-01-08T18:52Z", NULL]],
         compression=Compression.OFF,
     )
-    reading = Reading(OPEN, shape, has_updates=False)
-    (rows,) = reading.rows(File(str(path), Kind.DELETE), 0)
+    reading = RowReader(OPEN, shape, has_updates=False)
+    (rows,) = reading.rows(RequestFile(str(path), FileKind.DELETE), 0)
     assert rows.column("start").null_count == 1
-    with pytest.raises(BatchFileError, match="no value in row 1, column _fivetran_start"):
-        list(reading.rows(File(str(path), Kind.EARLIEST_START), 0))
+    with pytest.raises(BatchFileLoadError, match="no value in row 1, column _fivetran_start"):
+        list(reading.rows(RequestFile(str(path), FileKind.EARLIEST_START), 0))
 
 
 # ------------------------------------------------------------------ cells as they are told
 
 
-@pytest.mark.parametrize("size", [1, BLOCK])
+@pytest.mark.parametrize("size", [1, BLOCK_BYTES])
 @pytest.mark.parametrize("null", ["null", ""])
 def test_awkward_texts_arrive_as_they_are(path: Path, null: str, size: int) -> None:
     """F38: quotes, backslashes, line breaks and what looks like them; empty is not null."""
@@ -368,26 +389,26 @@ def test_an_update_says_what_it_keeps(path: Path) -> None:
     """F36: a cell that is unmodified, and a column that is not there; bytes are not decoded."""
     rows: list[list[Cell]] = [["1", UNMODIFIED, UNMODIFIED], ["2", NULL, "AAE="]]
     want = [[1, None, None, True, True], [2, None, b"\x00\x01", False, False]]
-    assert people(path, Kind.UPDATE, "id name data", *rows) == want
-    assert people(path, Kind.UPDATE, "name id", ["x", "1"]) == [[1, "x", None, False, True]]
+    assert people(path, FileKind.UPDATE, "id name data", *rows) == want
+    assert people(path, FileKind.UPDATE, "name id", ["x", "1"]) == [[1, "x", None, False, True]]
 
 
 def test_only_an_update_keeps_anything(path: Path) -> None:
     """F35 to F37: in other files that text is one like others, and what is not there is null."""
-    rows = people(path, Kind.REPLACE, "id name data", ["1", UNMODIFIED_TEXT, NULL])
+    rows = people(path, FileKind.REPLACE, "id name data", ["1", UNMODIFIED_TEXT, NULL])
     assert rows == [[1, UNMODIFIED_TEXT, None, False, False]]
-    assert people(path, Kind.DELETE, "id", ["1"]) == [[1, None, None, False, False]]
+    assert people(path, FileKind.DELETE, "id", ["1"]) == [[1, None, None, False, False]]
 
 
 def test_without_a_text_for_it_nothing_is_unmodified(path: Path) -> None:
     path.write_bytes(b'id,name\n1,""\n')
-    reading = Reading(FileParams(null="null"), Shape((ID, NAME)), has_updates=True)
-    (rows,) = reading.rows(File(str(path), Kind.UPDATE), 0)
+    reading = RowReader(FileParams(null="null"), FivetranSchema((ID, NAME)), has_updates=True)
+    (rows,) = reading.rows(RequestFile(str(path), FileKind.UPDATE), 0)
     assert rows.to_pylist()[0] == {
         "id": 1,
         "name_": "",
-        kept_name(NAME): False,
-        OP: int(Kind.UPDATE),
+        unmodified_flag(NAME): False,
+        OP: int(FileKind.UPDATE),
         ORDINAL: 0,
     }
 
@@ -396,42 +417,48 @@ def test_one_text_for_null_and_for_unmodified_is_an_error(path: Path) -> None:
     """F36: else a value that is to stay could become null."""
     path.write_bytes(b"id\n1\n")
     params = FileParams(null="same", unmodified="same")
-    check_header(File(str(path), Kind.DELETE), params, PEOPLE)
-    with pytest.raises(BatchFileError, match="one text for null and for unmodified"):
-        check_header(File(str(path), Kind.UPDATE), params, PEOPLE)
+    check_header(RequestFile(str(path), FileKind.DELETE), params, PEOPLE)
+    with pytest.raises(BatchFileLoadError, match="one text for null and for unmodified"):
+        check_header(RequestFile(str(path), FileKind.UPDATE), params, PEOPLE)
 
 
 def test_rows_are_counted_over_the_files_of_a_call(path: Path) -> None:
     write(path, ["id"], [["7"], ["8"], ["9"]], compression=Compression.OFF)
-    rows = Reading(OPEN, Shape((ID,)), has_updates=False).rows(File(str(path), Kind.DELETE), 2, 1)
+    rows = RowReader(OPEN, FivetranSchema((ID,)), has_updates=False).rows(
+        RequestFile(str(path), FileKind.DELETE), 2, 1
+    )
     found = [row for part in rows for row in part.to_pylist()]
     assert [row[ORDINAL] for row in found] == [(2 << 40) + n for n in range(3)]
-    assert {row[OP] for row in found} == {int(Kind.DELETE)}
+    assert {row[OP] for row in found} == {int(FileKind.DELETE)}
 
 
 # ------------------------------------------------------------------ rows that do not fit
 
 MISFITS = [
-    (Kind.REPLACE, b"3\n", "another number of cells in row 3 than in its header"),
-    (Kind.REPLACE, b"3,secret,,\n", "another number of cells in row 3 than in its header"),
-    (Kind.REPLACE, b"3,secret\xff,AAE=\n", "is not UTF-8 in row 3"),
-    (Kind.REPLACE, b'3,"secret,AAE=\n', "ends inside of a quoted cell"),
-    (Kind.REPLACE, b"3x,secret,AAE=\n", "a cell in row 3, column id, that is no LONG"),
-    (Kind.REPLACE, b"3,secret,#\n", "a cell in row 3, column data, that is not base64"),
-    (Kind.REPLACE, NULL_TEXT.encode() + b",secret,\n", "no value in row 3, column id, which is"),
-    (Kind.UPDATE, UNMODIFIED_TEXT.encode() + b",secret,\n", "no value in row 3, column id, wh"),
-    (Kind.DELETE, NULL_TEXT.encode() + b",secret,\n", "no value in row 3, column id, which is"),
+    (FileKind.REPLACE, b"3\n", "another number of cells in row 3 than in its header"),
+    (FileKind.REPLACE, b"3,secret,,\n", "another number of cells in row 3 than in its header"),
+    (FileKind.REPLACE, b"3,secret\xff,AAE=\n", "is not UTF-8 in row 3"),
+    (FileKind.REPLACE, b'3,"secret,AAE=\n', "ends inside of a quoted cell"),
+    (FileKind.REPLACE, b"3x,secret,AAE=\n", "a cell in row 3, column id, that is no LONG"),
+    (FileKind.REPLACE, b"3,secret,#\n", "a cell in row 3, column data, that is not base64"),
+    (
+        FileKind.REPLACE,
+        NULL_TEXT.encode() + b",secret,\n",
+        "no value in row 3, column id, which is",
+    ),
+    (FileKind.UPDATE, UNMODIFIED_TEXT.encode() + b",secret,\n", "no value in row 3, column id, wh"),
+    (FileKind.DELETE, NULL_TEXT.encode() + b",secret,\n", "no value in row 3, column id, which is"),
 ]
 
 
-@pytest.mark.parametrize("size", [1, BLOCK])
+@pytest.mark.parametrize("size", [1, BLOCK_BYTES])
 @pytest.mark.parametrize("kind, row, words", MISFITS)
 def test_a_row_that_does_not_fit_is_told_by_its_number(
-    path: Path, kind: Kind, row: bytes, words: str, size: int
+    path: Path, kind: FileKind, row: bytes, words: str, size: int
 ) -> None:
     """F42: the row and the column are told, and nothing of what stands there."""
     path.write_bytes(b'id,name,data\n1,"a\nb",\n2,x,\n' + row)
-    with pytest.raises(BatchFileError, match=re.escape(words)) as caught:
+    with pytest.raises(BatchFileLoadError, match=re.escape(words)) as caught:
         read_people(path, kind, size)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
@@ -442,22 +469,24 @@ def test_bytes_that_hide_in_a_last_block_of_aes_are_no_rows(path: Path) -> None:
         content = b"id,name\n1," + b"x" * length + b"\n"
         path.write_bytes(encrypted(content, KEY))
         params = FileParams(encryption=Encryption.AES)
-        assert b"".join(blocks(File(str(path), Kind.REPLACE, KEY), params)) == content
+        assert (
+            b"".join(read_blocks(RequestFile(str(path), FileKind.REPLACE, KEY), params)) == content
+        )
 
 
 def test_a_worker_tells_nothing_of_a_row_whatever_goes_wrong() -> None:
     """F3: also of what nobody has thought of."""
-    file = File("secret\0path/batch_1.csv", Kind.REPLACE)  # which no system has
+    file = RequestFile("secret\0path/batch_1.csv", FileKind.REPLACE)  # which no system has
     numbers = pa.record_batch([pa.array([0])], names=["id"])
     with pytest.raises(Exception, match=r"batch_1\.csv cannot be read: ValueError") as caught:
-        list(_rows_of(Reading(OPEN, PEOPLE, has_updates=False), [file], iter([numbers])))
+        list(_read_rows(RowReader(OPEN, PEOPLE, has_updates=False), [file], iter([numbers])))
     assert "secret" not in "".join(traceback.format_exception(caught.value))
     failed = RuntimeError("the commit failed")
     failed.__cause__ = caught.value
-    fault = fault_in(failed)
-    assert isinstance(fault, BatchFileError)
+    fault = find_file_error(failed)
+    assert isinstance(fault, BatchFileLoadError)
     assert str(fault).endswith("ValueError. This is a fault of the destination.")
-    assert fault_in(ValueError("something else")) is None
+    assert find_file_error(ValueError("something else")) is None
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
@@ -473,14 +502,14 @@ def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path, kind: str
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(str(path))
         with pytest.raises(
-            BatchFileError, match=r"batch\.csv cannot be read: it is not a regular file"
+            BatchFileLoadError, match=r"batch\.csv cannot be read: it is not a regular file"
         ):
-            list(blocks(File(str(path), Kind.REPLACE), OPEN))
+            list(read_blocks(RequestFile(str(path), FileKind.REPLACE), OPEN))
 
 
 def test_a_header_that_is_a_secret_of_another_file_is_not_told(tmp_path: Path) -> None:
     path = tmp_path / "shadow"
     path.write_text("root:$6$MARKED:19000:0:99999:7:::\n")
-    with pytest.raises(BatchFileError) as told:
-        check([File(str(path), Kind.REPLACE)], OPEN, PEOPLE)
+    with pytest.raises(BatchFileLoadError) as told:
+        validate_files([RequestFile(str(path), FileKind.REPLACE)], OPEN, PEOPLE)
     assert "MARKED" not in str(told.value)

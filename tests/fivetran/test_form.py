@@ -8,18 +8,18 @@ import pytest
 
 from tap_core import typing as th
 from tap_core.capabilities import BATCH_CONFIG, STREAM_MAPS_CONFIG
-from tap_core.config import copied, merge_missing_config_jsonschema
-from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA
-from tap_core.protocols.fivetran.form import form_of
-from tap_core.protocols.fivetran.messages import ConfigurationFormResponse
-from tap_core.protocols.fivetran.words import TextField
+from tap_core.config.loading import deep_copy_config, merge_missing_config_jsonschema
+from tap_core.filesystem.config import BASE_CONFIG_SCHEMA
+from tap_core.protocols.fivetran.configuration_form import build_form
+from tap_core.protocols.fivetran.enums import TextField
+from tap_core.protocols.fivetran.proto_messages import ConfigurationFormResponse
 from tap_core.tap_base import Tap
-from target_spark.settings import SCHEMA
+from target_spark.config.settings import SCHEMA
 
 
 def fields_of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return the fields of a form by name, those of groups too."""
-    form = form_of({"type": "object", "properties": properties, **more}, {})
+    form = build_form({"type": "object", "properties": properties, **more}, {})
     assert form == ConfigurationFormResponse.FromString(form.SerializeToString())
     return by_name(form.fields)
 
@@ -199,11 +199,11 @@ def test_hidden_settings_are_asked_for_only_where_they_must_be_given() -> None:
 def test_the_settings_of_the_sdk_are_not_asked_for() -> None:
     """F6: a form asks for what a connection needs; an author's setting of such a name is his."""
     schema: dict[str, Any] = {"properties": {"url": {}, "batch_config": {"type": "string"}}}
-    whole = copied(schema)
+    whole = deep_copy_config(schema)
     for config in (BATCH_CONFIG, STREAM_MAPS_CONFIG):
         merge_missing_config_jsonschema(config, whole)
     assert "stream_maps" in whole["properties"]
-    assert form_of(whole, {}) == form_of(schema, {})
+    assert build_form(whole, {}) == build_form(schema, {})
 
 
 # ------------------------------------------------------------------ fields that depend on others
@@ -330,7 +330,7 @@ def test_rules_that_no_field_can_follow_hide_nothing(words: dict[str, Any]) -> N
     properties = {"a": {}, "b": {}, "c": {}, "object": {"properties": {"x": {}}}}
     found = fields_of(properties, **words)
     assert {"a", "c", "object.x"} <= found.keys()
-    top = {field.name for field in form_of({"properties": properties, **words}, {}).fields}
+    top = {field.name for field in build_form({"properties": properties, **words}, {}).fields}
     assert {"a", "c", "object.x"} <= top
 
 
@@ -345,14 +345,14 @@ def test_what_a_setting_needs_that_is_always_there_must_be_given() -> None:
 
 def test_tests_and_selection_stand_in_the_form() -> None:
     """F7: tests are named with labels."""
-    form = form_of({}, {"connection": "Reaching the source", "rows": "Reading"})
+    form = build_form({}, {"connection": "Reaching the source", "rows": "Reading"})
     assert [(each.name, each.label) for each in form.tests] == [
         ("connection", "Reaching the source"),
         ("rows", "Reading"),
     ]
     assert form.schema_selection_supported
     assert form.table_selection_supported
-    refused = form_of({}, {}, selects_tables=False)
+    refused = build_form({}, {}, selects_tables=False)
     assert refused == ConfigurationFormResponse()
     assert Tap.connection_tests == {"connection": "Reaching the source"}
 
@@ -360,7 +360,7 @@ def test_tests_and_selection_stand_in_the_form() -> None:
 @pytest.mark.parametrize("schema", [BASE_CONFIG_SCHEMA, SCHEMA, {"$ref": "#/nowhere"}, {}])
 def test_every_schema_has_a_form(schema: dict[str, Any]) -> None:
     """F6: names are unique, and each field has a label and a type."""
-    by_name(form_of(schema, {}).fields)
+    by_name(build_form(schema, {}).fields)
 
 
 def test_references_are_followed() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.fivetran.command import HOST_VARIABLE, PortCommand
-from tap_core.protocols.fivetran.listening import ALL_ADDRESSES, Listening, checked_host
-from tap_core.protocols.fivetran.reception import MESSAGE_LIMIT, Limits
+from tap_core.protocols.fivetran.listen_address import ALL_ADDRESSES, ListenAddress, check_host
+from tap_core.protocols.fivetran.port_option import HOST_VARIABLE, PortCommand
+from tap_core.protocols.fivetran.request_limits import MESSAGE_LIMIT, RequestLimits
 from tests.fivetran.connecting import HERE, ROOT
 
 SHOP = [sys.executable, str(HERE / "shop.py")]
@@ -39,12 +39,12 @@ SPARK = [sys.executable, "-m", "target_spark"]
     ],
 )
 def test_loopback_addresses_are_known(host: str, is_loopback: bool) -> None:
-    assert Listening(1, host).is_loopback is is_loopback
+    assert ListenAddress(1, host).is_loopback is is_loopback
 
 
 def test_an_address_of_ipv6_has_brackets() -> None:
-    assert Listening(5, checked_host("[::1]")).address == "[::1]:5"
-    assert Listening(5, "127.0.0.1").address == "127.0.0.1:5"
+    assert ListenAddress(5, check_host("[::1]")).address == "[::1]:5"
+    assert ListenAddress(5, "127.0.0.1").address == "127.0.0.1:5"
 
 
 @pytest.mark.parametrize("host", ["", "unix:/tmp/x", "a/b", "-x", "::1::", "dns:///x", "a b"])
@@ -54,8 +54,8 @@ def test_what_is_not_a_host_is_refused(host: str, capsys: Any) -> None:
     assert "--host" in capsys.readouterr().err
 
 
-def parsed(*words: str) -> Listening:
-    found: list[Listening] = []
+def parsed(*words: str) -> ListenAddress:
+    found: list[ListenAddress] = []
     command = PortCommand("tap-x", lambda place: found.append(place) or 0)
     command.main(["--port", "5", *words], standalone_mode=False)
     return found[0]
@@ -63,14 +63,14 @@ def parsed(*words: str) -> Listening:
 
 def test_the_arguments_name_host_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HOST_VARIABLE, raising=False)
-    assert parsed() == Listening(5)
-    assert parsed().limits == Limits(calls=32, message=16 << 20, held=128 << 20)
+    assert parsed() == ListenAddress(5)
+    assert parsed().limits == RequestLimits(calls=32, message=16 << 20, held=128 << 20)
     most = parsed("--max-request", str(1 << 40), "--max-held", str(1 << 40)).limits
     assert (most.message, most.held) == (MESSAGE_LIMIT, 1 << 40)
     monkeypatch.setenv(HOST_VARIABLE, "localhost")
     assert parsed().host == "localhost"
     words = ("--host", "::1", "--max-calls", "2", "--max-request", "300", "--max-held", "200")
-    assert parsed(*words) == Listening(5, "::1", Limits(2, 200, 200))
+    assert parsed(*words) == ListenAddress(5, "::1", RequestLimits(2, 200, 200))
 
 
 @contextmanager

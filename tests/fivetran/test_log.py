@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core.protocols.fivetran.log import Journal, bounded
+from tap_core.protocols.fivetran.logging import JsonLogHandler, truncate_text
 from tap_core.redaction import escape_control_characters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,8 +24,8 @@ PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 @pytest.fixture
-def journal() -> Journal:
-    return Journal("sdk_connector")
+def journal() -> JsonLogHandler:
+    return JsonLogHandler("sdk_connector")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_line_has_level_message_and_origin_and_nothing_else(journal, said) -> 
 def test_any_text_is_one_line_of_json(text: str) -> None:
     """F2: whatever a reader takes for the end of a line, and for UTF-8."""
     written: list[str] = []
-    journal = Journal("sdk_destination")
+    journal = JsonLogHandler("sdk_destination")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", Collects(written))
         journal.say("WARNING", text)
@@ -84,7 +84,7 @@ class Collects:
 )
 def test_a_text_that_is_told_fits_into_a_header(text: str) -> None:
     """F4: below 8 kB as a status in JSON, in the letters of HTTP/2, and as a Task."""
-    told = bounded(text)
+    told = truncate_text(text)
     status = json.dumps({"message": told, "alert_type": "TASK"})
     assert len(quote(status, safe=PLAIN)) < HEADER
     assert len(told.encode()) < HEADER
@@ -107,7 +107,9 @@ def test_what_prints_goes_to_standard_error(journal, capfd) -> None:
 @pytest.mark.parametrize("output", [">&-", "| exit", "> /dev/full"])
 def test_an_output_that_nobody_reads_stops_nothing(output: str) -> None:
     program = (
-        "import sys, time; from tap_core.protocols.fivetran.log import Journal; j = Journal('x')\n"
+        "import sys, time\n"
+        "from tap_core.protocols.fivetran.logging import JsonLogHandler\n"
+        "j = JsonLogHandler('x')\n"
         "with j.attached():\n"
         "    for _ in range(5): time.sleep(0.01); j.say('INFO', 'x' * 20_000)\n"
         "    print('lived', file=sys.stderr)\n"
@@ -234,7 +236,9 @@ def test_secrets_of_a_call_are_hidden_in_it_beside_it_and_after_it(journal, said
 
 def test_what_the_connector_scrubs_is_scrubbed_before_a_text_is_cut(said) -> None:
     """F3: no address, path or parameter, not even half of one at the end of a long text."""
-    journal = Journal("sdk_connector", lambda text: text.replace("https://host/path", "(address)"))
+    journal = JsonLogHandler(
+        "sdk_connector", lambda text: text.replace("https://host/path", "(address)")
+    )
     with journal.attached():
         journal.say("INFO", "x" * 7_795 + "https://host/path")
     (line,) = said()
@@ -246,7 +250,7 @@ def test_a_text_that_cannot_be_cleaned_is_not_told(said) -> None:
     def scrub(text: str) -> str:
         raise ValueError(text)
 
-    journal = Journal("sdk_connector", scrub)
+    journal = JsonLogHandler("sdk_connector", scrub)
     with journal.attached():
         journal.say("INFO", "a secret")
     assert texts(said()) == ["A text could not be cleaned for the log (ValueError)."]

@@ -13,7 +13,7 @@ def test_a_manifest_is_a_connector_with_its_own_form_and_resumes_where_it_was():
     samples = script("serve")
     with (
         samples.serving(samples.API()) as url,
-        serving("-m", "tap_core.manifest.command", "--manifest", RATES) as server,
+        serving("-m", "tap_core.manifest.cli", "--manifest", RATES) as server,
     ):
         client = Client(
             server, api_url=url, base="EUR", start_date="2024-02-27", end_date="2024-03-02"

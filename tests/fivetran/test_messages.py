@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from google.protobuf import json_format
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.description import FILES, PACKAGE
-from tap_core.protocols.fivetran.words import DataType, RecordType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType, RecordType
+from tap_core.protocols.fivetran.proto_descriptors import FILES, PACKAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,11 +26,11 @@ def run(program: str) -> str:
 
 def test_a_record_has_the_bytes_that_fivetran_reads() -> None:
     """Written by hand: field 6 of the answer, of that 1, and so on."""
-    value = messages.ValueType(naive_date={"seconds": -86_400})
-    record = messages.Record(
+    value = proto_messages.ValueType(naive_date={"seconds": -86_400})
+    record = proto_messages.Record(
         schema_name="s", table_name="t", type=RecordType.DELETE, data={"d": value}
     )
-    answer = messages.UpdateResponse(records=messages.Records(records=[record]))
+    answer = proto_messages.UpdateResponse(records=proto_messages.Records(records=[record]))
     date = b"\x42\x0b\x08" + b"\x80\xdd\xfa\xff\xff\xff\xff\xff\xff\x01"
     entry = b"\x0a\x01d\x12" + bytes([len(date)]) + date
     told = b"\x0a\x01s\x12\x01t\x18\x02\x22" + bytes([len(entry)]) + entry
@@ -41,7 +41,7 @@ def test_a_record_has_the_bytes_that_fivetran_reads() -> None:
 def test_every_message_of_the_description_can_be_made_and_read() -> None:
     for file in FILES:
         for name, fields in file.messages.items():
-            kind = getattr(messages, name)
+            kind = getattr(proto_messages, name)
             assert kind.DESCRIPTOR.full_name == f"{PACKAGE}.{name}"
             assert kind.FromString(kind().SerializeToString()) == kind()
             assert [field.number for field in kind.DESCRIPTOR.fields] == [
@@ -51,32 +51,34 @@ def test_every_message_of_the_description_can_be_made_and_read() -> None:
 
 def test_a_message_that_there_is_not_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="LogEntry"):
-        messages.LogEntry  # noqa: B018  asking is the test
+        proto_messages.LogEntry  # noqa: B018  asking is the test
 
 
 def test_what_is_optional_knows_whether_it_was_given() -> None:
     """F17: an Update without a state is another than one with an empty text."""
-    assert not messages.UpdateRequest().HasField("state_json")
-    assert messages.UpdateRequest(state_json="").HasField("state_json")
-    read = messages.FormField.FromString(messages.FormField(required=False).SerializeToString())
+    assert not proto_messages.UpdateRequest().HasField("state_json")
+    assert proto_messages.UpdateRequest(state_json="").HasField("state_json")
+    read = proto_messages.FormField.FromString(
+        proto_messages.FormField(required=False).SerializeToString()
+    )
     assert read.HasField("required")
     assert not read.HasField("description")
     assert read.WhichOneof("type") is None
 
 
 def test_one_of_a_group_takes_the_place_of_another() -> None:
-    answer = messages.TestResponse(success=True)
+    answer = proto_messages.TestResponse(success=True)
     answer.failure = "no"
     assert answer.WhichOneof("response") == "failure"
     assert not answer.success
 
 
 def test_maps_and_enums_are_those_of_python() -> None:
-    request = messages.WriteBatchRequest(keys={"/f": b"\x00\xff"})
-    assert dict(messages.WriteBatchRequest.FromString(request.SerializeToString()).keys) == {
+    request = proto_messages.WriteBatchRequest(keys={"/f": b"\x00\xff"})
+    assert dict(proto_messages.WriteBatchRequest.FromString(request.SerializeToString()).keys) == {
         "/f": b"\x00\xff"
     }
-    column = messages.Column(name="c", type=DataType.NAIVE_TIME)
+    column = proto_messages.Column(name="c", type=DataType.NAIVE_TIME)
     assert DataType(column.type) is DataType.NAIVE_TIME
     assert json_format.MessageToDict(column) == {"name": "c", "type": "NAIVE_TIME"}
 

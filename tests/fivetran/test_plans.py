@@ -5,31 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tap_core.protocols.fivetran.words import DataType
-from target_spark.fivetran.plans import Plan, plan_of
-from target_spark.fivetran.shapes import Column, Shape
-from target_spark.fivetran.types import ddl_of
-from target_spark.writers.widening import delta_widens, iceberg_widens
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.alter_plan import AlterPlan, plan_changes
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import to_ddl
+from target_spark.writers.type_widening import delta_widens, iceberg_widens
 
 WIDENS = {"delta": delta_widens, "iceberg": iceberg_widens}
 
 
-def shape(keys: str = "id", **types: DataType | tuple[int, int]) -> Shape:
+def shape(keys: str = "id", **types: DataType | tuple[int, int]) -> FivetranSchema:
     columns = []
     for name, type_ in types.items():
         digits = None if isinstance(type_, DataType) else type_
         plain = type_ if isinstance(type_, DataType) else DataType.DECIMAL
-        columns.append(Column(name, plain, name in keys.split(), digits, name))
-    return Shape(tuple(columns))
+        columns.append(DestinationColumn(name, plain, name in keys.split(), digits, name))
+    return FivetranSchema(tuple(columns))
 
 
-def plan(now: Shape, asked: Shape, table_format: str = "delta", **options: Any) -> Plan:
-    types = {column.column: ddl_of(column, table_format) for column in now.columns}
+def plan(
+    now: FivetranSchema, asked: FivetranSchema, table_format: str = "delta", **options: Any
+) -> AlterPlan:
+    types = {column.column: to_ddl(column, table_format) for column in now.columns}
     given: dict[str, Any] = {"drops": False, "reserved": list(types), **options}
-    return plan_of(now, types, asked, table_format, WIDENS[table_format], **given)
+    return plan_changes(now, types, asked, table_format, WIDENS[table_format], **given)
 
 
-def names(columns: tuple[Column, ...]) -> list[str]:
+def names(columns: tuple[DestinationColumn, ...]) -> list[str]:
     return [column.name for column in columns]
 
 
@@ -80,8 +82,8 @@ def test_a_type_that_the_format_lacks_still_has_its_own_bounds() -> None:
 
 
 def test_a_decimal_of_which_no_digits_are_said_keeps_those_it_has() -> None:
-    open_ = Column("price", DataType.DECIMAL, column="price")
-    asked = Shape((*ROW.columns[:2], open_))
+    open_ = DestinationColumn("price", DataType.DECIMAL, column="price")
+    asked = FivetranSchema((*ROW.columns[:2], open_))
     assert plan(ROW, asked).told() == []
     fresh = plan(shape(id=DataType.INT), asked)
     assert fresh.told()[1] == "column price is new, DECIMAL(38, 10)"
@@ -108,9 +110,15 @@ def test_a_key_is_proven_only_where_it_or_its_values_change() -> None:
 
 def test_columns_keep_their_names_in_the_table_and_new_ones_take_no_other() -> None:
     odd = replace(ROW.columns[1], name="a b", column="a_b")
-    now = Shape((ROW.columns[0], odd))
-    asked = (replace(odd, column="changed"), Column("A_B", DataType.INT), Column("_pos", odd.type))
-    found = plan(now, Shape((ROW.columns[0], *asked)), "iceberg", reserved=["id", "a_b", "_pos"])
+    now = FivetranSchema((ROW.columns[0], odd))
+    asked = (
+        replace(odd, column="changed"),
+        DestinationColumn("A_B", DataType.INT),
+        DestinationColumn("_pos", odd.type),
+    )
+    found = plan(
+        now, FivetranSchema((ROW.columns[0], *asked)), "iceberg", reserved=["id", "a_b", "_pos"]
+    )
     assert [(c.name, c.column) for c in found.after.columns] == [
         ("id", "id"),
         ("a b", "a_b"),

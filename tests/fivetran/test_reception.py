@@ -10,20 +10,20 @@ from typing import Any
 import grpc
 import pytest
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.listening import Listening
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.reception import (
-    Limits,
-    Reception,
-    TooLargeError,
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.request_limits import (
+    RequestLimits,
+    RequestReceiver,
+    RequestTooLargeError,
     count_values,
     estimate_memory,
 )
-from tap_core.protocols.fivetran.server import Handler, Server, Service
 
 PATIENCE = 60
-SENT = messages.TestRequest(name="sent").SerializeToString()
+SENT = proto_messages.TestRequest(name="sent").SerializeToString()
 TEST = "/fivetran_sdk.v2.SourceConnector/Test"
 
 
@@ -31,38 +31,38 @@ TEST = "/fivetran_sdk.v2.SourceConnector/Test"
     ("data", "count"),
     [
         (b"", 0),
-        (messages.TestRequest(name="x").SerializeToString(), 1),
-        (messages.TestRequest(configuration={"a": "b", "c": "d"}).SerializeToString(), 6),
+        (proto_messages.TestRequest(name="x").SerializeToString(), 1),
+        (proto_messages.TestRequest(configuration={"a": "b", "c": "d"}).SerializeToString(), 6),
         (b"\x12\x00" * 40, 40),  # entries of a map, two bytes each
         (b"\x0b\x12\x00\x0c", 3),  # an unknown group around one
     ],
 )
 def test_the_values_of_a_message_are_counted_with_those_of_messages_in_it(data, count) -> None:
-    assert count_values(data, messages.TestRequest.DESCRIPTOR, 1000) == count
+    assert count_values(data, proto_messages.TestRequest.DESCRIPTOR, 1000) == count
 
 
 def test_counting_stops_soon_after_the_limit() -> None:
-    assert count_values(b"\x12\x00" * 1_000_000, messages.TestRequest.DESCRIPTOR, 10) == 11
+    assert count_values(b"\x12\x00" * 1_000_000, proto_messages.TestRequest.DESCRIPTOR, 10) == 11
 
 
 @pytest.mark.parametrize("data", [b"\x12", b"\x12\x05ab", b"\x80" * 100_000, b"\x0a\xff\xff"])
 def test_what_is_not_a_message_is_an_error(data) -> None:
     with pytest.raises(ValueError, match="end"):
-        count_values(data, messages.TestRequest.DESCRIPTOR, 1000)
+        count_values(data, proto_messages.TestRequest.DESCRIPTOR, 1000)
 
 
 def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> None:
     """SEC2: the bytes that all calls hold have a limit, which the error names."""
-    reception = Reception(Limits(held=40_000))
-    data = messages.TestRequest(name="x" * 6_000).SerializeToString()
+    reception = RequestReceiver(RequestLimits(held=40_000))
+    data = proto_messages.TestRequest(name="x" * 6_000).SerializeToString()
 
     def received() -> Any:
-        return reception.request(iter([data]), None, messages.TestRequest)
+        return reception.request(iter([data]), None, proto_messages.TestRequest)
 
     limit = (
         r"40,000 bytes of memory \(--max-held\), 24,012 are held, and this one would take 24,012"
     )
-    with received() as first, pytest.raises(TooLargeError, match=limit), received():
+    with received() as first, pytest.raises(RequestTooLargeError, match=limit), received():
         pass
     assert len(first.name) == 6_000
     with received():  # the first one has ended
@@ -70,19 +70,19 @@ def test_requests_of_all_calls_together_have_a_limit_that_the_error_names() -> N
 
 
 def test_what_is_not_received_as_a_whole_is_not_held() -> None:
-    reception = Reception(Limits(held=40_000))
+    reception = RequestReceiver(RequestLimits(held=40_000))
     for _ in range(5):
-        broken = reception.request(iter([b"\x12" * 9]), None, messages.TestRequest)
+        broken = reception.request(iter([b"\x12" * 9]), None, proto_messages.TestRequest)
         with pytest.raises(ValueError, match="end"), broken:
             pass
-    with reception.request(iter([]), None, messages.TestRequest) as empty:
-        assert empty == messages.TestRequest()
+    with reception.request(iter([]), None, proto_messages.TestRequest) as empty:
+        assert empty == proto_messages.TestRequest()
 
 
 def test_values_and_json_count_for_what_they_become() -> None:
-    kind = messages.TestRequest.DESCRIPTOR
+    kind = proto_messages.TestRequest.DESCRIPTOR
     assert estimate_memory(b"\x12\x00" * 1_000, kind, 1 << 30) == 1_000_000
-    state = messages.TestRequest(name="[" + "[]," * 1_000 + "[]]").SerializeToString()
+    state = proto_messages.TestRequest(name="[" + "[]," * 1_000 + "[]]").SerializeToString()
     assert estimate_memory(state, kind, 1 << 30) == len(state) + 128_000
 
 
@@ -109,12 +109,12 @@ def test_clients_that_send_nothing_hold_up_the_others_for_a_moment_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Longer than a busy machine lets the thread of a prompt client wait.
-    monkeypatch.setattr(f"{Reception.__module__}._PATIENCE_SECONDS", 1.0)
-    reception = Reception(Limits())
+    monkeypatch.setattr(f"{RequestReceiver.__module__}._PATIENCE_SECONDS", 1.0)
+    reception = RequestReceiver(RequestLimits())
     silent = [_Sender() for _ in range(5)]
 
     def receive(sender: _Sender) -> str:
-        with reception.request(sender, sender, messages.TestRequest) as request:
+        with reception.request(sender, sender, proto_messages.TestRequest) as request:
             return str(request.name)
 
     threads = [threading.Thread(target=receive, args=(each,), daemon=True) for each in silent]
@@ -142,10 +142,10 @@ def test_calls_beyond_the_limit_are_refused_and_the_others_end() -> None:
 
     def wait(_request: Any, _call: Any) -> Any:
         assert go_on.wait(PATIENCE)
-        return messages.TestResponse(success=True)
+        return proto_messages.TestResponse(success=True)
 
-    server = Server(Service("SourceConnector", {"Test": Handler(wait)}, str), Journal("x"))
-    port = server.start(Listening(0, "127.0.0.1", Limits(calls=3)))
+    server = Server(Service("SourceConnector", {"Test": Handler(wait)}, str), JsonLogHandler("x"))
+    port = server.start(ListenAddress(0, "127.0.0.1", RequestLimits(calls=3)))
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             method: Any = channel.unary_unary(TEST)

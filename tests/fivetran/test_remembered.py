@@ -8,57 +8,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.protocols.fivetran.words import DataType
-from target_spark.fivetran.remembered import remembered, shape_of_table, written
-from target_spark.fivetran.shapes import Column, Shape
-from target_spark.fivetran.types import column_back, ddl_of, told
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.table_metadata import dump_metadata, load_metadata, reconcile
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import column_from_ddl, to_ddl, to_fivetran_type
 
 TYPES = [type_ for type_ in DataType if type_ is not DataType.UNSPECIFIED]
 FORMATS = ("delta", "iceberg")
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> Column:
+def columns(draw: st.DrawFn) -> DestinationColumn:
     type_ = draw(st.sampled_from(TYPES))
     scale = draw(st.integers(0, 37))
     digits = (draw(st.integers(max(scale, 1), 38)), scale)
     name = draw(st.text(min_size=1, max_size=5))
     decimal = digits if type_ is DataType.DECIMAL else None
-    return Column(name, type_, draw(st.booleans()), decimal, name)
+    return DestinationColumn(name, type_, draw(st.booleans()), decimal, name)
 
 
 SHAPES = st.lists(columns(), min_size=1, max_size=6, unique_by=lambda c: c.column).map(
-    lambda found: Shape(tuple(found))
+    lambda found: FivetranSchema(tuple(found))
 )
 
 
-def types_of(shape: Shape, table_format: str) -> dict[str, str]:
-    return {column.column: ddl_of(column, table_format) for column in shape.columns}
+def types_of(shape: FivetranSchema, table_format: str) -> dict[str, str]:
+    return {column.column: to_ddl(column, table_format) for column in shape.columns}
 
 
 @given(SHAPES, SHAPES, st.sampled_from(FORMATS))
-def test_every_shape_comes_back(one: Shape, other: Shape, table_format: str) -> None:
+def test_every_shape_comes_back(
+    one: FivetranSchema, other: FivetranSchema, table_format: str
+) -> None:
     """DescribeTable tells every type as it was made, also those that Spark does not have."""
-    text = written(one, other)
+    text = dump_metadata(one, other)
     assert re.fullmatch("[0-9a-f]+", text)
-    assert remembered(text) == (one, other)
-    assert shape_of_table(types_of(one, table_format), [one, other], table_format) == one
-    assert shape_of_table(types_of(other, table_format), [other], table_format) == other
+    assert load_metadata(text) == (one, other)
+    assert reconcile(types_of(one, table_format), [one, other], table_format) == one
+    assert reconcile(types_of(other, table_format), [other], table_format) == other
 
 
 @given(SHAPES, SHAPES)
-def test_what_a_table_will_be_counts_only_once_it_is(after: Shape, now: Shape) -> None:
+def test_what_a_table_will_be_counts_only_once_it_is(
+    after: FivetranSchema, now: FivetranSchema
+) -> None:
     types = types_of(now, "delta")
     if types != types_of(after, "delta"):
-        assert shape_of_table(types, [after, now], "delta") == now
+        assert reconcile(types, [after, now], "delta") == now
 
 
 def test_a_column_that_others_changed_is_what_it_is_now() -> None:
-    key = Column("Id", DataType.INT, True, column="id")  # noqa: FBT003
-    said = Shape((key, Column("doc", DataType.JSON, column="doc"), Column("x", DataType.XML)))
+    key = DestinationColumn("Id", DataType.INT, True, column="id")  # noqa: FBT003
+    said = FivetranSchema(
+        (
+            key,
+            DestinationColumn("doc", DataType.JSON, column="doc"),
+            DestinationColumn("x", DataType.XML),
+        )
+    )
     types = {"id": "bigint", "doc": "string", "theirs": "decimal(5,2)"}
-    found = shape_of_table(types, [said], "delta")
-    assert [(c.name, told(c), c.is_key) for c in found.columns] == [
+    found = reconcile(types, [said], "delta")
+    assert [(c.name, to_fivetran_type(c), c.is_key) for c in found.columns] == [
         ("Id", "LONG", True),
         ("doc", "JSON", False),
         ("theirs", "DECIMAL(5, 2)", False),
@@ -66,18 +76,20 @@ def test_a_column_that_others_changed_is_what_it_is_now() -> None:
 
 
 def test_a_decimal_without_digits_is_remembered_with_those_it_got() -> None:
-    shape = Shape((Column("n", DataType.DECIMAL, column="n"),))
-    assert remembered(written(shape))[0].columns[0].decimal == (38, 10)
+    shape = FivetranSchema((DestinationColumn("n", DataType.DECIMAL, column="n"),))
+    assert load_metadata(dump_metadata(shape))[0].columns[0].decimal == (38, 10)
 
 
-@pytest.mark.parametrize("text", ["", "zz", "00", written().replace("7", "8"), b"[[1]]".hex()])
+@pytest.mark.parametrize(
+    "text", ["", "zz", "00", dump_metadata().replace("7", "8"), b"[[1]]".hex()]
+)
 def test_what_cannot_be_read_is_an_error_and_not_an_empty_memory(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
-        remembered(text)
+        load_metadata(text)
 
 
 def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
-    assert remembered(None) == ()
+    assert load_metadata(None) == ()
     types = {
         "a": "tinyint",
         "b": "smallint",
@@ -88,7 +100,7 @@ def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
         "g": "timestamp_ntz",
         "h": "interval day to second",
     }
-    found = [told(column) for column in shape_of_table(types, (), "delta").columns]
+    found = [to_fivetran_type(column) for column in reconcile(types, (), "delta").columns]
     assert found == [
         "SHORT",
         "SHORT",
@@ -104,6 +116,6 @@ def test_a_table_that_remembers_nothing_is_described_by_its_types() -> None:
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_a_type_comes_back_as_one_of_the_same_values(type_: DataType, table_format: str) -> None:
-    column = Column("c", type_, column="c")
-    back = column_back("c", ddl_of(column, table_format))
-    assert ddl_of(back, table_format) == ddl_of(column, table_format)
+    column = DestinationColumn("c", type_, column="c")
+    back = column_from_ddl("c", to_ddl(column, table_format))
+    assert to_ddl(back, table_format) == to_ddl(column, table_format)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType
 from tests.fivetran.calls import selected, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.samples.running import service
@@ -136,11 +136,11 @@ def test_a_database_with_and_without_keys_in_schemas(database):
         assert [row["id"] for _, row in again["sales"]] == [149]
 
         chosen = selected({"sales": {"name": True, "changed_at": False}})
-        schema = messages.SchemaSelection(
+        schema = proto_messages.SchemaSelection(
             included=True, schema_name="main", tables=chosen.without_schema.tables
         )
-        wanted = messages.TablesWithSchema(schemas=[schema])
-        responses = list(client.update(None, messages.Selection(with_schema=wanted)))
+        wanted = proto_messages.TablesWithSchema(schemas=[schema])
+        responses = list(client.update(None, proto_messages.Selection(with_schema=wanted)))
         assert tables(responses).keys() == {"sales"}
         assert tables(responses)["sales"][3] == ("UPSERT", {"id": 3, "name": "üüü"})
         assert states(responses)[-1]["bookmarks"]["main-sales"]["replication_key_value"]

@@ -9,7 +9,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core.exceptions import DiscoveryError
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran.enums import DataType
 from tests.fivetran.calls import Connector, tables
 from tests.fivetran.shop import TapShop
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.fivetran import messages
+from tap_core.protocols.fivetran import proto_messages
 from tests.fivetran.calls import Connector, selected, states, tables
 from tests.fivetran.shop import PEOPLE, TapShop
 from tests.fivetran.test_schema import InSchema, tap_of
@@ -103,11 +103,13 @@ def test_schemas_are_sent_as_they_are_selected(chosen, new_schemas, expected):
     """F19: schemas off, absent, and new ones."""
     connector = Connector(tap_of((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     schemas = [
-        messages.SchemaSelection(
+        proto_messages.SchemaSelection(
             included=named is not None,
             schema_name=schema,
             tables=[
-                messages.TableSelection(included=on, table_name=table, include_new_columns=True)
+                proto_messages.TableSelection(
+                    included=on, table_name=table, include_new_columns=True
+                )
                 for table, on in (named or {}).items()
                 if table != "*"
             ],
@@ -115,8 +117,8 @@ def test_schemas_are_sent_as_they_are_selected(chosen, new_schemas, expected):
         )
         for schema, named in chosen.items()
     ]
-    with_schema = messages.TablesWithSchema(schemas=schemas, include_new_schemas=new_schemas)
-    responses = connector.update(selection=messages.Selection(with_schema=with_schema))
+    with_schema = proto_messages.TablesWithSchema(schemas=schemas, include_new_schemas=new_schemas)
+    responses = connector.update(selection=proto_messages.Selection(with_schema=with_schema))
     records = [record for one in responses for record in one.records.records]
     assert {(record.schema_name, record.table_name) for record in records} == expected
 
@@ -139,4 +141,4 @@ def test_of_a_stream_that_goes_out_twice_one_table_can_be_left_out():
 
 
 def test_a_selection_that_says_nothing_is_none():
-    assert tables(SHOP.update(selection=messages.Selection())).keys() == EVERYTHING.keys()
+    assert tables(SHOP.update(selection=proto_messages.Selection())).keys() == EVERYTHING.keys()

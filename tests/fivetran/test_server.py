@@ -13,10 +13,10 @@ from urllib.parse import quote
 import grpc
 import pytest
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.listening import Listening
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.server import Handler, Server, Service
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
 from tests.fivetran.talk import PATIENCE, Running, running
 from tests.peers import PEERS, missing_reason, peer_python
 
@@ -76,7 +76,7 @@ def test_both_families_of_addresses_reach_the_server(server: Running, host: str)
         pytest.skip("this machine has no IPv6")
     with grpc.insecure_channel(f"{host}:{server.port}") as channel:
         method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
-        assert method(messages.TestRequest(name="x").SerializeToString(), timeout=30)
+        assert method(proto_messages.TestRequest(name="x").SerializeToString(), timeout=30)
 
 
 def has_ipv6() -> bool:
@@ -91,7 +91,7 @@ def has_ipv6() -> bool:
 def test_nine_calls_run_at_once(server: Running) -> None:
     """Each waits for all others: were one of them queued, none would end."""
     streams = [server.update("meet") for _ in range(5)]
-    calls = [server.call("Test", messages.TestRequest(name="meet")) for _ in range(4)]
+    calls = [server.call("Test", proto_messages.TestRequest(name="meet")) for _ in range(4)]
     assert [len(list(stream)) for stream in streams] == [2] * 5
     assert all(call.result() for call in calls)
 
@@ -135,7 +135,7 @@ def test_an_error_within_a_stream_is_its_last_answer(server: Running, word: str)
 
 def test_an_error_without_a_task_is_a_status_that_alerts(server: Running) -> None:
     """F4: the text of the status is a JSON object with an alert of the type TASK."""
-    request = messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
+    request = proto_messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
     code, details = server.failure("Schema", request)
     assert code is grpc.StatusCode.INTERNAL
     told = json.loads(details)
@@ -145,7 +145,9 @@ def test_an_error_without_a_task_is_a_status_that_alerts(server: Running) -> Non
 
 def test_a_long_error_fits_into_the_header_of_an_answer(server: Running) -> None:
     """F4: below 8 kB, counted as gRPC writes it."""
-    _, details = server.failure("Schema", messages.SchemaRequest(configuration={"word": "long"}))
+    _, details = server.failure(
+        "Schema", proto_messages.SchemaRequest(configuration={"word": "long"})
+    )
     assert json.loads(details)["message"].startswith("ValueError: üü")
     assert len(quote(details, safe=PLAIN)) < HEADER
     assert len(server.test("long").failure.encode()) < HEADER
@@ -199,7 +201,7 @@ def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
         server.connect()
         stream = server.update("endless")
         next(stream)
-        lingering = server.call("Test", messages.TestRequest(name="linger"))
+        lingering = server.call("Test", proto_messages.TestRequest(name="linger"))
         server.await_line("lingering")
         server.process.send_signal(signal.SIGTERM)
         assert lingering.result()
@@ -216,7 +218,7 @@ def test_a_signal_lets_calls_end_and_cuts_streams_short() -> None:
 def test_a_second_signal_ends_the_server_at_once() -> None:
     with running() as server:
         server.connect()
-        staying = server.call("Test", messages.TestRequest(name="stay"))
+        staying = server.call("Test", proto_messages.TestRequest(name="stay"))
         server.await_line("staying")
         server.process.send_signal(signal.SIGINT)
         server.await_line("Stopping")
@@ -268,11 +270,11 @@ def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
         call.on_end(ended.set)
         begun.set()
         ended.wait(PATIENCE)
-        return messages.TestResponse(success=True)
+        return proto_messages.TestResponse(success=True)
 
     service = Service("SourceConnector", {"Test": Handler(stay)}, str)
-    server = Server(service, Journal("sdk_connector"))
-    port = server.start(Listening(0, "127.0.0.1"))
+    server = Server(service, JsonLogHandler("sdk_connector"))
+    port = server.start(ListenAddress(0, "127.0.0.1"))
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
         call = method.future(b"", timeout=PATIENCE)
@@ -285,4 +287,4 @@ def test_a_call_beyond_the_grace_is_cut_off_and_hears_of_it() -> None:
 def test_a_number_that_is_no_port_is_said(port: int) -> None:
     service = Service("SourceConnector", {}, str)
     with pytest.raises(OSError, match="0 to 65535"):
-        Server(service, Journal("sdk_connector")).start(Listening(port))
+        Server(service, JsonLogHandler("sdk_connector")).start(ListenAddress(port))

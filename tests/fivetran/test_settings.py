@@ -11,11 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tap_core import typing as th
-from tap_core.config_validation import config_faults
-from tap_core.documents import dump_json
-from tap_core.filesystem.settings import BASE_CONFIG_SCHEMA
-from tap_core.protocols.fivetran.questions import Kind, Question, names_of, questions_of
-from tap_core.protocols.fivetran.settings import typed
+from tap_core.config.validation import validate_config
+from tap_core.filesystem.config import BASE_CONFIG_SCHEMA
+from tap_core.protocols.fivetran.configuration import parse_configuration
+from tap_core.protocols.fivetran.form_fields import (
+    FieldKind,
+    FieldSpec,
+    build_fields,
+    iterate_names,
+)
+from tap_core.singerlib.json import dump_json
 from tests.fivetran.settings_schemas import Made, settings_and_schemas
 
 
@@ -31,7 +36,7 @@ def written(value: Any) -> str:
     return value if isinstance(value, str) else dump_json(value)
 
 
-def answers_of(questions: Iterable[Question], config: Mapping[str, Any]) -> dict[str, str]:
+def answers_of(questions: Iterable[FieldSpec], config: Mapping[str, Any]) -> dict[str, str]:
     """Answer questions as a user who wants these settings; what is not shown is left alone."""
     answers: dict[str, str] = {}
     for question in questions:
@@ -47,7 +52,7 @@ def answers_of(questions: Iterable[Question], config: Mapping[str, Any]) -> dict
     return answers
 
 
-def chosen(question: Question, value: Mapping[str, Any]) -> str:
+def chosen(question: FieldSpec, value: Mapping[str, Any]) -> str:
     """Find the option whose questions ask for what is there."""
     mark = next(name for name in value if name.startswith("only_"))
     [found] = [
@@ -58,13 +63,13 @@ def chosen(question: Question, value: Mapping[str, Any]) -> str:
     return str(found)
 
 
-def filled(questions: Iterable[Question]) -> dict[str, str]:
+def filled(questions: Iterable[FieldSpec]) -> dict[str, str]:
     """Return what a form sends that nobody touched: defaults, toggles that are off, and nothing."""
-    found = dict.fromkeys(names_of(questions), "")
+    found = dict.fromkeys(iterate_names(questions), "")
     for question in questions:
-        if question.kind is Kind.TOGGLE:
+        if question.kind is FieldKind.TOGGLE:
             found[question.name] = "false"
-        if "default" in question.schema and question.kind is not Kind.PASSWORD:
+        if "default" in question.schema and question.kind is not FieldKind.PASSWORD:
             found[question.name] = written(question.schema["default"])
         for below in question.below:
             found.update(filled(below.questions))
@@ -79,13 +84,15 @@ def test_what_a_form_asks_can_be_answered_and_comes_back_as_it_was(made: Made) -
     Defaults, toggles that are off and fields that stay empty do no harm beside them.
     """
     schema, config = made
-    assert config_faults(config, schema) == []
-    questions = questions_of(schema)
-    names = list(names_of(questions))
+    assert validate_config(config, schema) == []
+    questions = build_fields(schema)
+    names = list(iterate_names(questions))
     assert len(names) == len(set(names))
     answers = answers_of(questions, config)
-    assert typed(answers, schema) == config
-    assert config_faults(typed({**filled(questions), **answers}, schema), schema) == []
+    assert parse_configuration(answers, schema) == config
+    assert (
+        validate_config(parse_configuration({**filled(questions), **answers}, schema), schema) == []
+    )
 
 
 SCHEMA = {
@@ -136,32 +143,32 @@ SCHEMA = {
 )
 def test_a_text_becomes_what_its_setting_is_or_stays(name: str, text: str, value: Any) -> None:
     """What does not fit is left for whoever checks the settings, who names it."""
-    assert typed({name: text}, SCHEMA) == {name: value}
+    assert parse_configuration({name: text}, SCHEMA) == {name: value}
 
 
 def test_an_empty_answer_to_what_need_not_be_answered_is_none() -> None:
     """A form sends all of its fields, also those that nobody filled in."""
-    assert typed(dict.fromkeys(SCHEMA["properties"], ""), SCHEMA) == {}
+    assert parse_configuration(dict.fromkeys(SCHEMA["properties"], ""), SCHEMA) == {}
     required = {"properties": {"note": {"type": "string"}}, "required": ["note"]}
-    assert typed({"note": ""}, required) == {"note": ""}
+    assert parse_configuration({"note": ""}, required) == {"note": ""}
 
 
 def test_an_object_comes_in_parts_as_json_or_both() -> None:
     """Answers by the names of parts go before the text of the whole."""
     parts = {"login.user": "me", "login.age": "7"}
     whole = {"login": '{"user": "you", "more": [1]}'}
-    assert typed(parts, SCHEMA) == {"login": {"user": "me", "age": 7}}
-    assert typed(whole, SCHEMA) == {"login": {"user": "you", "more": [1]}}
+    assert parse_configuration(parts, SCHEMA) == {"login": {"user": "me", "age": 7}}
+    assert parse_configuration(whole, SCHEMA) == {"login": {"user": "you", "more": [1]}}
     both = {**whole, **parts}
-    assert typed(both, SCHEMA) == {"login": {"user": "me", "age": 7, "more": [1]}}
-    assert typed({**parts, "login": "me"}, SCHEMA) == {"login": "me"}
+    assert parse_configuration(both, SCHEMA) == {"login": {"user": "me", "age": 7, "more": [1]}}
+    assert parse_configuration({**parts, "login": "me"}, SCHEMA) == {"login": "me"}
 
 
 def test_settings_that_the_form_does_not_ask_for_are_typed_too() -> None:
     """Those of the SDK, and hidden ones, may be in a configuration that a program made."""
     schema = {"properties": {"debug": {"type": "integer", "airbyte_hidden": True}}}
-    assert typed({"debug": "3"}, schema) == {"debug": 3}
-    assert typed(
+    assert parse_configuration({"debug": "3"}, schema) == {"debug": 3}
+    assert parse_configuration(
         {"stream_maps": '{"a": null}'}, {"properties": {"stream_maps": {"type": "object"}}}
     ) == {"stream_maps": {"a": None}}
 
@@ -171,12 +178,12 @@ def test_an_uploaded_file_is_its_text_again() -> None:
     schema = {"properties": {"ca_certificate": {"type": "string"}}}
     pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     sent = base64.b64encode(pem.encode()).decode()
-    assert typed({"ca_certificate": sent}, schema) == {"ca_certificate": pem}
-    assert typed({"ca_certificate": pem}, schema) == {"ca_certificate": pem}
+    assert parse_configuration({"ca_certificate": sent}, schema) == {"ca_certificate": pem}
+    assert parse_configuration({"ca_certificate": pem}, schema) == {"ca_certificate": pem}
     binary = base64.b64encode(b"\xff\xfe\x00").decode()
-    assert typed({"ca_certificate": binary}, schema) == {"ca_certificate": binary}
+    assert parse_configuration({"ca_certificate": binary}, schema) == {"ca_certificate": binary}
     schema["properties"]["ca_certificate"]["contentEncoding"] = "base64"
-    assert typed({"ca_certificate": sent}, schema) == {"ca_certificate": sent}
+    assert parse_configuration({"ca_certificate": sent}, schema) == {"ca_certificate": sent}
 
 
 UNION = th.PropertiesList(
@@ -203,18 +210,18 @@ def test_only_the_chosen_branch_of_a_union_counts() -> None:
     stale = {"login.oauth.client": "old", "login.oauth.secret": "old"}
     chosen_now = {"login.way": "token", "login.token.client": "5", "login.token.token": "t"}
     result = {"login": {"way": "token", "client": 5, "token": "t"}}
-    assert typed({**stale, **chosen_now}, UNION) == result
+    assert parse_configuration({**stale, **chosen_now}, UNION) == result
     by_hand = {"login.way": "token", "login.client": "5", "login.token.token": "t"}
-    assert typed(by_hand, UNION) == result
-    unknown = typed({"login.way": "magic", "login.token.token": "t"}, UNION)
+    assert parse_configuration(by_hand, UNION) == result
+    unknown = parse_configuration({"login.way": "magic", "login.token.token": "t"}, UNION)
     assert unknown == {"login": {"way": "magic"}}
 
 
 def test_an_object_that_nobody_filled_in_is_not_there() -> None:
     """Defaults that a form shows do not ask for an FTP server that has no name."""
     shown = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
-    assert typed({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
-    asked = typed({"path": "x", "ftp.host": "h", **shown}, BASE_CONFIG_SCHEMA)
+    assert parse_configuration({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
+    asked = parse_configuration({"path": "x", "ftp.host": "h", **shown}, BASE_CONFIG_SCHEMA)
     assert asked["ftp"] == {"host": "h", "port": 21, "encoding": "utf-8"}
 
 
@@ -223,10 +230,10 @@ def test_an_object_without_a_mark_is_of_the_chosen_kind_or_given_whole() -> None
     kinds = [{"title": "Name", "properties": {"name": {}}}, {"properties": {"id": {}, "on": {}}}]
     schema = {"properties": {"user": {"oneOf": kinds}}}
     stale = {"user.name": "me", "user.id": "7"}
-    assert typed({"user": "Option 2", **stale}, schema) == {"user": {"id": "7"}}
-    assert typed({"user": "Name", **stale}, schema) == {"user": {"name": "me"}}
-    assert typed({"user": '{"id": 7}'}, schema) == {"user": {"id": 7}}
-    assert typed({"user": "who"}, schema) == {"user": "who"}
+    assert parse_configuration({"user": "Option 2", **stale}, schema) == {"user": {"id": "7"}}
+    assert parse_configuration({"user": "Name", **stale}, schema) == {"user": {"name": "me"}}
+    assert parse_configuration({"user": '{"id": 7}'}, schema) == {"user": {"id": 7}}
+    assert parse_configuration({"user": "who"}, schema) == {"user": "who"}
 
 
 def test_a_field_that_a_form_does_not_show_counts_if_somebody_filled_it_in() -> None:
@@ -236,6 +243,10 @@ def test_a_field_that_a_form_does_not_show_counts_if_somebody_filled_it_in() -> 
     properties = {"on": {"type": "boolean"}, "port": port, "full": {"type": "boolean"}}
     schema = {"properties": properties, "allOf": [{"allOf": [rule]}]}
     untouched = {"port": "21", "full": "false"}
-    assert typed({"on": "false", **untouched}, schema) == {"on": False}
-    assert typed({"on": "true", **untouched}, schema) == {"on": True, "port": 21, "full": False}
-    assert typed({"on": "false", "port": "22"}, schema) == {"on": False, "port": 22}
+    assert parse_configuration({"on": "false", **untouched}, schema) == {"on": False}
+    assert parse_configuration({"on": "true", **untouched}, schema) == {
+        "on": True,
+        "port": 21,
+        "full": False,
+    }
+    assert parse_configuration({"on": "false", "port": "22"}, schema) == {"on": False, "port": 22}

@@ -17,9 +17,9 @@ from typing import Any
 import grpc
 import pytest
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.command import HOST_VARIABLE
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType
+from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
 from tests.fivetran.connecting import HERE, ROOT
 
 PATIENCE = 120
@@ -56,9 +56,9 @@ class Server:
 
     def told(self, rpc: str, **fields: Any) -> str:
         """Return the text with which a call is refused."""
-        request = getattr(messages, f"{rpc}Request")(**fields)
+        request = getattr(proto_messages, f"{rpc}Request")(**fields)
         response = "WriteBatch" if rpc == "WriteHistoryBatch" else rpc
-        kind = getattr(messages, f"{response}Response")
+        kind = getattr(proto_messages, f"{response}Response")
         answer = self.send(rpc, request.SerializeToString())
         assert isinstance(answer, bytes)
         read = kind.FromString(answer)
@@ -94,8 +94,8 @@ def destination() -> Iterator[Server]:
 
 
 def table() -> Any:
-    column = messages.Column(name="id", type=int(DataType.LONG), primary_key=True)
-    return messages.Table(name="orders", columns=[column])
+    column = proto_messages.Column(name="id", type=int(DataType.LONG), primary_key=True)
+    return proto_messages.Table(name="orders", columns=[column])
 
 
 CALLS: dict[str, Mapping[str, Any]] = {
@@ -165,27 +165,27 @@ def test_no_call_makes_a_connector_write_files(tmp_path: Path) -> None:
     batch = {"encoding": {"format": "jsonl", "compression": "none"}, "storage": storage}
     with running(SHOP) as server:
         for name, value in {"batch_config": json.dumps(batch), "sqlalchemy_url": "x"}.items():
-            request = messages.TestRequest(name="connection", configuration={name: value})
+            request = proto_messages.TestRequest(name="connection", configuration={name: value})
             answer = server.send("Test", request.SerializeToString())
             assert isinstance(answer, bytes)
-            said = messages.TestResponse.FromString(answer).failure
+            said = proto_messages.TestResponse.FromString(answer).failure
             assert f"{name}: a call may not set this" in said
             assert f"TAP_SHOP_ALLOW_SETTINGS={name}" in said
-            update = messages.UpdateRequest(configuration={name: value}).SerializeToString()
-            last = messages.UpdateResponse.FromString(b"")
+            update = proto_messages.UpdateRequest(configuration={name: value}).SerializeToString()
+            last = proto_messages.UpdateResponse.FromString(b"")
             with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 method = channel.unary_stream("/fivetran_sdk.v2.SourceConnector/Update")
                 for each in method(update, timeout=PATIENCE):
-                    last = messages.UpdateResponse.FromString(each)
+                    last = proto_messages.UpdateResponse.FromString(each)
             assert "a call may not set this" in last.task.message
     assert not list(tmp_path.iterdir())
     with running(SHOP, TAP_SHOP_ALLOW_SETTINGS="sqlalchemy_*") as server:
-        request = messages.TestRequest(
+        request = proto_messages.TestRequest(
             name="connection", configuration={"sqlalchemy_url": "x", "people": "2"}
         )
         answer = server.send("Test", request.SerializeToString())
         assert isinstance(answer, bytes)
-        assert messages.TestResponse.FromString(answer).success
+        assert proto_messages.TestResponse.FromString(answer).success
 
 
 # Floods ---------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def flood(server: Server, rpc: str, request: bytes, clients: int, calls: int) ->
 
 
 def one_text(size: int) -> bytes:
-    return messages.TestRequest(name="x" * size).SerializeToString()
+    return proto_messages.TestRequest(name="x" * size).SerializeToString()
 
 
 def many_values(size: int) -> bytes:
@@ -217,7 +217,7 @@ def _length(number: int) -> bytes:
 
 def one_json(size: int) -> bytes:
     """A list of lists as the settings of Spark."""
-    return messages.TestRequest(
+    return proto_messages.TestRequest(
         name="settings", configuration={"spark": "[" + "[]," * (size // 3) + "[]]"}
     ).SerializeToString()
 
@@ -259,7 +259,7 @@ def test_a_message_of_a_hundred_megabytes_is_refused_by_a_destination() -> None:
 def state(size: int) -> bytes:
     """An Update whose state is a list of lists, which JSON makes large."""
     text = "[" + "[]," * (size // 3) + "[]]"
-    return messages.UpdateRequest(state_json=text).SerializeToString()
+    return proto_messages.UpdateRequest(state_json=text).SerializeToString()
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tap_core.command import main
-from tap_core.protocols.fivetran.tester.answers import StoppedError
-from tap_core.protocols.fivetran.tester.connector import ConnectorWalk
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.program import Log
-from tap_core.protocols.fivetran.tester.servers import Servers
+from fivetran_tester.common_checks import StoppedError
+from fivetran_tester.connector import ConnectorTester
+from fivetran_tester.findings import Findings
+from fivetran_tester.server_pool import Servers
+from fivetran_tester.server_process import Log
+from tap_core.cli import main
 from tests.fivetran.faulty import ORDERS, SECRET, Faulty, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def walked(*faults: str, said: list[str] | None = None) -> Findings:
     """Walk through a connector that runs here, with these faults."""
     with serving(Faulty(*faults)) as port:
         servers = Servers("SourceConnector", Findings(), address=f"127.0.0.1:{port}")
-        ConnectorWalk(servers, SETTINGS, [].append if said is None else said.append).run()
+        ConnectorTester(servers, SETTINGS, [].append if said is None else said.append).run()
     return servers.findings
 
 
@@ -91,7 +91,7 @@ def test_what_fails_ends_the_walk(faults: tuple[str, ...], rules: set[int]) -> N
     with serving(Faulty(*faults)) as port:
         servers = Servers("SourceConnector", findings, address=f"127.0.0.1:{port}")
         with pytest.raises(StoppedError):
-            ConnectorWalk(servers, SETTINGS, [].append).run()
+            ConnectorTester(servers, SETTINGS, [].append).run()
     assert findings.rules == rules
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tap_core.command import main
-from tap_core.protocols.fivetran.tester.answers import StoppedError
-from tap_core.protocols.fivetran.tester.destination import DestinationWalk
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.servers import Servers
+from fivetran_tester.common_checks import StoppedError
+from fivetran_tester.destination import DestinationTester
+from fivetran_tester.findings import Findings
+from fivetran_tester.server_pool import Servers
+from tap_core.cli import main
 from tests.fivetran.faulty_destination import PASSWORD, FaultyDestination, serving
 
 
@@ -21,7 +21,7 @@ def walked(*faults: str, password: str = PASSWORD) -> Findings:
     findings = Findings()
     with serving(FaultyDestination(*faults)) as port:
         servers = Servers("DestinationConnector", findings, address=f"127.0.0.1:{port}")
-        DestinationWalk(servers, {"password": password}, [].append).run()
+        DestinationTester(servers, {"password": password}, [].append).run()
     return findings
 
 

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.tester.answers import judge_form, judge_refusal
-from tap_core.protocols.fivetran.tester.client import RefusedError
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.given import fields_of, secrets_of, texts
-from tap_core.protocols.fivetran.tester.program import Log, NotStartedError, Program
-from tap_core.protocols.fivetran.tester.rows import Model, Moments
-from tap_core.protocols.fivetran.tester.stream import Reading
-from tap_core.protocols.fivetran.tester.tables import (
+from fivetran_tester.client import RefusedError
+from fivetran_tester.common_checks import check_form, check_refusal
+from fivetran_tester.configuration import collect_secrets, get_fields, to_text_map
+from fivetran_tester.findings import Findings
+from fivetran_tester.known_tables import (
     KnownColumn,
     KnownTable,
-    everything,
-    message_of,
+    select_all,
+    to_message,
 )
-from tap_core.protocols.fivetran.tester.told import form_lines, reading_lines
-from tap_core.protocols.fivetran.tester.values import fault_of, shown
-from tap_core.protocols.fivetran.words import DataType, RecordType
+from fivetran_tester.report import form_lines, format_reading
+from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.server_process import Log, NotStartedError, ServerProcess
+from fivetran_tester.update_reader import UpdateReader
+from fivetran_tester.value_checks import find_fault, format_value
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType, RecordType
 
 NAME = (None, "t")
 ID = KnownColumn("id", DataType.LONG, is_key=True)
@@ -44,26 +44,30 @@ operations = st.lists(
 
 
 def cells(number: int, text: str | None) -> dict[str, Any]:
-    value = messages.ValueType(null=True) if text is None else messages.ValueType(string=text)
-    return {"id": messages.ValueType(long=number), "text": value}
+    value = (
+        proto_messages.ValueType(null=True)
+        if text is None
+        else proto_messages.ValueType(string=text)
+    )
+    return {"id": proto_messages.ValueType(long=number), "text": value}
 
 
 def record(kind: RecordType = RecordType.UPSERT, **data: Any) -> Any:
-    return messages.Record(table_name="t", type=int(kind), data=data)
+    return proto_messages.Record(table_name="t", type=int(kind), data=data)
 
 
 def update_of(*records: Any, **operation: Any) -> Any:
     if operation:
-        return messages.UpdateResponse(**operation)
-    return messages.UpdateResponse(records=messages.Records(records=records))
+        return proto_messages.UpdateResponse(**operation)
+    return proto_messages.UpdateResponse(records=proto_messages.Records(records=records))
 
 
 def checkpoint(state: str = "{}") -> Any:
-    return update_of(checkpoint=messages.Checkpoint(state_json=state))
+    return update_of(checkpoint=proto_messages.Checkpoint(state_json=state))
 
 
-def reading() -> Reading:
-    return Reading(Findings(), TABLES, everything(TABLES))
+def reading() -> UpdateReader:
+    return UpdateReader(Findings(), TABLES, select_all(TABLES))
 
 
 @given(operations)
@@ -99,7 +103,7 @@ def test_differences_are_told_by_counts_and_columns() -> None:
 
 @given(st.integers(0, 6), st.integers(0, 60))
 def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) -> None:
-    moments = Moments(most)
+    moments = ClockRange(most)
     for number in range(count):
         moments.add(str(number), Model())
     chosen = [number for number, _, _ in moments.chosen()]
@@ -132,20 +136,20 @@ def test_moments_are_few_spread_out_and_never_the_last(most: int, count: int) ->
 )
 def test_a_value_is_held_against_its_column(kind: Any, value: Any, fault: str | None) -> None:
     digits = (10, 2) if kind == DataType.DECIMAL else None
-    found = fault_of(
-        KnownColumn("c", kind, is_key=False, digits=digits), messages.ValueType(**value)
+    found = find_fault(
+        KnownColumn("c", kind, is_key=False, digits=digits), proto_messages.ValueType(**value)
     )
     assert (found is None) if fault is None else (fault in (found or ""))
 
 
 def test_values_are_shown_short_and_secrets_not_at_all() -> None:
     column = KnownColumn("c", DataType.STRING, is_key=False)
-    assert shown(column, messages.ValueType(string="x" * 99)) == "x" * 37 + "..."
-    assert shown(column, messages.ValueType(string="a\nb")) == "a\\nb"
-    assert shown(column, messages.ValueType(binary=b"\0\xff")) == "00ff"
-    assert shown(column, messages.ValueType(null=True)) == "null"
+    assert format_value(column, proto_messages.ValueType(string="x" * 99)) == "x" * 37 + "..."
+    assert format_value(column, proto_messages.ValueType(string="a\nb")) == "a\\nb"
+    assert format_value(column, proto_messages.ValueType(binary=b"\0\xff")) == "00ff"
+    assert format_value(column, proto_messages.ValueType(null=True)) == "null"
     secret = KnownColumn("api_token", DataType.STRING, is_key=False)
-    assert "t-4711" not in shown(secret, messages.ValueType(string="t-4711"))
+    assert "t-4711" not in format_value(secret, proto_messages.ValueType(string="t-4711"))
 
 
 def test_single_messages_of_a_stream_are_judged() -> None:
@@ -153,24 +157,27 @@ def test_single_messages_of_a_stream_are_judged() -> None:
     one = reading()
     one.take(update_of(record(RecordType.TRUNCATE)))
     one.take(update_of(record=record(**cells(1, "a"))))
-    one.take(update_of(record(RecordType.DELETE, id=messages.ValueType(long=1))))
-    one.take(update_of(warning=messages.Warning(message="Slowly.")))
-    more = message_of("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
-    change = messages.SchemaChange(without_schema=messages.TableList(tables=[more]))
+    one.take(update_of(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
+    one.take(update_of(warning=proto_messages.Warning(message="Slowly.")))
+    more = to_message("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
+    change = proto_messages.SchemaChange(without_schema=proto_messages.TableList(tables=[more]))
     one.take(update_of(schema_change=change))
-    one.take(update_of(record(**cells(2, "b"), more=messages.ValueType(bool=True))))
+    one.take(update_of(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
     one.take(checkpoint())
     one.end()
     assert list(one.findings.lines()) == []
-    assert "  t: 1 row of 4 records" in list(reading_lines(one))
+    assert "  t: 1 row of 4 records" in list(format_reading(one))
 
 
 @pytest.mark.parametrize(
     ("answers", "finding"),
     [
-        ([messages.UpdateResponse()], "broken F12: a message of the stream says nothing"),
+        ([proto_messages.UpdateResponse()], "broken F12: a message of the stream says nothing"),
         (
-            [update_of(record(RecordType.TRUNCATE, id=messages.ValueType(long=1))), checkpoint()],
+            [
+                update_of(record(RecordType.TRUNCATE, id=proto_messages.ValueType(long=1))),
+                checkpoint(),
+            ],
             "broken F14: a truncate of t brings data",
         ),
         (
@@ -178,13 +185,16 @@ def test_single_messages_of_a_stream_are_judged() -> None:
             "should F14: a truncate of t comes after its records",
         ),
         (
-            [update_of(record(id=messages.ValueType(long=1))), checkpoint()],
+            [update_of(record(id=proto_messages.ValueType(long=1))), checkpoint()],
             "should F14: an upsert of t lacks text",
         ),
         ([checkpoint("no")], "broken F15: the state of a checkpoint is no JSON object"),
         ([], "should F15: an Update without any checkpoint"),
-        ([update_of(task=messages.Task())], "broken F4: a task says nothing"),
-        ([update_of(warning=messages.Warning(message="x" * 8192))], "F4: a warning has 8,192"),
+        ([update_of(task=proto_messages.Task())], "broken F4: a task says nothing"),
+        (
+            [update_of(warning=proto_messages.Warning(message="x" * 8192))],
+            "F4: a warning has 8,192",
+        ),
     ],
 )
 def test_what_a_single_message_breaks_is_named(answers: list[Any], finding: str) -> None:
@@ -195,24 +205,31 @@ def test_what_a_single_message_breaks_is_named(answers: list[Any], finding: str)
 
 
 def form() -> Any:
-    group = messages.ConditionalFields(
-        condition=messages.VisibilityCondition(condition_field="tunnel", bool_value=True),
+    group = proto_messages.ConditionalFields(
+        condition=proto_messages.VisibilityCondition(condition_field="tunnel", bool_value=True),
         fields=[
-            messages.FormField(name="tunnel.key", label="Key", text_field=1, required=True),
-            messages.FormField(
-                name="file", label="File", upload_field=messages.UploadField(), placeholder="a.pem"
+            proto_messages.FormField(name="tunnel.key", label="Key", text_field=1, required=True),
+            proto_messages.FormField(
+                name="file",
+                label="File",
+                upload_field=proto_messages.UploadField(),
+                placeholder="a.pem",
             ),
         ],
     )
-    choice = messages.DescriptiveDropDownFields(
-        descriptive_dropdown_field=[messages.DescriptiveDropDownField(value="a", label="First")]
+    choice = proto_messages.DescriptiveDropDownFields(
+        descriptive_dropdown_field=[
+            proto_messages.DescriptiveDropDownField(value="a", label="First")
+        ]
     )
-    return messages.ConfigurationFormResponse(
+    return proto_messages.ConfigurationFormResponse(
         fields=[
-            messages.FormField(name="host", label="Host", text_field=0, default_value="here"),
-            messages.FormField(name="kind", label="Kind", descriptive_dropdown_fields=choice),
-            messages.FormField(name="tunnel", label="Tunnel", toggle_field=messages.ToggleField()),
-            messages.FormField(name="tunnel=true", label="Tunnel", conditional_fields=group),
+            proto_messages.FormField(name="host", label="Host", text_field=0, default_value="here"),
+            proto_messages.FormField(name="kind", label="Kind", descriptive_dropdown_fields=choice),
+            proto_messages.FormField(
+                name="tunnel", label="Tunnel", toggle_field=proto_messages.ToggleField()
+            ),
+            proto_messages.FormField(name="tunnel=true", label="Tunnel", conditional_fields=group),
         ]
     )
 
@@ -227,7 +244,7 @@ def test_a_form_is_shown_as_a_person_sees_it() -> None:
         ["Key", "*", "secret", "text", "tunnel.key"],
         ["File", "a", "file", "file"],
     ]
-    assert [field.name for field in fields_of(form())] == [
+    assert [field.name for field in get_fields(form())] == [
         "host",
         "kind",
         "tunnel",
@@ -239,10 +256,10 @@ def test_a_form_is_shown_as_a_person_sees_it() -> None:
 def test_a_form_that_is_wrong_is_told() -> None:
     findings = Findings()
     wrong = form()
-    wrong.fields.append(messages.FormField(name="host", label="", text_field=0))
-    wrong.fields.append(messages.FormField(name="empty", label="Empty"))
-    wrong.fields.append(messages.FormField(name="password", label="Password", text_field=0))
-    judge_form(wrong, findings)
+    wrong.fields.append(proto_messages.FormField(name="host", label="", text_field=0))
+    wrong.fields.append(proto_messages.FormField(name="empty", label="Empty"))
+    wrong.fields.append(proto_messages.FormField(name="password", label="Password", text_field=0))
+    check_form(wrong, findings)
     told = "\n".join(findings.lines())
     assert findings.rules == {6}
     for words in ("host twice", "no label", "empty is of no type", "password looks like a secret"):
@@ -261,7 +278,7 @@ def test_a_form_that_is_wrong_is_told() -> None:
 )
 def test_a_status_is_held_against_the_rule_of_errors(refusal: RefusedError, line: str) -> None:
     findings = Findings()
-    judge_refusal(refusal, findings)
+    check_refusal(refusal, findings)
     assert "\n".join(findings.lines()).startswith(line)
     assert bool(list(findings.lines())) == bool(line)
     assert refusal.code in str(refusal)
@@ -269,7 +286,7 @@ def test_a_status_is_held_against_the_rule_of_errors(refusal: RefusedError, line
 
 def test_settings_are_sent_as_texts() -> None:
     settings = {"tunnel": {"key": "k-1"}, "many": [1, None], "about": {"a": True}, "none": None}
-    sent = texts(settings, form())
+    sent = to_text_map(settings, form())
     assert sent == {
         "host": "here",
         "tunnel.key": "k-1",
@@ -277,13 +294,13 @@ def test_settings_are_sent_as_texts() -> None:
         "about": '{"a":true}',
     }
     assert json.loads(sent["about"]) == {"a": True}
-    assert secrets_of(sent, form()) == ["k-1"]
+    assert collect_secrets(sent, form()) == ["k-1"]
 
 
 def test_a_program_that_cannot_serve_is_told_with_what_it_said() -> None:
     says = "print('{}'); raise SystemExit(3)"
     log = Log(Findings(), "sdk_connector")
     with pytest.raises(NotStartedError, match=r"exit code 3\n  \{\}"):
-        Program([sys.executable, "-c", says], log, "SourceConnector", 10).await_start()
+        ServerProcess([sys.executable, "-c", says], log, "SourceConnector", 10).await_start()
     with pytest.raises(NotStartedError, match="cannot be started"):
-        Program(["no-such-program"], log, "SourceConnector", 10)
+        ServerProcess(["no-such-program"], log, "SourceConnector", 10)

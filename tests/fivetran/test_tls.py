@@ -14,9 +14,9 @@ import pytest
 
 from tap_core import RESTStream, Tap
 from tap_core import typing as th
-from tap_core.encryption import check_encrypted, demand_encryption
 from tap_core.exceptions import ConfigurationError
-from tap_core.protocols.fivetran.checks import run_test
+from tap_core.http.https_policy import check_https, require_https
+from tap_core.protocols.fivetran.connection_tests import run_test
 from tests.http.certificates import write_certificate
 
 
@@ -107,14 +107,14 @@ def test_nothing_is_asked_of_a_server_whose_certificate_nobody_knows(certificate
 )
 def test_nothing_leaves_the_machine_over_plain_http(address, may, monkeypatch) -> None:
     """F8: but only where a server of Fivetran's has asked for that."""
-    check_encrypted(address)
-    monkeypatch.setattr("tap_core.encryption._demanded", threading.Event())
-    demand_encryption()
+    check_https(address)
+    monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
+    require_https()
     if may:
-        check_encrypted(address)
+        check_https(address)
         return
     with pytest.raises(ConfigurationError, match="plain HTTP") as refused:
-        check_encrypted(address)
+        check_https(address)
     assert "example" not in str(refused.value)
     failure = run_test(TapSafe(config={"address": address}), "connection")
     assert failure is not None

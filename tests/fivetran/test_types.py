@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tap_core import typing as th
-from tap_core.events import Describe, StreamId
-from tap_core.protocols.fivetran.columns import columns_of
-from tap_core.protocols.fivetran.types import ColumnType, type_of, type_of_key
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.events import SchemaEvent, StreamId
+from tap_core.protocols.fivetran.columns import build_columns
+from tap_core.protocols.fivetran.enums import DataType
+from tap_core.protocols.fivetran.types import ColumnType, to_column_type, to_key_type
 
 NULL = {"type": "null"}
 CENTS = {"type": "number", "multipleOf": 0.01}
@@ -49,12 +49,12 @@ CENTS = {"type": "number", "multipleOf": 0.01}
     ],
 )
 def test_the_type_of_a_column_is_what_its_schema_says(schema, expected):
-    assert type_of(schema) == ColumnType(DataType[expected])
+    assert to_column_type(schema) == ColumnType(DataType[expected])
 
 
 def test_a_date_time_without_a_zone_is_naive_where_the_schema_says_so():
     schema = {"type": "string", "format": "date-time", "airbyte_type": "timestamp_without_timezone"}
-    assert type_of(schema).type == DataType.NAIVE_DATETIME
+    assert to_column_type(schema).type == DataType.NAIVE_DATETIME
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_date_time_without_a_zone_is_naive_where_the_schema_says_so():
     ],
 )
 def test_a_number_with_declared_places_is_a_decimal(schema, digits):
-    assert type_of(schema) == ColumnType(DataType.DECIMAL, *digits)
+    assert to_column_type(schema) == ColumnType(DataType.DECIMAL, *digits)
 
 
 def test_a_key_is_never_json():
-    assert type_of_key({"type": ["integer", "string"]}).type == DataType.STRING
-    assert type_of_key({"type": "integer"}).type == DataType.LONG
+    assert to_key_type({"type": ["integer", "string"]}).type == DataType.STRING
+    assert to_key_type({"type": "integer"}).type == DataType.LONG
 
 
 def test_columns_stand_in_the_order_of_the_schema_and_hold_source_data_alone():
@@ -91,7 +91,7 @@ def test_columns_stand_in_the_order_of_the_schema_and_hold_source_data_alone():
         th.Property("_fivetran_synced", th.DateTimeType),
         th.Property("a", th.IntegerType),
     ).to_dict()
-    columns = columns_of(Describe(StreamId("rows"), schema, ("_sdc_row", "unknown")))
+    columns = build_columns(SchemaEvent(StreamId("rows"), schema, ("_sdc_row", "unknown")))
     assert [(each.name, each.kind.type.name, each.is_key) for each in columns] == [
         ("unknown", "STRING", True),
         ("b", "STRING", False),
@@ -105,12 +105,12 @@ def test_references_are_followed():
         "properties": {"at": {"$ref": "#/definitions/time"}, "odd": {"$ref": "#/nowhere"}},
         "definitions": {"time": {"type": "string", "format": "date-time"}},
     }
-    columns = columns_of(Describe(StreamId("rows"), schema))
+    columns = build_columns(SchemaEvent(StreamId("rows"), schema))
     assert [each.kind.type.name for each in columns] == ["UTC_DATETIME", "JSON"]
 
 
 def test_a_stream_that_declares_nothing_has_one_column_for_the_record():
-    columns = columns_of(Describe(StreamId("rows"), {"type": "object"}, ("record",)))
+    columns = build_columns(SchemaEvent(StreamId("rows"), {"type": "object"}, ("record",)))
     assert [(each.name, each.kind.type.name, each.is_whole) for each in columns] == [
         ("record", "STRING", False),
         ("_record", "JSON", True),

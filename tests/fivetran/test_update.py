@@ -13,7 +13,7 @@ import pytest
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.batch.formats import BaseBatchFileEncoding
+from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.events import Op, Rows, StreamId
 from tap_core.exceptions import (
     ConfigValidationError,
@@ -22,9 +22,9 @@ from tap_core.exceptions import (
     StateFileError,
     UnsupportedFeatureError,
 )
-from tap_core.protocols.fivetran import outlet as outlets
-from tap_core.protocols.fivetran.backlog import Backlog, CallEndedError
-from tap_core.protocols.singer.messages import (
+from tap_core.protocols.fivetran import update_writer as outlets
+from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEndedError
+from tap_core.singerlib.messages import (
     RecordMessage,
     SchemaMessage,
     SDKBatchMessage,
@@ -178,7 +178,7 @@ def test_rows_behind_the_last_state_are_followed_by_one_also_where_it_did_not_mo
 
 def test_a_state_is_owed_after_a_while_also_in_the_middle_of_a_stream(monkeypatch):
     """F15: with what is done by then, and never ahead of it."""
-    monkeypatch.setattr(outlets.FivetranOutlet, "state_seconds", 0.0)
+    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
     wanted = selected({"people": True})
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
     bookmarks = [
@@ -196,7 +196,7 @@ def test_a_state_is_owed_after_a_while_also_in_the_middle_of_a_stream(monkeypatc
 
 
 def test_a_table_that_is_read_in_full_has_states_meanwhile_too(monkeypatch):
-    monkeypatch.setattr(outlets.FivetranOutlet, "state_seconds", 0.0)
+    monkeypatch.setattr(outlets.UpdateWriter, "state_seconds", 0.0)
     responses = list(Connector(TapNumbers, rows=5_000).update())
     assert kinds(responses[:-1]).count("checkpoint") > 2
 
@@ -408,7 +408,7 @@ def test_one_who_leaves_ends_the_sync_and_another_begins_at_once():
 
 
 def test_one_who_leaves_while_the_sync_waits_for_room_ends_it():
-    backlog = Backlog(limit=10)
+    backlog = BoundedByteQueue(limit=10)
     backlog.put(b"x" * 20)
     told: list[Exception] = []
 
@@ -427,7 +427,7 @@ def test_one_who_leaves_while_the_sync_waits_for_room_ends_it():
 
 
 def test_no_more_waits_than_there_is_room_for():
-    backlog, taken = Backlog(limit=1_000), []
+    backlog, taken = BoundedByteQueue(limit=1_000), []
 
     def make() -> None:
         for number in range(50):
@@ -470,7 +470,7 @@ def test_one_line_tells_of_each_table(caplog):
 
 
 def test_handlers_of_signals_stay_those_of_the_main_thread():
-    from tap_core.protocols.fivetran.door import _handlers_of_the_main_thread
+    from tap_core.protocols.fivetran.cli import _handlers_of_the_main_thread
 
     class WithHandler(Numbers):
         def get_records(self, context: Any):

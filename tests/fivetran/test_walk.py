@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from fivetran_tester.connector import ConnectorTester
+from fivetran_tester.findings import Findings
+from fivetran_tester.server_pool import Servers
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.protocols.fivetran.connector import connector
-from tap_core.protocols.fivetran.listening import Listening
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.server import Server
-from tap_core.protocols.fivetran.tester.connector import ConnectorWalk
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.servers import Servers
+from tap_core.protocols.fivetran.connector_service import make_connector_service
+from tap_core.protocols.fivetran.grpc_server import Server
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 MOMENT = {"type": ["string", "null"], "format": "date-time"}
 
@@ -142,10 +142,10 @@ class TapWhole(Tap):
 @contextmanager
 def served(tap: type[Tap]) -> Iterator[str]:
     """Serve a tap in this process; give the address."""
-    journal = Journal("sdk_connector")
+    journal = JsonLogHandler("sdk_connector")
     with journal.attached():
-        server = Server(connector(tap, journal), journal)
-        port = server.start(Listening(0, "localhost"))
+        server = Server(make_connector_service(tap, journal), journal)
+        port = server.start(ListenAddress(0, "localhost"))
         yield f"127.0.0.1:{port}"
         server.stop(1)
 
@@ -158,7 +158,7 @@ def test_a_walk_through_a_tap_finds_no_broken_rule(schemas: bool) -> None:
     with served(TapWhole) as address:
         servers = Servers("SourceConnector", findings, address=address)
         settings = {"token": "t-4711-secret", "schemas": schemas}
-        ConnectorWalk(servers, settings, said.append, resumes=9).run()
+        ConnectorTester(servers, settings, said.append, resumes=9).run()
     assert list(findings.lines()) == []
     text = "\n".join(said)
     assert "t-4711-secret" not in text

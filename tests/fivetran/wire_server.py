@@ -16,10 +16,10 @@ from logging import getLogger
 
 sys.path += sys.argv[2:]
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.listening import Listening
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.server import Handler, Service, serve
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.grpc_server import Handler, Service, serve
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
 
 MEETING = threading.Barrier(9, timeout=60)
 TOLD = threading.Event()
@@ -36,7 +36,7 @@ def test(request, call):
     call.note(f"the test {word}")
     if word == "versions":
         versions = f"{metadata.version('grpcio')} {metadata.version('protobuf')}"
-        return messages.TestResponse(failure=versions)
+        return proto_messages.TestResponse(failure=versions)
     if word == "meet":
         MEETING.wait()
     if word == "linger":
@@ -54,7 +54,7 @@ def test(request, call):
         getLogger("some.library").info("nobody needs this")
     if word in RAISED:
         raise RAISED[word]
-    return messages.TestResponse(success=True)
+    return proto_messages.TestResponse(success=True)
 
 
 RAISED = {
@@ -92,7 +92,7 @@ def hear():
 
 
 def checkpoint(number):
-    return messages.UpdateResponse(checkpoint={"state_json": f'{{"n":{number}}}'})
+    return proto_messages.UpdateResponse(checkpoint={"state_json": f'{{"n":{number}}}'})
 
 
 def schema(request, call):
@@ -108,13 +108,15 @@ def explain(error):
 
 def main():
     handlers = {
-        "Test": Handler(test, lambda text: messages.TestResponse(failure=text)),
+        "Test": Handler(test, lambda text: proto_messages.TestResponse(failure=text)),
         "Schema": Handler(schema),
-        "Update": Handler(update, lambda text: messages.UpdateResponse(task={"message": text})),
+        "Update": Handler(
+            update, lambda text: proto_messages.UpdateResponse(task={"message": text})
+        ),
     }
-    journal = Journal("sdk_connector")
+    journal = JsonLogHandler("sdk_connector")
     service = Service("SourceConnector", handlers, explain)
-    place = Listening(int(sys.argv[1]), "localhost")
+    place = ListenAddress(int(sys.argv[1]), "localhost")
     return serve(service, place, journal, lambda: journal.say("INFO", "closing"))
 
 

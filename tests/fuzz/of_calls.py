@@ -17,15 +17,15 @@ from typing import Any
 import grpc
 from google.protobuf import json_format
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.connector import connector
-from tap_core.protocols.fivetran.listening import Listening
-from tap_core.protocols.fivetran.log import Journal
-from tap_core.protocols.fivetran.server import Server, Service
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.connector_service import make_connector_service
+from tap_core.protocols.fivetran.grpc_server import Server, Service
+from tap_core.protocols.fivetran.listen_address import ListenAddress
+from tap_core.protocols.fivetran.logging import JsonLogHandler
 from target_spark.errors import SparkUnavailableError
 from target_spark.fivetran.allowed_settings import CallRules
-from target_spark.fivetran.destination import destination
-from target_spark.fivetran.engine import Sparks
+from target_spark.fivetran.destination_service import make_service
+from target_spark.fivetran.shared_spark import SharedSpark
 from target_spark.target import TargetSpark
 from tests.fuzz.of_taps import SmallTap
 from tests.fuzz.readers import Read, typed_errors
@@ -36,7 +36,7 @@ SECONDS = 30
 ANSWERED = {"OK", "INVALID_ARGUMENT", "INTERNAL", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"}
 
 
-class NoSparks(Sparks):
+class NoSparks(SharedSpark):
     """Where a call ends that would start Spark."""
 
     @contextmanager
@@ -49,7 +49,7 @@ class NoSparks(Sparks):
 class Served:
     """A service on a port of this machine, and what its handlers raised."""
 
-    def __init__(self, service: Service, journal: Journal) -> None:
+    def __init__(self, service: Service, journal: JsonLogHandler) -> None:
         self.raised: list[BaseException] = []
 
         def explain(error: BaseException) -> str:
@@ -58,7 +58,9 @@ class Served:
 
         server = Server(replace(service, explain=explain), journal)
         self.name = service.name
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{server.start(Listening(0, '127.0.0.1'))}")
+        self.channel = grpc.insecure_channel(
+            f"127.0.0.1:{server.start(ListenAddress(0, '127.0.0.1'))}"
+        )
         self.call("ConfigurationForm", b"")
 
     def call(self, rpc: str, request: bytes) -> str:
@@ -78,11 +80,11 @@ class Served:
 def make_calls(folder: Path) -> Read:
     """Return a reader that calls a connector and a destination."""
     _ = folder
-    journal = Journal("sdk_connector")
+    journal = JsonLogHandler("sdk_connector")
     rules = CallRules.of("target-spark", {})
     services = [
-        connector(SmallTap, journal),
-        destination(TargetSpark, NoSparks(), journal, rules),
+        make_connector_service(SmallTap, journal),
+        make_service(TargetSpark, NoSparks(), journal, rules),
     ]
     served = {service.name: Served(service, journal) for service in services}
 
@@ -110,8 +112,8 @@ def _encode(service: str, rpc: str, call: dict[str, Any]) -> bytes:
     if "hex" in call:
         request = bytearray.fromhex(call["hex"])
     else:
-        known = messages.rpcs(service).get(rpc)
-        kind = getattr(messages, known.request if known else "TestRequest")
+        known = proto_messages.rpcs(service).get(rpc)
+        kind = getattr(proto_messages, known.request if known else "TestRequest")
         parsed = json_format.ParseDict(call.get("message", {}), kind(), ignore_unknown_fields=True)
         request = bytearray(parsed.SerializeToString())
     for place, byte in call.get("flips", ()):

@@ -17,28 +17,28 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
-from target_spark.fivetran.batch import File, FileParams, Kind
-from target_spark.fivetran.rows import Reading, check_header
-from target_spark.fivetran.shapes import Column, Shape
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.row_reader import RowReader, check_header
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from tests.fivetran.batch_files import NULL_TEXT, UNMODIFIED_TEXT
 from tests.fuzz.readers import Read
 
 __all__ = ["make_files"]
 
 KEY = bytes(range(32))
-SHAPE = Shape(
+SHAPE = FivetranSchema(
     (
-        Column("id", DataType.LONG, is_key=True, column="id"),
-        Column("name", DataType.STRING, column="name"),
-        Column("price", DataType.DECIMAL, decimal=(10, 2), column="price"),
-        Column("at", DataType.UTC_DATETIME, column="at"),
-        Column("day", DataType.NAIVE_DATE, column="day"),
-        Column("flag", DataType.BOOLEAN, column="flag"),
-        Column("ratio", DataType.DOUBLE, column="ratio"),
-        Column("data", DataType.BINARY, column="data"),
-        Column("more", DataType.JSON, column="more"),
-        Column("clock", DataType.NAIVE_TIME, column="clock"),
+        DestinationColumn("id", DataType.LONG, is_key=True, column="id"),
+        DestinationColumn("name", DataType.STRING, column="name"),
+        DestinationColumn("price", DataType.DECIMAL, decimal=(10, 2), column="price"),
+        DestinationColumn("at", DataType.UTC_DATETIME, column="at"),
+        DestinationColumn("day", DataType.NAIVE_DATE, column="day"),
+        DestinationColumn("flag", DataType.BOOLEAN, column="flag"),
+        DestinationColumn("ratio", DataType.DOUBLE, column="ratio"),
+        DestinationColumn("data", DataType.BINARY, column="data"),
+        DestinationColumn("more", DataType.JSON, column="more"),
+        DestinationColumn("clock", DataType.NAIVE_TIME, column="clock"),
     )
 )
 CODECS = {Compression.ZSTD: "zstd", Compression.GZIP: "gzip"}
@@ -53,16 +53,16 @@ def make_files(folder: Path) -> Read:
         try:
             said = json.loads(head)
             compression = Compression[said.get("compression", "ZSTD")]
-            kind = Kind[said.get("kind", "REPLACE")]
+            kind = FileKind[said.get("kind", "REPLACE")]
             content = _packed(body, compression, bool(said.get("aes")), said.get("flips", ()))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return  # no file, but a seed that was spoiled
         path.write_bytes(content)
         encryption = Encryption.AES if said.get("aes") else Encryption.NONE
-        file = File(str(path), kind, KEY if said.get("aes") else None)
+        file = RequestFile(str(path), kind, KEY if said.get("aes") else None)
         params = FileParams(compression, encryption, NULL_TEXT, UNMODIFIED_TEXT)
         check_header(file, params, SHAPE)
-        for rows in Reading(params, SHAPE, kind is Kind.UPDATE).rows(file, 0):
+        for rows in RowReader(params, SHAPE, kind is FileKind.UPDATE).rows(file, 0):
             rows.validate(full=True)
 
     return read

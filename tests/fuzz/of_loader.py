@@ -12,22 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tap_core.events import Describe
-from tap_core.protocols.airbyte.catalog import parse_configured
-from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
-from tap_core.protocols.singer.decode import Decoder as SingerDecoder
-from target_spark import settings
-from target_spark.airbyte.asked import asked_of, options_of
-from target_spark.airbyte.states import StreamStates
-from target_spark.columns import CanWiden, Layout
+from tap_core.events import SchemaEvent
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+from tap_core.protocols.airbyte.reader import AirbyteReader as AirbyteDecoder
+from tap_core.protocols.singer.reader import SingerReader as SingerDecoder
+from target_spark.airbyte.configured_catalog import build_options, parse_catalog
+from target_spark.airbyte.state_format import PerStreamStateFormat
+from target_spark.columns import CanWiden, TableSchema
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions
 from target_spark.errors import TargetSparkError
-from target_spark.loader import Loader
-from target_spark.options import LoadOptions
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
-from target_spark.states import Covered, StateForm
-from target_spark.tables import Design, Table
-from target_spark.work import Outcome, Work
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.loader.state_tracking import CoveredState, StateFormat
+from target_spark.storage.spool import SpoolFolder
+from target_spark.tables.model import Table, TableLayout
 from tests.fuzz.readers import Read
 
 __all__ = ["make_airbyte", "make_singer"]
@@ -95,17 +95,17 @@ class Nowhere:
         """Say that every type can be widened."""
         return lambda _old, _new: True
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         """Read the spooled rows: each is a line of JSON."""
         count = 0
         for path in (path for batch in work.batches for path in batch.paths):
             for line in Path(path).read_bytes().splitlines():
                 count += line[:1] == b"{" and line[-1:] == b"}"
-        return Outcome(count, 0, work.covered(), {})
+        return CommitResult(count, 0, work.covered(), {})
 
-    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
+    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
         """Make no table."""
-        return Outcome(0, 0, None, {})
+        return CommitResult(0, 0, None, {})
 
     def has_others(self, table: Table, version: int) -> bool:
         """Say that there are rows of other versions."""
@@ -114,7 +114,7 @@ class Nowhere:
     def care(self, table: Table, care: Any) -> str | None:
         """Tidy nothing."""
 
-    def carry(self, table: Table, covered: Covered) -> None:
+    def carry(self, table: Table, covered: CoveredState) -> None:
         """Keep no state."""
 
 
@@ -127,13 +127,13 @@ def make_singer(folder: Path) -> Read:
 def make_airbyte(folder: Path) -> Read:
     """Return a reader that loads Airbyte's messages, of the streams of a catalog."""
     config = {"path": str(folder / "tables"), "format": "delta"}
-    asked = asked_of(parse_configured(json.dumps(CATALOG), "catalog"), "delta")
-    options = options_of(config, asked)
+    asked = parse_catalog(parse_configured_catalog(json.dumps(CATALOG), "catalog"), "delta")
+    options = build_options(config, asked)
 
     def decoder() -> AirbyteDecoder:
         return AirbyteDecoder(asked.expected, fails_on_strangers=False)
 
-    return lambda data: _load(folder, options, decoder, data, StreamStates())
+    return lambda data: _load(folder, options, decoder, data, PerStreamStateFormat())
 
 
 def _load(
@@ -141,7 +141,7 @@ def _load(
     options: LoadOptions,
     make_decoder: Callable[[], Any],
     data: bytes,
-    form: StateForm | None = None,
+    form: StateFormat | None = None,
 ) -> None:
     spool = SpoolFolder(folder / "spool")
     loader = Loader(options, Idle(), spool, Nowhere, Report(), _take_state, form=form)
@@ -149,7 +149,7 @@ def _load(
     with contextlib.closing(spool), contextlib.closing(loader):
         for at in range(0, len(data), 1000):  # lines come in pieces
             for event in decoder.feed(data[at : at + 1000]):
-                assert not isinstance(event, Describe) or event.stream
+                assert not isinstance(event, SchemaEvent) or event.stream
                 loader.fold(event)
         for event in decoder.close():
             loader.fold(event)

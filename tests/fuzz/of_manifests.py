@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tap_core.manifest.lint import problems
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.tap import make_tap_class
 from tests.fuzz.readers import Read
 
 __all__ = ["make_manifests"]
@@ -19,9 +19,9 @@ def make_manifests(folder: Path) -> Read:
 
     def read(data: bytes) -> None:
         path.write_bytes(data)
-        for problem in problems(path):
+        for problem in find_problems(path):
             assert str(problem)
-        tap = tap_class(path)(config=CONFIG, validate_config=False)
+        tap = make_tap_class(path)(config=CONFIG, validate_config=False)
         for stream in tap.streams.values():
             assert isinstance(stream.schema, dict)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.documents import load_json
 from tap_core.exceptions import ConfigFileError
-from tap_core.protocols.airbyte.read import Request
+from tap_core.protocols.airbyte.read import ReadRequest
 from tap_core.protocols.airbyte.read import read as read_by_airbyte
-from tap_core.protocols.singer.catalog_file import parse_catalog, strangers
-from tap_core.state.load import read_state
+from tap_core.protocols.singer.catalog_file import find_unknown_streams, parse_catalog
+from tap_core.singerlib.json import load_json
+from tap_core.state.reader import read_state
 from tests.fuzz.readers import Read
 
 __all__ = ["SmallTap", "make_airbyte_source", "make_catalogs", "make_states", "make_stream_maps"]
@@ -104,7 +104,7 @@ def make_catalogs(_folder: Path) -> Read:
     def read(data: bytes) -> None:
         catalog = parse_catalog(data, "catalog.json")
         tap = SmallTap(config={}, catalog=catalog)
-        list(strangers(catalog, tap.streams))
+        list(find_unknown_streams(catalog, tap.streams))
         tap.sync_all()
 
     return read
@@ -130,7 +130,7 @@ def make_airbyte_source(_folder: Path) -> Read:
 
     def read(data: bytes) -> None:
         catalog, _, state = data.partition(SEPARATOR)
-        request = Request.of(catalog, state, sources=("catalog.json", "state.json"))
+        request = ReadRequest.of(catalog, state, sources=("catalog.json", "state.json"))
         lines: list[bytes] = []
         read_by_airbyte(SmallTap(config={}), request, lines.append)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tap_core.events import Rows
-from tap_core.protocols.singer.decode import Decoder
+from tap_core.protocols.singer.reader import SingerReader
 from tests.fuzz.mutations import Mutator
 from tests.fuzz.running import CORPUS, save_input
 from tests.fuzz.test_mutated import SEED
@@ -25,7 +25,7 @@ WANTED = 1500
 
 def is_row(line: bytes) -> bool:
     """Return True if a line is a row of the stream, however odd; others end a run in words."""
-    decoder = Decoder()
+    decoder = SingerReader()
     try:
         events = [*decoder.feed(SCHEMA + line + b"\n"), *decoder.close()]
     except Exception:  # noqa: BLE001  which errors these may be is held elsewhere

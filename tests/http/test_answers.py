@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tap_core.http.answer import (
-    Answer,
+from tap_core.http.response import (
+    JSONResponse,
     NotJSONError,
     TruncatedBodyError,
-    document_of,
-    has_no_body,
-    look_for_a_cut,
+    check_content_length,
+    is_empty_body,
+    parse_json,
 )
 from tap_core.redaction import Secrets
 from tests.http.server import Reply, page
@@ -47,14 +47,14 @@ def test_numbers_keep_their_digits(source):
 
 def test_a_body_is_decoded_once(source, monkeypatch):
     decoded = []
-    read = Answer.read
+    read = JSONResponse.read
 
     def counting(self, *arguments):
         decoded.append(self.url)
         return read(self, *arguments)
 
-    monkeypatch.setattr(Answer, "read", counting)
-    for again in ("tap_core.http.answer.json.loads", "tap_core.http.answer.Answer.json"):
+    monkeypatch.setattr(JSONResponse, "read", counting)
+    for again in ("tap_core.http.response.json.loads", "tap_core.http.response.JSONResponse.json"):
         monkeypatch.setattr(again, lambda *_, **__: pytest.fail("decoded again"))
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}))
     assert source.records() == [{"id": 1}, {"id": 2}]
@@ -93,18 +93,18 @@ def test_json_is_read_however_it_is_written(source, body, kind, read):
 )
 def test_json_reads_as_with_requests(value, kind):
     plain = response(json.dumps(value).encode(), kind)
-    answer = Answer.of(plain)
-    assert isinstance(answer, Answer)
+    answer = JSONResponse.of(plain)
+    assert isinstance(answer, JSONResponse)
     for settings in ({}, {"parse_float": Decimal}, {"parse_int": str}):
         assert repr(answer.json(**settings)) == repr(plain.json(**settings))
 
 
 def test_a_document_is_handed_out_once():
-    answer = Answer.of(response(b'{"a": [1.5]}'))
+    answer = JSONResponse.of(response(b'{"a": [1.5]}'))
     first = answer.read(Secrets)
     assert answer.read(Secrets) is first
-    assert document_of(answer) is first
-    second = document_of(answer)
+    assert parse_json(answer) is first
+    second = parse_json(answer)
     assert second == first == {"a": [Decimal("1.5")]}
     assert second is not first
     assert answer.json() is not answer.json()
@@ -115,9 +115,9 @@ def test_responses_of_other_libraries_stay_what_they_are():
         pass
 
     cached = Cached()
-    assert Answer.of(cached) is cached
+    assert JSONResponse.of(cached) is cached
     cached._content = b"[1]"
-    assert document_of(cached) == [1]
+    assert parse_json(cached) == [1]
 
 
 def test_a_hook_of_the_author_reads_the_body_again(source):
@@ -213,7 +213,7 @@ def test_an_empty_body_is_an_error_unless_the_status_says_there_is_none(source):
     assert len(source.server.asked) == 1
     source.server.answers(Reply(b"", 204))
     assert source.records() == []
-    assert not has_no_body(response(b"x", status=204))
+    assert not is_empty_body(response(b"x", status=204))
 
 
 def test_authors_who_parse_themselves_may_read_anything(source):
@@ -238,11 +238,11 @@ def test_authors_who_parse_themselves_are_told_where_it_failed(source):
 
 
 def test_a_cut_is_looked_for_in_json_only():
-    look_for_a_cut(response(b'{"a": 1', "text/csv"))
-    look_for_a_cut(response(b'{"a": 1}'))
-    look_for_a_cut(response(b"[1] x"))
+    check_content_length(response(b'{"a": 1', "text/csv"))
+    check_content_length(response(b'{"a": 1}'))
+    check_content_length(response(b"[1] x"))
     with pytest.raises(TruncatedBodyError):
-        look_for_a_cut(response(b'{"a": 1'))
+        check_content_length(response(b'{"a": 1'))
 
 
 def test_an_author_catches_what_requests_would_raise(source):

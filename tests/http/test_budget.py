@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from tap_core.http import budget
-from tap_core.http.budget import RequestBudget, shared_budget
+from tap_core.http import rate_limit
+from tap_core.http.rate_limit import RateLimiter, get_shared_limiter
 from tests.http.server import Reply, page
 
 
@@ -25,7 +25,7 @@ class Clock:
 
 def test_requests_are_spread_evenly():
     clock = Clock()
-    made = RequestBudget(clock=clock, sleep=clock.sleep)
+    made = RateLimiter(clock=clock, sleep=clock.sleep)
     assert [made.take(4) for _ in range(3)] == [0, 0.25, 0.25]
     clock.now += 10
     assert [made.take(30, period=60) for _ in range(3)] == [0, 2, 2]
@@ -34,12 +34,12 @@ def test_requests_are_spread_evenly():
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
 def test_a_rate_must_be_above_zero(rate):
     with pytest.raises(ValueError, match="must be above zero"):
-        RequestBudget().take(rate)
+        RateLimiter().take(rate)
 
 
 def test_threads_get_a_place_each():
     waits: list[float] = []
-    made = RequestBudget(clock=lambda: 0.0, sleep=waits.append)
+    made = RateLimiter(clock=lambda: 0.0, sleep=waits.append)
     threads = [threading.Thread(target=made.take, args=(10,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -53,12 +53,12 @@ def test_what_is_shared_lives_as_long_as_its_owner():
         pass
 
     owner, other = Owner(), Owner()
-    assert shared_budget(owner) is shared_budget(owner)
-    assert shared_budget(owner) is not shared_budget(other)
-    before = len(budget._shared)
+    assert get_shared_limiter(owner) is get_shared_limiter(owner)
+    assert get_shared_limiter(owner) is not get_shared_limiter(other)
+    before = len(rate_limit._shared)
     del owner, other
     gc.collect()
-    assert len(budget._shared) <= before - 2
+    assert len(rate_limit._shared) <= before - 2
 
 
 def test_a_stream_keeps_to_its_rate_retries_included(source):

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core.http.budget import count_with, counters_of, heed, pace, shared_budget
-from tap_core.http.counters import LocalCounters, Place, Terms
+from tap_core.http.rate_limit import (
+    get_counters,
+    get_shared_limiter,
+    report_retry_after,
+    use_shared_counters,
+    wait_for_slot,
+)
+from tap_core.http.rate_limit_counters import InProcessCounters, RateLimits, Reservation
 from tests.http.server import Reply, page
 
 
@@ -30,15 +36,15 @@ def now(monkeypatch):
     return clock
 
 
-def terms(kind, *rates) -> Terms:
-    return Terms(kind, rates)
+def terms(kind, *rates) -> RateLimits:
+    return RateLimits(kind, rates)
 
 
 @given(st.lists(st.floats(0, 3), max_size=40), st.integers(1, 4), st.integers(1, 3))
 @settings(max_examples=50)
 def test_no_window_of_time_has_more_requests_than_a_moving_rate_allows(pauses, limit, seconds):
     """Counted in the second from each request on, there are never more than the limit."""
-    clock, sent, counters = Now(), [], LocalCounters()
+    clock, sent, counters = Now(), [], InProcessCounters()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", clock)
         for pause in pauses:
@@ -52,21 +58,21 @@ def test_no_window_of_time_has_more_requests_than_a_moving_rate_allows(pauses, l
 
 def test_names_are_counted_apart(now):
     """A place taken under one name is none of another's."""
-    counters, rate = LocalCounters(), terms("even", (2, 1.0))
+    counters, rate = InProcessCounters(), terms("even", (2, 1.0))
     asked = [counters.ask(name, rate) for name in ("a", "a", "b")]
-    assert asked == [Place(wait, is_taken=True) for wait in (0, 0.5, 0)]
+    assert asked == [Reservation(wait, is_taken=True) for wait in (0, 0.5, 0)]
 
 
 def test_a_heavy_request_takes_several_moments(now):
     """The next one waits as if so many had been sent."""
-    counters, rate = LocalCounters(), terms("even", (2, 1.0))
+    counters, rate = InProcessCounters(), terms("even", (2, 1.0))
     assert counters.ask("a", rate, 3).wait == 0
     assert counters.ask("a", rate).wait == 1.5
 
 
 def test_even_places_wait_until_the_source_counts_anew(now):
     """What is told of the source holds for all that ask later, also without a rate."""
-    counters, rate = LocalCounters(), terms("even", (float("inf"), 1.0))
+    counters, rate = InProcessCounters(), terms("even", (float("inf"), 1.0))
     assert [counters.ask("a", rate).wait for _ in range(3)] == [0, 0, 0]
     counters.lower("a", rate, 0, 30)
     counters.lower("a", rate, 0, 10)
@@ -80,7 +86,7 @@ class Owner:
     rate_limit = 4.0
 
 
-class Shared(LocalCounters):
+class Shared(InProcessCounters):
     """Counters that other processes ask as well."""
 
     is_shared = True
@@ -96,19 +102,19 @@ def waits(monkeypatch):
 def test_an_owner_s_budgets_are_counted_where_it_is_told(now, waits):
     """What was counted here before is not; both taps of a job take of the same rate."""
     one, other, counters = Owner(), Owner(), Shared()
-    pace(one, "users", None)
+    wait_for_slot(one, "users", None)
     for owner in (one, other):
-        count_with(owner, counters)
-        assert counters_of(owner) is counters
-    pace(one, "users", 2.0)
-    pace(other, "users", 2.0)
+        use_shared_counters(owner, counters)
+        assert get_counters(owner) is counters
+    wait_for_slot(one, "users", 2.0)
+    wait_for_slot(other, "users", 2.0)
     assert waits == [0.5, 0.25]
-    assert shared_budget(one) is not shared_budget(other)
+    assert get_shared_limiter(one) is not get_shared_limiter(other)
 
 
 @pytest.mark.parametrize(
     ("counters", "status", "waited"),
-    [(Shared(), 429, 20.0), (Shared(), 503, 0.0), (LocalCounters(), 429, 0.0)],
+    [(Shared(), 429, 20.0), (Shared(), 503, 0.0), (InProcessCounters(), 429, 0.0)],
 )
 def test_a_source_that_asks_to_come_back_is_left_alone_by_all(now, waits, counters, status, waited):
     """Only where others send as well, and only for what says that there were too many."""
@@ -118,12 +124,12 @@ def test_a_source_that_asks_to_come_back_is_left_alone_by_all(now, waits, counte
         headers = {"Retry-After": "20"}
 
     one, other = Unlimited(), Unlimited()
-    count_with(one, counters)
-    count_with(other, counters)
-    heed(one, "users", Response())
-    pace(other, "orders", None)
+    use_shared_counters(one, counters)
+    use_shared_counters(other, counters)
+    report_retry_after(one, "users", Response())
+    wait_for_slot(other, "orders", None)
     assert sum(waits) == 0
-    pace(other, "users", None)
+    wait_for_slot(other, "users", None)
     assert sum(waits) == waited
 
 
@@ -135,7 +141,7 @@ def test_a_stream_that_was_told_to_come_back_waits_once(source):
     """Its own wait is the source's; the counters hold it up no second time."""
     source.server.answers(Reply("", 429, {"Retry-After": "1"}), page({"id": 1}))
     stream = source.stream()
-    count_with(stream._tap, Shared())
+    use_shared_counters(stream._tap, Shared())
     began = time.monotonic()
     assert len(list(stream.get_records(None))) == 1
     assert stream.waits[0] == 1

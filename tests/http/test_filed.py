@@ -8,8 +8,8 @@ import io
 import pytest
 import requests
 
-from tap_core.http.answer import Answer
-from tap_core.http.filed import FiledAnswer, body_of, filed
+from tap_core.http.response import JSONResponse
+from tap_core.http.spooled_response import SpooledResponse, open_response_body, spool_to_file
 from tests.http.server import Reply, serving
 
 BODY = b"0123456789" * 20_000
@@ -18,14 +18,14 @@ BODY = b"0123456789" * 20_000
 def fetched(reply: Reply) -> requests.Response:
     with serving() as server:
         server.answers(reply)
-        return filed(requests.get(server.url, stream=True, timeout=10))
+        return spool_to_file(requests.get(server.url, stream=True, timeout=10))
 
 
 def test_a_body_is_read_from_its_file_as_often_as_one_likes_and_never_kept():
     answer = fetched(Reply(BODY))
-    assert isinstance(answer, FiledAnswer)
+    assert isinstance(answer, SpooledResponse)
     assert answer.status_code == 200
-    first, second = body_of(answer), body_of(answer)
+    first, second = open_response_body(answer), open_response_body(answer)
     assert first.read(3) == b"012"
     assert second.read(5) == b"01234"
     assert first.read(3) == b"345"
@@ -35,7 +35,7 @@ def test_a_body_is_read_from_its_file_as_often_as_one_likes_and_never_kept():
 
 
 def test_a_reader_moves_as_files_do():
-    reader = body_of(fetched(Reply(b"abcdef")))
+    reader = open_response_body(fetched(Reply(b"abcdef")))
     assert reader.seek(-2, io.SEEK_END) == 4
     assert reader.read() == b"ef"
     reader.seek(1)
@@ -48,7 +48,7 @@ def test_a_reader_moves_as_files_do():
 
 def test_a_reader_outlives_the_answer():
     answer = fetched(Reply(b"abc"))
-    reader = body_of(answer)
+    reader = open_response_body(answer)
     del answer
     gc.collect()
     assert reader.read() == b"abc"
@@ -59,10 +59,10 @@ def test_a_small_one_is_json_like_any_other():
 
 
 def test_an_answer_in_memory_has_a_reader_too_and_those_of_other_libraries_stay():
-    made = Answer()
+    made = JSONResponse()
     made._content = b"abc"
-    assert body_of(made).read() == b"abc"
-    assert filed(made) is made
+    assert open_response_body(made).read() == b"abc"
+    assert spool_to_file(made) is made
 
 
 def test_a_body_that_breaks_off_is_an_error():

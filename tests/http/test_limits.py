@@ -15,16 +15,16 @@ import pytest
 import requests
 
 from tap_core.authenticators import AccessTokenError, OAuthAuthenticator
-from tap_core.authenticators.token_endpoint import Patience
-from tap_core.http.answer import Answer
-from tap_core.http.filed import FiledAnswer, filed
-from tap_core.http.limits import (
+from tap_core.authenticators.token_endpoint import RetryPolicy
+from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import (
     Deadline,
-    Limits,
+    ResponseLimits,
     ResponseTooLargeError,
     ResponseTooSlowError,
     read_body,
 )
+from tap_core.http.spooled_response import SpooledResponse, spool_to_file
 from tests.http.conftest import Source
 from tests.http.raw import HEAD, RawServer, raw_server
 from tests.http.server import Reply, page
@@ -112,7 +112,7 @@ def test_the_body_of_an_error_has_the_same_limit(server, source):
 def test_json_that_would_take_far_more_memory_as_a_document_is_refused(document):
     """Brackets and commas tell how much memory a document takes, before it is made."""
     body = (document[0] + document[1:] * 5_000 + "0]").encode()
-    for read in (Answer.json, lambda answer: answer.read(lambda: None)):
+    for read in (JSONResponse.json, lambda answer: answer.read(lambda: None)):
         answer = made(body, 100_000)
         with pytest.raises(ResponseTooLargeError, match="raise max_response_bytes"):
             read(answer)
@@ -123,7 +123,7 @@ def test_json_that_would_take_far_more_memory_as_a_document_is_refused(document)
 def made(body: bytes, max_bytes: int | None) -> Any:
     response = requests.Response()
     response.status_code, response.raw = 200, io.BytesIO(body)
-    return Answer.of(response, max_bytes)
+    return JSONResponse.of(response, max_bytes)
 
 
 def test_ordinary_records_may_fill_half_of_the_limit():
@@ -136,25 +136,25 @@ def test_a_download_may_be_larger_and_is_not_read_into_memory(server):
     server.answers(Reply(b"x" * 5_000))
     with requests.Session() as session:
 
-        def download(limits: Limits) -> requests.Response:
-            return filed(session.get(server.url, stream=True, timeout=5), limits)
+        def download(limits: ResponseLimits) -> requests.Response:
+            return spool_to_file(session.get(server.url, stream=True, timeout=5), limits)
 
-        answer = download(Limits(1_000, 10_000))
-        assert isinstance(answer, FiledAnswer)
+        answer = download(ResponseLimits(1_000, 10_000))
+        assert isinstance(answer, SpooledResponse)
         assert answer.body().read() == b"x" * 5_000
         with pytest.raises(ResponseTooLargeError, match="raise max_response_bytes"):
             _ = answer.content
         with pytest.raises(ResponseTooLargeError, match="raise max_download_bytes"):
-            download(Limits(10_000, 1_000))
+            download(ResponseLimits(10_000, 1_000))
 
 
 def test_a_body_is_read_once():
     response = requests.Response()
-    read_body(response, Limits())
+    read_body(response, ResponseLimits())
     assert response.content is None
     response = made(b"x" * 10, None)
-    read_body(response, Limits())
-    read_body(response, Limits(1))
+    read_body(response, ResponseLimits())
+    read_body(response, ResponseLimits(1))
     assert response.content == b"x" * 10
 
 
@@ -362,7 +362,7 @@ def test_the_next_page_has_its_own_time():
 
 def test_a_download_that_broke_may_be_as_large_and_as_long_again():
     deadline = Deadline(
-        Limits(max_download_bytes=1_000_000, max_response_seconds=0.1), is_file=True
+        ResponseLimits(max_download_bytes=1_000_000, max_response_seconds=0.1), is_file=True
     )
     deadline.count(10_000_000)
     deadline.try_again()
@@ -385,14 +385,14 @@ def test_a_connection_is_used_again_with_its_usual_timeout(server, source):
 
 
 def test_a_download_earns_time_by_what_comes():
-    deadline = Deadline(Limits(max_response_seconds=0.05), is_file=True)
+    deadline = Deadline(ResponseLimits(max_response_seconds=0.05), is_file=True)
     deadline.count(1)
     time.sleep(0.1)
     with pytest.raises(ResponseTooSlowError):
         deadline.left()
     deadline.count(200_000)
     assert 0 < (deadline.left() or 0) < 3.1
-    assert Deadline(Limits()).left() is None
+    assert Deadline(ResponseLimits()).left() is None
 
 
 # Token endpoints
@@ -406,7 +406,7 @@ class Login(OAuthAuthenticator):
 def test_a_token_endpoint_that_drips_is_cut_off(write):
     with raw_server(write) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
-        login.patience = Patience(max_response_seconds=1)
+        login.patience = RetryPolicy(max_response_seconds=1)
         with pytest.raises(AccessTokenError, match=r"1 seconds after its first byte"):
             login.update_access_token()
         login._session.close()
@@ -416,7 +416,7 @@ def test_a_token_endpoint_that_drips_is_cut_off(write):
 def test_a_token_endpoint_that_stops_takes_no_longer_for_being_asked_again():
     with raw_server(stop_after_a_byte) as server:
         login = Login(auth_endpoint=f"{server.url}/token")
-        login.patience = Patience(max_response_seconds=1.5, sleep=lambda _: None)
+        login.patience = RetryPolicy(max_response_seconds=1.5, sleep=lambda _: None)
         with pytest.raises(AccessTokenError, match=r"1\.5 seconds after its first byte"):
             login.update_access_token()
         login._session.close()

@@ -16,14 +16,14 @@ from tap_core.authenticators import (
     BearerTokenAuthenticator,
     SimpleAuthenticator,
 )
-from tap_core.encryption import demand_encryption
 from tap_core.exceptions import ConfigurationError
+from tap_core.http.https_policy import require_https
 from tap_core.http.origins import (
     Origin,
     UntrustedHostError,
     check_allowed_hosts,
     declared_origin,
-    origin_of,
+    parse_origin,
 )
 from tap_core.pagination import BaseAPIPaginator, BaseHATEOASPaginator
 from tap_core.streams import GraphQLStream, RESTStream
@@ -403,16 +403,16 @@ def test_http_may_become_https(server, secure, certificate, source):
     with pytest.raises(UntrustedHostError):  # at other ports than the usual ones it is another
         source.records(Signed, requests_session=session)
     session.close()
-    assert Origin("https", "h", 443).is_upgrade_of(Origin("http", "h", 80))
-    assert not Origin("https", "h", 8443).is_upgrade_of(Origin("http", "h", 80))
+    assert Origin("https", "h", 443).is_tls_upgrade_from(Origin("http", "h", 80))
+    assert not Origin("https", "h", 8443).is_tls_upgrade_from(Origin("http", "h", 80))
 
 
 def test_a_redirect_to_plain_http_is_refused_where_encryption_is_demanded(
     server, source, monkeypatch
 ):
     """SEC9: under --port every hop of a request must be encrypted."""
-    monkeypatch.setattr("tap_core.encryption._demanded", threading.Event())
-    demand_encryption()
+    monkeypatch.setattr("tap_core.http.https_policy._demanded", threading.Event())
+    require_https()
     server.answers(redirect("http://plain.example/there"))
     with pytest.raises(ConfigurationError, match="plain HTTP"):
         source.records(authenticator=SimpleAuthenticator())
@@ -444,9 +444,9 @@ def test_an_origin_is_read_as_the_http_client_reads_it(url, origin):
 
 
 def test_an_origin_needs_a_host():
-    assert origin_of(None) is None
-    assert origin_of("http://[bad/") is None
-    assert origin_of(b"http://a.example/?x=/") == Origin("http", "a.example", 80)
+    assert parse_origin(None) is None
+    assert parse_origin("http://[bad/") is None
+    assert parse_origin(b"http://a.example/?x=/") == Origin("http", "a.example", 80)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tap_core.http.pages import records_of
+from tap_core.http.page_iteration import iterate_records
 from tap_core.pagination import BaseHATEOASPaginator, JSONPathPaginator, PageNumberPaginator
 from tap_core.streams import RESTStream
 from tests.http.server import Reply, page
@@ -142,7 +142,7 @@ def test_a_walk_goes_on_past_answers_made_by_hand():
         def has_more(self, response):
             return self.count < 5
 
-    assert list(records_of(Walk(1), Fake, lambda _: [1], print)) == [1] * 5
+    assert list(iterate_records(Walk(1), Fake, lambda _: [1], print)) == [1] * 5
 
 
 def test_bodies_that_are_streams_are_no_circle(source):

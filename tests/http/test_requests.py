@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tap_core import metrics
 from tap_core.exceptions import FatalAPIError, SingerSDKDeprecationWarning
-from tap_core.http.request import HTTPRequest, PageContext, prepared
+from tap_core.http.request import HTTPRequest, PageContext, prepare_request
 from tap_core.streams.rest import RESTStream, _HTTPStream
 from tests.http.server import Reply, page
 
@@ -159,7 +159,7 @@ def test_a_request_is_prepared_as_its_session_would(headers, usual, params, body
 
     session = requests.Session()
     session.headers.update(usual)
-    ours = prepared(session, asked(), user_agent="us/1")
+    ours = prepare_request(session, asked(), user_agent="us/1")
     if not any(name.lower() == "user-agent" for name in headers):
         headers = {**headers, "User-Agent": "us/1"}
     theirs = session.prepare_request(asked())
@@ -183,7 +183,10 @@ def test_what_a_session_has_of_its_own_is_sent(one_page, members):
     if "cookies" in members:
         session.cookies = requests.cookies.cookiejar_from_dict(members["cookies"])
     request = requests.Request("GET", one_page.server.url)
-    ours, theirs = prepared(session, request, user_agent="us"), session.prepare_request(request)
+    ours, theirs = (
+        prepare_request(session, request, user_agent="us"),
+        session.prepare_request(request),
+    )
     assert ours.headers == theirs.headers
     assert ours.url == theirs.url
     assert len(ours.headers) + len(ours.url) > len(requests.Session().headers) + len(request.url)
@@ -193,7 +196,7 @@ def test_a_session_may_have_had_everything_taken_away():
     session = requests.Session()
     vars(session).update(hooks=None, params=None, headers=None, cookies=None)
     request = requests.Request("GET", "http://a.example", auth=signed)
-    assert dict(prepared(session, request, user_agent="us").headers) == {
+    assert dict(prepare_request(session, request, user_agent="us").headers) == {
         "User-Agent": "us",
         "Signed": "/",
     }

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from tap_core.exceptions import FatalAPIError, RetriableAPIError
-from tap_core.http.retry import RETRY_AFTER_LIMIT, is_hopeless, retry_after
+from tap_core.http.retry import RETRY_AFTER_LIMIT, is_permanent_failure, retry_after
 from tests.http.server import Reply, page
 
 BUSY = Reply({"error": "busy"}, 503)
@@ -271,6 +271,8 @@ def test_a_failure_without_a_response_says_nothing():
 
 def test_a_certificate_that_is_refused_is_hopeless():
     error = requests.exceptions.SSLError
-    assert is_hopeless(error("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
-    assert not is_hopeless(error("EOF occurred in violation of protocol"))
-    assert not is_hopeless(requests.exceptions.ConnectionError("CERTIFICATE_VERIFY_FAILED"))
+    assert is_permanent_failure(error("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"))
+    assert not is_permanent_failure(error("EOF occurred in violation of protocol"))
+    assert not is_permanent_failure(
+        requests.exceptions.ConnectionError("CERTIFICATE_VERIFY_FAILED")
+    )

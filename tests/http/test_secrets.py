@@ -10,12 +10,12 @@ import requests
 from tap_core.exceptions import FatalAPIError
 from tap_core.redaction import Secrets, collect_secrets, is_secret_parameter, redact_url
 from tap_core.redaction import http as words
-from tap_core.redaction.active import install_redaction
 from tap_core.redaction.http import (
     LONGEST_EXCERPT,
     body_excerpt,
     collect_sent_secrets,
 )
+from tap_core.redaction.process_secrets import install_redaction
 from tests.http.server import Reply, page
 
 MARK = "s3cr3t+V4lue/é"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.incremental.options import RequestOption
+from tap_core.incremental.request_options import RequestOption
 from tap_core.streams.rest import RESTStream
 from tests.http.server import Asked, Reply, Server
 from tests.sync.syncing import DATETIME, INTEGER, STRING, schema

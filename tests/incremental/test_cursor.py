@@ -9,7 +9,7 @@ import pytest
 
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.cursor import DatetimeBasedCursor, MinMaxDatetime
-from tap_core.incremental.options import RequestOption
+from tap_core.incremental.request_options import RequestOption
 from tests.incremental.apis import FROM, TO, cursor
 
 NOW = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.timezone.utc)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.incremental.formats import format_of
+from tap_core.incremental.datetime_formats import get_format
 
 UTC = dt.timezone.utc
 MOMENT = dt.datetime(2024, 1, 5, 23, 59, 59, 999_000, tzinfo=UTC)
@@ -41,7 +41,7 @@ moments = st.datetimes(
 )
 def test_an_instant_is_written_as_the_format_says(form: str, text: str) -> None:
     """The directives of Airbyte's YAML reference, its own and Python's."""
-    made = format_of(form)
+    made = get_format(form)
     assert made.write(MOMENT) == text
     assert made.write(made.read(text)) == text
 
@@ -64,7 +64,7 @@ def test_an_instant_is_written_as_the_format_says(form: str, text: str) -> None:
 @given(moment=moments)
 def test_what_is_written_is_read_as_no_later_instant(form: str, moment: dt.datetime) -> None:
     """A format may cut an instant short; a stored cut-off is then earlier, never later."""
-    made = format_of(form)
+    made = get_format(form)
     text = made.write(moment)
     again = made.read(text)
     assert again <= moment
@@ -75,7 +75,7 @@ def test_what_is_written_is_read_as_no_later_instant(form: str, moment: dt.datet
 def test_the_fast_way_reads_what_strptime_reads(moment: dt.datetime, form: str) -> None:
     text = moment.strftime(form)
     slow = dt.datetime.strptime(text, form)
-    assert format_of(form).read(text) == (slow if slow.tzinfo else slow.replace(tzinfo=UTC))
+    assert get_format(form).read(text) == (slow if slow.tzinfo else slow.replace(tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_fast_way_reads_what_strptime_reads(moment: dt.datetime, form: str) 
 )
 def test_values_of_records_are_read(form: str, value: object, expected: str) -> None:
     """What says no offset is UTC."""
-    assert format_of(form).read(value).isoformat() == expected
+    assert get_format(form).read(value).isoformat() == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_values_of_records_are_read(form: str, value: object, expected: str) -> 
 )
 def test_what_is_no_date_time_is_refused(form: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
-        format_of(form).read(value)
+        get_format(form).read(value)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_what_is_no_date_time_is_refused(form: str, value: object) -> None:
 )
 def test_nonsense_in_a_format_is_refused_when_it_is_made(form: str) -> None:
     with pytest.raises(ValueError, match="date-time format"):
-        format_of(form)
+        get_format(form)
 
 
 def test_an_offset_is_not_lost_where_the_format_has_none() -> None:
     """Written in UTC: airbyte-cdk writes the wall clock of the other zone."""
     two = dt.datetime(2024, 1, 5, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))
-    assert format_of("%Y-%m-%dT%H:%M:%SZ").write(two) == "2024-01-04T23:00:00Z"
-    assert format_of("%Y-%m-%dT%H:%M:%S%z").write(two) == "2024-01-05T01:00:00+0200"
-    assert format_of("%Y-%m-%d").write(dt.datetime(33, 1, 2, tzinfo=UTC)) == "0033-01-02"
+    assert get_format("%Y-%m-%dT%H:%M:%SZ").write(two) == "2024-01-04T23:00:00Z"
+    assert get_format("%Y-%m-%dT%H:%M:%S%z").write(two) == "2024-01-05T01:00:00+0200"
+    assert get_format("%Y-%m-%d").write(dt.datetime(33, 1, 2, tzinfo=UTC)) == "0033-01-02"

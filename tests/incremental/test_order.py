@@ -7,8 +7,8 @@ import datetime as dt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tap_core.incremental.order import order_by
-from tap_core.state.cursor import Cursor
+from tap_core.incremental.ordering import make_comparator
+from tap_core.state.bookmark_cursor import BookmarkCursor
 from tests.incremental.apis import cursor
 
 FORMATS = ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d", "%s"]
@@ -33,8 +33,10 @@ def text(number: int, form: str) -> str:
 def test_the_highest_value_is_kept_in_the_cursors_format(values: list, settles: set) -> None:
     """Whatever form each has, and however often the state is looked at."""
     declared = cursor(cursor_datetime_formats=FORMATS)
-    order, state = order_by(declared, "s"), {}
-    follows = Cursor(state, replication_key="at", is_sorted=False, check_sorted=True, order=order)
+    order, state = make_comparator(declared, "s"), {}
+    follows = BookmarkCursor(
+        state, replication_key="at", is_sorted=False, check_sorted=True, order=order
+    )
     best = None
     for number, value in enumerate(values):
         given = text(*value) if isinstance(value, tuple) else value
@@ -49,11 +51,11 @@ def test_the_highest_value_is_kept_in_the_cursors_format(values: list, settles: 
 
 
 def test_what_cannot_be_read_is_compared_as_text_and_kept_as_it_is() -> None:
-    order = order_by(cursor(), "s")
+    order = make_comparator(cursor(), "s")
     assert order.newer_or_equal("soon", "later") is True
     assert order.kept("soon") == "soon"
     assert not order.is_usable({})
     assert not order.is_plain("soon")
-    assert not order_by(
+    assert not make_comparator(
         cursor(datetime_format="%Y-%m-%d", start_datetime="2023-01-01"), "s"
     ).is_plain("2023-01-01")

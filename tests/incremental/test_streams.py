@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import ConfigurationError, FatalAPIError
-from tap_core.incremental.options import RequestOption
-from tap_core.sync.trial import pull_one
+from tap_core.incremental.request_options import RequestOption
+from tap_core.sync.connection_test import read_one_record
 from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import FROM, Api, at, bookmark_of, dated
 from tests.sync.syncing import INTEGER, Output, failed, hooked, make, schema, stream, sync
@@ -516,7 +516,7 @@ def test_a_trial_asks_for_one_window_though_it_be_empty(server: Server) -> None:
     """A connection test is no search for the first record through years of days."""
     api, output = Api(server, []), Output()
     tap = make(dated(**STEPS), output=output, config={"url": server.url})
-    pull_one(tap.streams["articles"])
+    read_one_record(tap.streams["articles"])
     assert api.asked == WINDOWS[:1]
     assert not output
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.incremental.durations import Duration, duration_of
-from tap_core.incremental.windows import clamp_of, spans_of
+from tap_core.incremental.durations import ISODuration, parse_duration
+from tap_core.incremental.windows import parse_clamp, split_into_windows
 
 UTC = dt.timezone.utc
 DAY = dt.timedelta(days=1)
@@ -22,7 +22,7 @@ def day(text: str) -> dt.datetime:
 
 
 def days(start: str, end: str, **given: object) -> list[str]:
-    spans = spans_of(day(start), day(end), **given)
+    spans = split_into_windows(day(start), day(end), **given)
     return [f"{first:%m-%d}..{last:%m-%d}" for first, last in spans]
 
 
@@ -43,9 +43,13 @@ def test_windows_neither_overlap_nor_leave_a_gap(
     joins_last: bool,
 ) -> None:
     """Each begins a granule after the one before ends, across months and leap years."""
-    step = Duration(months, max(rest, granularity, dt.timedelta(hours=30) if not months else rest))
+    step = ISODuration(
+        months, max(rest, granularity, dt.timedelta(hours=30) if not months else rest)
+    )
     first, end = start.replace(tzinfo=UTC), (start + length).replace(tzinfo=UTC)
-    spans = list(spans_of(first, end, step=step, granularity=granularity, joins_last=joins_last))
+    spans = list(
+        split_into_windows(first, end, step=step, granularity=granularity, joins_last=joins_last)
+    )
     if joins_last and first == end:
         assert not spans
         return
@@ -58,19 +62,19 @@ def test_windows_neither_overlap_nor_leave_a_gap(
 
 def test_each_step_begins_a_window() -> None:
     """Ten days by the second: airbyte-cdk's windows, but for the last day, which is one."""
-    step = duration_of("P10D")
+    step = parse_duration("P10D")
     assert days("2024-01-01", "2024-01-21", step=step, granularity=DAY) == [
         "01-01..01-10",
         "01-11..01-20",
         "01-21..01-21",
     ]
-    daily = days("2024-02-27", "2024-03-02", step=duration_of("P1D"), granularity=DAY)
+    daily = days("2024-02-27", "2024-03-02", step=parse_duration("P1D"), granularity=DAY)
     assert daily == ["02-27..02-27", "02-28..02-28", "02-29..02-29", "03-01..03-01", "03-02..03-02"]
 
 
 def test_the_last_day_of_a_month_is_not_lost_in_february() -> None:
     """A month is counted from the first lower bound; airbyte-cdk counts from the last."""
-    assert days("2024-01-31", "2024-05-15", step=duration_of("P1M"), granularity=DAY) == [
+    assert days("2024-01-31", "2024-05-15", step=parse_duration("P1M"), granularity=DAY) == [
         "01-31..02-28",
         "02-29..03-30",
         "03-31..04-29",
@@ -79,7 +83,7 @@ def test_the_last_day_of_a_month_is_not_lost_in_february() -> None:
 
 
 def test_without_granularity_windows_touch() -> None:
-    step = duration_of("P10D")
+    step = parse_duration("P10D")
     assert days("2024-01-01", "2024-01-21", step=step) == ["01-01..01-11", "01-11..01-21"]
 
 
@@ -89,7 +93,7 @@ def test_nothing_is_asked_for_where_there_is_nothing() -> None:
     assert days("2024-01-01", "2024-01-01") == []
     assert days("2024-01-01", "2024-01-01", granularity=DAY) == ["01-01..01-01"]
     assert days("2024-01-01", "2024-01-01", granularity=DAY, joins_last=True) == []
-    step = duration_of("P10D")
+    step = parse_duration("P10D")
     joined = days("2024-01-01", "2024-01-11", step=step, granularity=DAY, joins_last=True)
     assert joined == ["01-01..01-11"]
 
@@ -107,12 +111,12 @@ def test_nothing_is_asked_for_where_there_is_nothing() -> None:
 )
 def test_windows_are_clamped_to_whole_periods(clamping: dict, expected: list[str]) -> None:
     """A period that has begun before the start, or not ended, is left for another sync."""
-    spans = spans_of(
+    spans = split_into_windows(
         day("2024-01-16T10:00"),
         day("2024-04-14T10:00"),
-        step=duration_of("P1M"),
+        step=parse_duration("P1M"),
         granularity=DAY,
-        clamp=clamp_of(clamping),
+        clamp=parse_clamp(clamping),
     )
     assert [f"{first:%m-%d}..{last:%m-%d}" for first, last in spans] == expected
 
@@ -123,7 +127,7 @@ def test_windows_are_clamped_to_whole_periods(clamping: dict, expected: list[str
 )
 def test_a_clamp_that_is_none_is_refused(clamping: dict) -> None:
     with pytest.raises(ValueError, match=r"clamping|Clamping"):
-        clamp_of(clamping)
+        parse_clamp(clamping)
 
 
 @pytest.mark.parametrize(
@@ -139,17 +143,17 @@ def test_a_clamp_that_is_none_is_refused(clamping: dict) -> None:
     ],
 )
 def test_durations_of_iso_8601_are_read(text: str, months: int, seconds: float) -> None:
-    found = duration_of(text)
-    assert found == Duration(months, dt.timedelta(seconds=seconds))
+    found = parse_duration(text)
+    assert found == ISODuration(months, dt.timedelta(seconds=seconds))
     assert found.is_nothing == (text == "P0D")
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "10 days", "P-1D", "P1H", "1D", "P9999999999D"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
-        duration_of(text)
+        parse_duration(text)
 
 
 def test_an_instant_beyond_the_calendar_is_its_end() -> None:
-    assert duration_of("P9000Y").after(day("2024-01-01")).year == 9999
-    assert duration_of("P9000Y").before(day("2024-01-01")).year == 1
+    assert parse_duration("P9000Y").after(day("2024-01-01")).year == 9999
+    assert parse_duration("P9000Y").before(day("2024-01-01")).year == 1

@@ -10,51 +10,53 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.intake import WakeUp, blocks
-from target_spark.errors import OutletError
-from target_spark.outlet import StateOutlet
+from tap_core.io.stdin import WakeupPipe, read_blocks
+from target_spark.errors import StateOutputError
+from target_spark.loader.state_output import StateMessageWriter
 
 
 @pytest.fixture
-def wake_up() -> Iterator[WakeUp]:
-    opened = WakeUp()
+def wake_up() -> Iterator[WakeupPipe]:
+    opened = WakeupPipe()
     yield opened
     opened.close()
 
 
-def test_a_buffer_and_a_file_come_in_blocks_to_their_end(tmp_path: Path, wake_up: WakeUp) -> None:
+def test_a_buffer_and_a_file_come_in_blocks_to_their_end(
+    tmp_path: Path, wake_up: WakeupPipe
+) -> None:
     data = bytes(range(256)) * 10_000
-    assert b"".join(filter(None, blocks(io.BytesIO(data), wake_up, 1))) == data
+    assert b"".join(filter(None, read_blocks(io.BytesIO(data), wake_up, 1))) == data
     path = tmp_path / "input"
     path.write_bytes(data)
     with path.open("rb") as source:
-        sizes = [len(block) for block in blocks(source, wake_up, 1) if block is not None]
+        sizes = [len(block) for block in read_blocks(source, wake_up, 1) if block is not None]
     assert (sum(sizes), max(sizes)) == (len(data), 1 << 20)
 
 
-def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeUp) -> None:
+def test_a_silent_input_beats_and_a_bell_ends_a_wait(wake_up: WakeupPipe) -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
-        taken = blocks(source, wake_up, 0.01)
+        taken = read_blocks(source, wake_up, 0.01)
         assert next(taken) is None
         os.write(writer, b"x")
         assert next(taken) == b"x"
-        patient = blocks(source, wake_up, 1000)
+        patient = read_blocks(source, wake_up, 1000)
         bell = threading.Timer(0.05, wake_up.ring)
         bell.start()
         assert next(patient) is None
         os.close(writer)
         bell.join()
-        assert list(blocks(source, wake_up, 0.01)) == []
+        assert list(read_blocks(source, wake_up, 0.01)) == []
 
 
-def test_ringing_without_end_blocks_nobody(wake_up: WakeUp) -> None:
+def test_ringing_without_end_blocks_nobody(wake_up: WakeupPipe) -> None:
     for _ in range(100_000):
         wake_up.ring()
 
 
 def test_only_states_reach_the_output(capfd: pytest.CaptureFixture[str]) -> None:
-    with StateOutlet.open() as outlet:
+    with StateMessageWriter.open() as outlet:
         os.write(1, b"noise\n")
         outlet.emit(b'{"a": 1.50}')
     os.write(1, b"after\n")
@@ -76,7 +78,7 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
 
     slow = threading.Thread(target=read)
     try:
-        with StateOutlet.open() as outlet:
+        with StateMessageWriter.open() as outlet:
             os.close(writer)
             slow.start()
             outlet.emit(state)
@@ -101,7 +103,10 @@ def test_a_reader_that_is_gone_is_an_error() -> None:
     os.close(writer)
     os.close(reader)
     try:
-        with StateOutlet.open() as outlet, pytest.raises(OutletError, match="reader is gone"):
+        with (
+            StateMessageWriter.open() as outlet,
+            pytest.raises(StateOutputError, match="reader is gone"),
+        ):
             outlet.emit(b"1")
     finally:
         os.dup2(kept, 1)
@@ -112,7 +117,10 @@ def test_no_output_at_all_is_an_error() -> None:
     kept = os.dup(1)
     os.close(1)
     try:
-        with pytest.raises(OutletError, match="standard output is closed"), StateOutlet.open():
+        with (
+            pytest.raises(StateOutputError, match="standard output is closed"),
+            StateMessageWriter.open(),
+        ):
             pass
     finally:
         os.dup2(kept, 1)

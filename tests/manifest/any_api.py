@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tap_core.incremental.formats import format_of
+from tap_core.incremental.datetime_formats import get_format
 from tests.http.server import Asked, Reply
 
 __all__ = ["START", "AnyApi", "nodes", "written"]
@@ -117,7 +117,7 @@ def nodes(node: Any) -> Iterator[Mapping[str, Any]]:
 def written(moment: dt.datetime, form: str) -> Any:
     """Return a moment in a format, None where it is no format."""
     with suppress(ValueError):
-        return format_of(form).write(moment)
+        return get_format(form).write(moment)
     return None
 
 
@@ -165,7 +165,7 @@ def _granted(found: list[Mapping[str, Any]]) -> dict[str, Any]:
         if node.get("type") == "OAuthAuthenticator":
             granted[str(node.get("access_token_name") or "access_token")] = "granted-1"
             form = node.get("token_expiry_date_format")
-            until: Any = format_of(str(form)).write(_NOW + dt.timedelta(days=1)) if form else 7200
+            until: Any = get_format(str(form)).write(_NOW + dt.timedelta(days=1)) if form else 7200
             granted[str(node.get("expires_in_name") or "expires_in")] = until
         if path := node.get("session_token_path"):
             _put(granted, [str(one) for one in path], "session-1")

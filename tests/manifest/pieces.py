@@ -8,10 +8,10 @@ from typing import Any
 import requests
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import Answer
-from tap_core.http.request import HTTPRequest, body_arguments
-from tap_core.manifest.build import build
-from tap_core.manifest.load import read_manifest
+from tap_core.http.request import HTTPRequest, build_body_arguments
+from tap_core.http.response import JSONResponse
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.loader import read_manifest
 
 __all__ = ["Sender", "answer", "made"]
 
@@ -21,7 +21,7 @@ _AROUND = "type: DeclarativeSource\nversion: 6.0.0\nstreams: []\npiece:\n"
 def made(text: str, expected: Any, **config: Any) -> Any:
     """Build a piece of YAML with a configuration."""
     manifest = read_manifest(_AROUND + indent(dedent(text), "  "))
-    return build(manifest, manifest.tree["piece"], expected, config)
+    return build_component(manifest, manifest.tree["piece"], expected, config)
 
 
 def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str) -> Any:
@@ -29,7 +29,7 @@ def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **he
     found = requests.Response()
     found.status_code, found._content, found.url = status, body, url
     found.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
-    return Answer.of(found)
+    return JSONResponse.of(found)
 
 
 class Sender:
@@ -41,7 +41,7 @@ class Sender:
         self.config = config or {}
 
     def fetch(self, request: HTTPRequest, scope: Any) -> requests.Response:
-        body = body_arguments(request.data, as_json=bool(request.as_json))
+        body = build_body_arguments(request.data, as_json=bool(request.as_json))
         headers = {**body.pop("headers", {}), **request.headers}
         query = request.encode_params()
         response = requests.request(

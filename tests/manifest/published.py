@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from tap_core.manifest.load import read_manifest
+from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.spec import config_jsonschema
 from tests.http.server import Asked, Server, serving
 from tests.manifest.any_api import START, AnyApi, nodes, written
@@ -76,7 +76,7 @@ class Run:
 
 def by_us(manifest: Path) -> list[Told]:
     """Return what our Airbyte source makes of a manifest: once, and once more."""
-    command = [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest"]
+    command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest"]
     return told_of(manifest, Run(command, _carried_out))
 
 

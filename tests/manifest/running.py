@@ -11,7 +11,7 @@ from textwrap import dedent, indent
 from typing import Any
 from unittest.mock import patch
 
-from tap_core.manifest.tap import ManifestTap, tap_class
+from tap_core.manifest.tap import ManifestTap, make_tap_class
 from tests.http.server import Asked, Server
 
 __all__ = ["Ran", "asked", "manifest", "run", "stream"]
@@ -104,7 +104,7 @@ def run(
     fails: bool = False,
 ) -> Ran:
     """Sync all streams of a manifest against a server; waits are not waited for."""
-    kind: type[ManifestTap] = tap_class(path, changes)
+    kind: type[ManifestTap] = make_tap_class(path, changes)
     written = io.StringIO()
     error: BaseException | None = None
     with redirect_stdout(written), patch("backoff._sync.time.sleep", lambda _seconds: None):

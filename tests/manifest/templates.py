@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
-from tap_core.manifest.tap import ManifestTap, tap_class
+from tap_core.manifest.tap import ManifestTap, make_tap_class
 from tests.http.server import Asked, Reply, Server, page
 from tests.manifest.running import manifest, stream
 
@@ -115,4 +115,4 @@ def of_tables(server: Server, *tables: dict[str, Any]) -> None:
 
 def tap(path: Path, url: str = "http://127.0.0.1:9", **config: Any) -> ManifestTap:
     """Return the tap of a manifest, which has asked for nothing yet."""
-    return tap_class(path)(config={"url": url, **config}, setup_mapper=False)
+    return make_tap_class(path)(config={"url": url, **config}, setup_mapper=False)

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalSyncError
-from tap_core.http.filed import FiledAnswer
-from tap_core.manifest import jobs
+from tap_core.http.spooled_response import SpooledResponse
+from tap_core.manifest import async_jobs
 from tap_core.manifest.components import decoders
-from tap_core.manifest.components.files import ResponseToFileExtractor
-from tap_core.manifest.components.jobs import AsyncJobStatusMap
+from tap_core.manifest.components.async_retriever import AsyncJobStatusMap
+from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.lint import problems
-from tap_core.manifest.tap import tap_class
-from tap_core.sync.limits import why_whole
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.tap import make_tap_class
+from tap_core.sync.concurrency import explain_not_distributed
 from tests.http.server import Asked, Reply, Server, serving
 from tests.manifest.pieces import answer, made
 from tests.manifest.reports import Reports, ahead, reports
@@ -47,7 +47,7 @@ DAYS = ("2024-01-01", "2024-01-11", "2024-01-21")
 def waits(monkeypatch) -> list[float]:
     """Note how long jobs are waited for, and do not wait."""
     found: list[float] = []
-    monkeypatch.setattr(jobs, "time", ahead(found))
+    monkeypatch.setattr(async_jobs, "time", ahead(found))
     return found
 
 
@@ -124,7 +124,7 @@ class TestOneJob:
         path = manifest(tmp_path, reports(retriever="download_decoder: {type: CsvDecoder}"))
         assert run(path, server).records("items") == [{"id": "1"}]
         [fetched] = seen
-        assert isinstance(fetched, FiledAnswer)
+        assert isinstance(fetched, SpooledResponse)
         assert fetched._content is False
 
     def test_a_job_with_nothing_to_give_is_not_fetched(self, tmp_path: Path, api, waits):
@@ -347,7 +347,7 @@ class TestSeveral:
         self, tmp_path: Path, given: str, caplog
     ):
         path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
-        tap = tap_class(path)(config={"url": "http://x"})
+        tap = make_tap_class(path)(config={"url": "http://x"})
         assert tap.jobs.most == 1
         assert tap.streams["items"].max_parallel_partitions == 1
         assert ("one job at a time" in caplog.text) is ("{{" not in given)
@@ -359,10 +359,10 @@ class TestSeveral:
             stream("others", "/others"),
             tail="max_concurrent_async_job_count: 7",
         )
-        tap = tap_class(path)(config={"url": "http://x"})
+        tap = make_tap_class(path)(config={"url": "http://x"})
         numbers = {name: one.max_parallel_partitions for name, one in tap.streams.items()}
         assert numbers == {"items": 7, "others": 1}
-        whys = {name: why_whole(one) for name, one in tap.streams.items()}
+        whys = {name: explain_not_distributed(one) for name, one in tap.streams.items()}
         assert whys == {
             "items": "its jobs at the source are counted by one process",
             "others": None,
@@ -405,7 +405,7 @@ class TestSeveral:
     def test_a_connection_is_checked_by_one_job(self, tmp_path: Path, api, waits):
         server, _ = api
         path = manifest(tmp_path, reports(retriever=PARTS))
-        tap_class(path)(config={"url": server.url}).check_connection()
+        make_tap_class(path)(config={"url": server.url}).check_connection()
         assert told(server).count("POST /jobs") == 1
 
 
@@ -420,11 +420,11 @@ class TestTheEnd:
 
         begun = time.monotonic()
         with pytest.raises(ConnectionError):
-            jobs.pause(Alone(), 600)  # type: ignore[arg-type]
+            async_jobs.poll_sleep(Alone(), 600)  # type: ignore[arg-type]
         assert time.monotonic() - begun < 300
 
     def test_who_waits_for_a_place_is_woken_by_an_error(self):
-        count = jobs.JobCount(1)
+        count = async_jobs.JobLimiter(1)
         taken, free = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -453,7 +453,7 @@ class TestTheEnd:
         def interrupted(_run: Any, _seconds: float) -> None:
             raise SystemExit(0)
 
-        monkeypatch.setattr(jobs, "pause", interrupted)
+        monkeypatch.setattr(async_jobs, "poll_sleep", interrupted)
         with pytest.raises(SystemExit):
             run(manifest(tmp_path, reports()), server)
         assert told(server)[-1] == "POST /jobs/0-items/abort"
@@ -475,7 +475,7 @@ schema_loader:
 {retriever.replace("    retriever:", "  retriever:", 1)}
 """
     path = manifest(tmp_path, _without_schema(stream("items", "/items"), loader))
-    tap = tap_class(path)(config={"url": server.url})
+    tap = make_tap_class(path)(config={"url": server.url})
     assert list(tap.streams["items"].schema["properties"]) == ["size"]
 
 
@@ -547,7 +547,7 @@ class TestTheManifest:
     )
     def test_lint_finds_what_cannot_run(self, tmp_path: Path, retriever: str, said: str):
         path = manifest(tmp_path, reports(retriever=retriever))
-        assert any(said in one.message for one in problems(path))
+        assert any(said in one.message for one in find_problems(path))
 
     def test_lint_has_nothing_to_say_of_one_that_runs(self, tmp_path: Path):
         path = manifest(
@@ -555,7 +555,7 @@ class TestTheManifest:
             reports("items", retriever=PARTS, more=CURSOR),
             tail="max_concurrent_async_job_count: \"{{ config['n'] }}\"",
         )
-        assert [one for one in problems(path) if one.is_error] == []
+        assert [one for one in find_problems(path) if one.is_error] == []
 
 
 class TestFiles:

@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from tap_core.authenticators import AccessTokenError
-from tap_core.clock import utc_now
-from tap_core.http.exchange import renewed
-from tap_core.manifest.contract import SignsRequests
+from tap_core.http.transport import refresh_token_after_401
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import Authenticator
+from tap_core.parsing.datetimes import utc_now
 from tests.authenticators.logins import Stream
 from tests.http.server import Reply, serving
 from tests.manifest.pieces import Sender, made
@@ -29,7 +29,7 @@ def server():
 
 def signed(text: str, method: str = "GET", *, stream=None, body=None, **config):
     """Return a request with the credentials on it."""
-    declared = made(text, SignsRequests, **config)
+    declared = made(text, Authenticator, **config)
     auth = declared.auth(stream or Sender(config))
     request = requests.Request(method, "http://api/users?a=1", **(body or {})).prepare()
     return auth(auth(request))  # a session and a stream both do it
@@ -119,12 +119,12 @@ def test_a_choice_that_is_none_says_which_there_are(login):
 )
 def test_what_cannot_authenticate_is_refused_where_it_stands(text, words):
     with pytest.raises(ManifestError, match=words) as error:
-        made(text, SignsRequests)
+        made(text, Authenticator)
     assert "line" in str(error.value)
 
 
 def test_nothing_shows_what_it_holds():
-    declared = made(SELECTIVE, SignsRequests, login={"kind": "key", "key": "s3cret"})
+    declared = made(SELECTIVE, Authenticator, login={"kind": "key", "key": "s3cret"})
     assert "s3cret" not in repr(declared) + repr(declared.auth(Sender()))
 
 
@@ -220,7 +220,7 @@ def test_a_lifetime_may_be_the_instant_of_its_end(server, hours, asked):
         "grant_type: client_credentials\nexpires_in_name: expires_at\n"
         "token_expiry_date_format: '%d.%m.%Y %H:%M'"
     )
-    auth = made(OAUTH + more, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    auth = made(OAUTH + more, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     auth(requests.Request("GET", "http://api").prepare())
     if hours < 0:
         auth.last_refreshed -= timedelta(seconds=2)
@@ -231,7 +231,7 @@ def test_a_lifetime_may_be_the_instant_of_its_end(server, hours, asked):
 def test_a_lifetime_that_is_no_instant_is_the_usual_one(server):
     server.answers(Reply({"access_token": "t", "expires_in": "soon"}))
     more = f"{CLIENT}\ntoken_expiry_date_format: '%Y-%m-%d'"
-    auth = made(OAUTH + more, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    auth = made(OAUTH + more, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     auth(requests.Request("GET", "http://api").prepare())
     assert auth.expires_in == 3600
 
@@ -257,7 +257,7 @@ def test_a_token_without_an_endpoint_is_used_for_good():
         "type: OAuthAuthenticator\nclient_id: a\nclient_secret: b\nrefresh_token: r\n"
         "access_token_value: given"
     )
-    declared = made(text, SignsRequests)
+    declared = made(text, Authenticator)
     auth = declared.auth(Sender())
     auth.update_access_token()
     request = auth(requests.Request("GET", "http://api").prepare())
@@ -291,7 +291,7 @@ def test_tokens_that_are_replaced_are_handed_back_and_used_by_the_next_run(serve
     login = {"client_id": "me", "client_secret": "s3cret", "refresh_token": "r0"}
     tap = Tap({"url": server.url, "credentials": login})
     for _ in range(2):
-        auth = made(UPDATER, SignsRequests, **tap.settings).auth(Sender())
+        auth = made(UPDATER, Authenticator, **tap.settings).auth(Sender())
         auth.attach(Stream(_tap=tap))
         request = auth(requests.Request("GET", "http://api").prepare())
         assert request.headers["Authorization"] == "Bearer t1"
@@ -306,7 +306,7 @@ def test_a_second_new_token_is_asked_for_with_the_newest_refresh_token(server):
         Reply({"access_token": "t1", "rt": "r1"}), Reply({"access_token": "t2", "rt": "r2"})
     )
     text = OAUTH + "refresh_token: '{{ config.token }}'\nrefresh_token_name: rt"
-    auth = made(text, SignsRequests, url=server.url, **SETTINGS).auth(Sender())
+    auth = made(text, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     for _ in range(2):
         auth.update_access_token()
     assert [form(asked)["rt"] for asked in server.asked] == ["r0", "r1"]
@@ -358,7 +358,7 @@ additional_jwt_payload: {scope: read}
 def test_a_token_is_signed_once_while_it_is_good():
     pytest.importorskip("jwt")
     text = f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\ntoken_duration: "
-    auth = made(f"{text}1200", SignsRequests).auth(Sender())
+    auth = made(f"{text}1200", Authenticator).auth(Sender())
     first = auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"]
     assert auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"] == first
 
@@ -453,7 +453,7 @@ def test_a_session_is_begun_with_a_request_of_its_own(server, how, header, expec
 def test_a_session_is_begun_anew_when_it_has_ended(server, duration, logins):
     server.answers(Reply({"data": {"token": "s1"}}))
     text = SESSION.replace("ANY", BEARER) + f"expiration_duration: {duration}"
-    auth = made(text, SignsRequests, url=server.url, user="me").auth(Sender())
+    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
     for _ in range(2):
         auth(requests.Request("GET", "http://api").prepare())
     assert len(server.asked) == logins
@@ -462,11 +462,11 @@ def test_a_session_is_begun_anew_when_it_has_ended(server, duration, logins):
 def test_a_session_that_is_refused_is_begun_anew_once(server):
     server.answers(Reply({"data": {"token": "s1"}}), Reply({"data": {"token": "s2"}}))
     text = SESSION.replace("ANY", BEARER)
-    auth = made(text, SignsRequests, url=server.url, user="me").auth(Sender())
+    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
     refused = requests.Response()
     refused.request = auth(requests.Request("GET", "http://api").prepare())
     for _ in range(2):  # the second one was sent with the old token, too
-        assert renewed(auth, refused)
+        assert refresh_token_after_401(auth, refused)
     request = auth(requests.Request("GET", "http://api").prepare())
     assert request.headers["Authorization"] == "Bearer s2"
     assert len(server.asked) == 2
@@ -480,7 +480,7 @@ def test_an_answer_without_a_token_says_where_it_was_looked_for(server):
 
 def test_a_duration_that_is_none_is_refused_where_it_stands():
     with pytest.raises(ManifestError, match="no duration"):
-        made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", SignsRequests)
+        made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", Authenticator)
 
 
 LEGACY = """

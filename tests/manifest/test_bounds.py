@@ -13,12 +13,12 @@ import pytest
 from jinja2 import UndefinedError
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.guards import TEMPLATE_SECONDS
+from tap_core.limits.expressions import TEMPLATE_SECONDS
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolate import template
-from tap_core.manifest.lint import problems
-from tap_core.manifest.load import read_manifest
-from tap_core.schema.yaml_as_json import load_yaml
+from tap_core.manifest.interpolation import compile_template
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.loader import read_manifest
+from tap_core.schema.yaml import load_yaml
 from tests.http.server import page, serving
 from tests.manifest.running import manifest, stream
 
@@ -49,7 +49,7 @@ def test_a_manifest_that_grows_without_end_is_refused(tmp_path: Path, text: str)
         _ = read_manifest(text).tree
     file = tmp_path / "manifest.yaml"
     file.write_text(text)
-    assert any("TAP_CORE_YAML_NODES" in str(one) for one in problems(file))
+    assert any("TAP_CORE_YAML_NODES" in str(one) for one in find_problems(file))
 
 
 @pytest.mark.parametrize("text", [laughs(), merges()])
@@ -181,14 +181,14 @@ def test_a_template_that_makes_much_of_little_is_refused(
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     scope: dict[str, Any] = {"record": {"many": list(range(10_000)), "l": [1, 2, 3]}}
     with pytest.raises(ManifestError):
-        template(text).render(scope, {})
+        compile_template(text).render(scope, {})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 * 1024
 
 
 def length_made(text: str) -> int:
     """Return the length that a template gives; 0 where it is refused, or makes no sense."""
     try:
-        return int(template(text).render({}, {}) or 0)
+        return int(compile_template(text).render({}, {}) or 0)
     except (ManifestError, TypeError, UndefinedError):
         return 0
 
@@ -211,7 +211,7 @@ def test_everyday_templates_mean_what_they_did():
         " {{ none | default(17000000, true) }}"
         " {{ '12' | int(99999999) }} {{ 'abc'.replace('a', 'b') }} {{ 'ab' | center(6) }}"
     )
-    found = template(text).render({"record": {"l": [1, 2]}}, {})
+    found = compile_template(text).render({"record": {"l": [1, 2]}}, {})
     assert found == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
 
 
@@ -227,7 +227,7 @@ def test_the_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Pa
     with serving() as server:
         server.answers(page({"id": 1}))
         (tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
-        command = [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest", path]
+        command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest", path]
         files = ["--config", tmp_path / "config.json", "--catalog", tmp_path / "catalog.json"]
         done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -239,7 +239,7 @@ def test_the_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Pa
 
 def test_the_limits_are_variables_of_the_operator():
     code = (
-        "from tap_core.manifest.interpolate import template\n"
+        "from tap_core.manifest.interpolation import template\n"
         "print(len(template(\"{{ 'a' * 30 }}\").render({}, {})))\n"
     )
     for value, said in (("40", "30"), ("20", "raise TAP_CORE_TEMPLATE_LENGTH"), ("x", "a number")):

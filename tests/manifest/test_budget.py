@@ -8,7 +8,7 @@ import time
 import pytest
 import requests
 
-from tap_core.manifest.components.budget import HTTPAPIBudget
+from tap_core.manifest.components.api_budget import HTTPAPIBudget
 from tap_core.manifest.errors import ManifestError
 from tests.manifest.pieces import answer, made
 

@@ -12,24 +12,24 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.manifest.build import Builder, build
+from tap_core.manifest.builder import Builder, build_component
 from tap_core.manifest.components.paginators import CursorPagination
-from tap_core.manifest.components.partitions import SubstreamPartitionRouter
-from tap_core.manifest.components.requests import HttpRequester
+from tap_core.manifest.components.partition_routers import SubstreamPartitionRouter
+from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.components.transformations import AddFields
-from tap_core.manifest.contract import (
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Authenticator,
     Condition,
+    InterpolatedText,
+    InterpolatedValue,
     Paginator,
     Parameter,
-    SignsRequests,
     StateMigration,
-    Text,
     Transformation,
-    Value,
 )
-from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.load import read_manifest
-from tap_core.manifest.states import LegacyToPerPartitionStateMigration
+from tap_core.manifest.loader import read_manifest
+from tap_core.manifest.state_translation import LegacyToPerPartitionStateMigration
 
 _CONFIG = {"size": "50", "name": "acme", "flag": True, "ids": ["a", 1], "nothing": None}
 _SCOPE = {"config": _CONFIG, "record": {"id": 7}, "stream_slice": {"id": "s"}}
@@ -53,9 +53,9 @@ class Piece:
     choice: Literal["a", "b"] = "a"
     names: list[str] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
-    says: Text = ""
-    maybe: Text | None = None
-    value: Value = None
+    says: InterpolatedText = ""
+    maybe: InterpolatedText | None = None
+    value: InterpolatedValue = None
     parameter: Parameter = None
     condition: Condition = True
     inner: Inner | list[Inner] | None = None
@@ -77,7 +77,9 @@ def _manifest(text: str, top: str = ""):
 
 def _made(text: str, expected: Any = Piece, config: Any = None) -> Any:
     manifest = _manifest(text)
-    return build(manifest, manifest.tree["piece"], expected, _CONFIG if config is None else config)
+    return build_component(
+        manifest, manifest.tree["piece"], expected, _CONFIG if config is None else config
+    )
 
 
 def _refusal(text: str, expected: Any = Piece) -> str:
@@ -263,7 +265,7 @@ def test_a_migration_without_a_type_is_that_of_airbyte():
     manifest = read_manifest(f"type: DeclarativeSource\nstreams: []\npiece:\n{indent(text, '  ')}")
     [node] = manifest.tree["piece"]["state_migrations"]
     assert node["type"] == "LegacyToPerPartitionStateMigration"
-    made = build(manifest, node, StateMigration)
+    made = build_component(manifest, node, StateMigration)
     assert isinstance(made, LegacyToPerPartitionStateMigration)
 
 
@@ -308,9 +310,9 @@ def test_only_the_authenticator_that_is_chosen_is_made():
       key: {type: BearerAuthenticator, api_token: "{{ config['key'] }}"}
       jwt: {type: JwtAuthenticator, algorithm: HS256, secret_key: "{{ config['a']['b'] }}"}
     """
-    assert list(_made(text, SignsRequests, {"kind": "key", "key": "k"}).authenticators) == ["key"]
+    assert list(_made(text, Authenticator, {"kind": "key", "key": "k"}).authenticators) == ["key"]
     with pytest.raises(ManifestError, match=r"authenticators\.jwt\.secret_key"):
-        _made(text, SignsRequests, {"kind": "jwt"})
+        _made(text, Authenticator, {"kind": "jwt"})
 
 
 def test_a_warning_of_a_component_is_told_with_its_place(caplog):
@@ -340,7 +342,7 @@ def test_classes_of_others_get_their_options_with_components_made(tmp_path):
         "  inner: [{type: AddFields, fields: []}, {other: 1}]\n"
     )
     manifest = read_manifest(file)
-    made = build(manifest, manifest.tree["piece"], Transformation, _CONFIG)
+    made = build_component(manifest, manifest.tree["piece"], Transformation, _CONFIG)
     assert made.class_name == "source_x.components.Mine"
     assert made.fields == {
         "limit": "{{ config.size }}",

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import requests
 
-from tap_core.http.answer import document_of
-from tap_core.manifest.cache import AnswerCache
+from tap_core.http.response import parse_json
+from tap_core.manifest.response_cache import ResponseCache
 from tests.http.server import Asked, Reply, Server, serving
 
 
@@ -28,16 +28,16 @@ def asked(server: Server, path: str = "/a", **options: Any) -> requests.Prepared
     return requests.Request(method, f"{server.url}{path}", **options).prepare()
 
 
-def fetched(cache: AnswerCache, request: requests.PreparedRequest) -> requests.Response:
+def fetched(cache: ResponseCache, request: requests.PreparedRequest) -> requests.Response:
     with requests.Session() as session:
         return cache.fetch(request, lambda one: session.send(one, timeout=10))
 
 
 def test_the_same_request_is_sent_once_and_answered_alike(server):
-    cache = AnswerCache()
+    cache = ResponseCache()
     first, second, third = (fetched(cache, asked(server)) for _ in range(3))
     assert len(server.asked) == 1
-    assert document_of(first) == document_of(second) == document_of(third)
+    assert parse_json(first) == parse_json(second) == parse_json(third)
     assert second.headers == first.headers
     assert (second.url, second.status_code, second.reason) == (first.url, 200, first.reason)
     assert second.json() is not third.json(), "records are changed by whoever gets them"
@@ -55,7 +55,7 @@ def test_the_same_request_is_sent_once_and_answered_alike(server):
 )
 def test_another_request_is_another_answer(server, other):
     """Method, URL, headers and body: an account in a header has answers of its own."""
-    cache = AnswerCache()
+    cache = ResponseCache()
     fetched(cache, asked(server))
     fetched(cache, asked(server, **other))
     assert len(server.asked) == 2
@@ -64,7 +64,7 @@ def test_another_request_is_another_answer(server, other):
 def test_an_error_is_not_kept(server):
     replies = [Reply("no", status=500), Reply({"id": 1})]
     server.answers(*replies)
-    cache = AnswerCache()
+    cache = ResponseCache()
     assert fetched(cache, asked(server)).status_code == 500
     assert fetched(cache, asked(server)).json() == {"id": 1}
     assert fetched(cache, asked(server)).json() == {"id": 1}
@@ -74,7 +74,7 @@ def test_an_error_is_not_kept(server):
 def test_threads_that_want_the_same_answer_wait_for_the_one_that_asks(server):
     together = threading.Barrier(5)
     all_came = threading.Event()
-    cache = AnswerCache()
+    cache = ResponseCache()
 
     def slow(_: Asked) -> Reply:
         all_came.wait(60)
@@ -94,7 +94,7 @@ def test_threads_that_want_the_same_answer_wait_for_the_one_that_asks(server):
 
 
 def test_the_one_that_waits_asks_itself_when_the_other_failed(server):
-    cache = AnswerCache()
+    cache = ResponseCache()
 
     def broken(_: requests.PreparedRequest) -> requests.Response:
         raise requests.ConnectionError("gone")
@@ -105,14 +105,14 @@ def test_the_one_that_waits_asks_itself_when_the_other_failed(server):
 
 
 def test_a_body_that_is_read_while_it_is_sent_is_always_sent(server):
-    cache = AnswerCache()
+    cache = ResponseCache()
     for _ in range(2):
         fetched(cache, asked(server, method="POST", data=iter([b"1"])))
     assert len(server.asked) == 2
 
 
 def test_answers_lie_in_a_file_without_a_name(server):
-    cache = AnswerCache()
+    cache = ResponseCache()
     fetched(cache, asked(server))
     assert cache._file is not None
     found = os.fstat(cache._file.fileno())

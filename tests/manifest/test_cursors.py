@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.lint import problems
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.tap import make_tap_class
 from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.running import Ran, asked, manifest, run, stream
 
@@ -143,7 +143,7 @@ def test_templates_of_its_stream_see_what_a_cursor_kept_when_the_slice_began(tmp
         assert asked(server) == ["/items/5?since=5"]
         assert ran.records("items") == [{"at": 9}, {"at": 6}]
         path = manifest(tmp_path, own, stream("others", "/{{ stream_state.at }}"))
-    [problem] = problems(path)
+    [problem] = find_problems(path)
     assert problem.path == "streams[1].retriever.requester.path"
     assert "uses `stream_state`, which is no longer there" in problem.message
 
@@ -378,7 +378,7 @@ def test_all_is_read_and_nothing_kept_where_all_is_asked_for(tmp_path: Path):
     state = {"bookmarks": {"items": {"at": "2024-01-04"}}}
     with serving() as server:
         server.answers_by(lambda _: page({"at": "2024-01-06"}))
-        tap = tap_class(manifest(tmp_path, declared))(config={"url": server.url}, state=state)
+        tap = make_tap_class(manifest(tmp_path, declared))(config={"url": server.url}, state=state)
         tap.streams["items"].forced_replication_method = "FULL_TABLE"
         tap.sync_all()
     assert asked(server)[0] == "/items?since=2024-01-01"
@@ -390,7 +390,7 @@ def test_a_connection_is_tried_with_one_slice(tmp_path: Path):
     (tmp_path / "components.py").write_text(HEAD + DAYS, encoding="utf-8")
     with serving() as server:
         server.answers_by(lambda _: page())
-        tap = tap_class(manifest(tmp_path, declared))(config={"url": server.url})
+        tap = make_tap_class(manifest(tmp_path, declared))(config={"url": server.url})
         tap.check_connection()
     assert asked(server) == ["/items?since=2024-01-01"]
 
@@ -399,7 +399,7 @@ def test_clients_are_told_of_the_cursor(tmp_path: Path):
     more = "incremental_sync: {class_name: source_x.components.OneSlice, cursor_field: at}"
     declared = stream("items", "/items", more=more), stream("counted", "/c", more=counting())
     (tmp_path / "components.py").write_text(HEAD + ONE_SLICE, encoding="utf-8")
-    kind = tap_class(manifest(tmp_path, *declared))
+    kind = make_tap_class(manifest(tmp_path, *declared))
     told = kind(config={"url": "http://localhost"}).catalog_dict["streams"]
     keys = [(one["tap_stream_id"], one["replication_key"]) for one in told]
     assert sorted(keys) == [("counted", "id"), ("items", "at")]
@@ -472,7 +472,7 @@ def test_what_could_not_run_is_refused_with_its_line(
     assert "manifest.yaml, line" in str(raised.value)
     assert "streams[0].incremental_sync" in str(raised.value)
     assert server.asked == []
-    assert [one.path for one in problems(path)] == ["streams[0].incremental_sync"]
+    assert [one.path for one in find_problems(path)] == ["streams[0].incremental_sync"]
 
 
 # Whole numbers
@@ -533,7 +533,7 @@ def test_the_slices_of_a_router_are_counted_one_by_one(tmp_path: Path):
 
 def test_a_start_that_is_no_number_is_refused_with_its_line(tmp_path: Path):
     path = manifest(tmp_path, stream("items", "/items", more=counting(start_value="first")))
-    [problem] = problems(path)
+    [problem] = find_problems(path)
     assert problem.is_error
     assert problem.path == "streams[0].incremental_sync.start_value"
     assert "'first' is not a whole number" in problem.message

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from tap_core.manifest.cdk_compat import dpath_stub
+from tap_core.manifest.cdk_compat.datetimes import ab_datetime_format, ab_datetime_parse
+from tap_core.manifest.cdk_compat.import_hook import load_class
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face import dpaths
-from tap_core.manifest.face.code import class_named
-from tap_core.manifest.face.dates import ab_datetime_format, ab_datetime_parse
-from tap_core.manifest.face.records import TransformConfig, TypeTransformer
-from tap_core.manifest.face.values import StreamSlice
 from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.running import Ran, asked, manifest, run, stream
 
@@ -683,7 +683,7 @@ def test_files_of_a_connector_import_each_other_and_two_connectors_never_meet(tm
                 word = WORD + SAME
             """,
         )
-        found.append(class_named("source_x.components.Said", folder))
+        found.append(load_class("source_x.components.Said", folder))
     assert [one.word for one in found] == ["oneone", "twotwo"]
     assert "airbyte_cdk" not in sys.modules
 
@@ -714,7 +714,7 @@ def test_what_cannot_be_loaded_is_told_with_file_and_line(
 ):
     written(tmp_path, text)
     with pytest.raises(ManifestError, match=reason):
-        class_named(name, tmp_path)
+        load_class(name, tmp_path)
 
 
 def test_a_name_that_is_not_here_hinders_only_the_classes_that_extend_it(tmp_path: Path):
@@ -731,11 +731,11 @@ def test_a_name_that_is_not_here_hinders_only_the_classes_that_extend_it(tmp_pat
             return Elsewhere()
     """
     written(tmp_path, text)
-    made = class_named(f"{PLACE}.On", tmp_path)()
+    made = load_class(f"{PLACE}.On", tmp_path)()
     with pytest.raises(ImportError, match=r"'Elsewhere' of airbyte_cdk\.somewhere"):
         made.made()
     with pytest.raises(ManifestError, match="class Off: 'Elsewhere'"):
-        class_named(f"{PLACE}.Off", tmp_path)
+        load_class(f"{PLACE}.Off", tmp_path)
 
 
 REFUSED = f"""
@@ -830,12 +830,12 @@ def test_a_class_that_cannot_be_made_is_told_without_the_settings(tmp_path: Path
 
 
 def test_a_slice_is_a_mapping_of_partition_and_interval():
-    one = StreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
+    one = CdkStreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
     assert one == {"a": 1, "b": 2}
     assert (one["b"], one.partition, dict(one.cursor_slice)) == (2, {"a": 1}, {"b": 2})
     assert one.extra_fields["c"] == 3
     with pytest.raises(ValueError, match="a: a key of"):
-        StreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
+        CdkStreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
 
 
 def test_instants_are_read_and_written_as_airbyte_cdk_does():
@@ -865,16 +865,16 @@ def test_a_type_transformer_converts_by_schema_and_then_by_its_function():
 
 def test_paths_lead_where_the_package_dpath_leads():
     document = {"a": {"b": [{"c": 1}, {"c": 2}]}, "x": 5}
-    assert dpaths.get(document, "a/b/1/c") == 2
-    assert dpaths.get(document, ["a", "z"], default=None) is None
-    assert dpaths.values(document, "a/b/*/c") == [1, 2]
-    assert dpaths.set(document, "a/b/*/c", 9) == 2
-    dpaths.new(document, "n/m", 1)
-    assert dict(dpaths.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
-    assert dpaths.delete(document, "a/*/0") == 1
+    assert dpath_stub.get(document, "a/b/1/c") == 2
+    assert dpath_stub.get(document, ["a", "z"], default=None) is None
+    assert dpath_stub.values(document, "a/b/*/c") == [1, 2]
+    assert dpath_stub.set(document, "a/b/*/c", 9) == 2
+    dpath_stub.new(document, "n/m", 1)
+    assert dict(dpath_stub.search(document, "**/c", yielded=True)) == {"a/b/0/c": 9, "a/b/1/c": 9}
+    assert dpath_stub.delete(document, "a/*/0") == 1
     assert document == {"a": {"b": [{"c": 9}]}, "x": 5, "n": {"m": 1}}
     with pytest.raises(KeyError):
-        dpaths.get(document, "a/q")
+        dpath_stub.get(document, "a/q")
 
 
 @pytest.mark.skipif(
@@ -892,4 +892,4 @@ def test_a_connector_may_import_dpath_where_it_is_not_installed(tmp_path: Path):
             found = dpath.util.get({"a": {"b": 1}}, "a/b"), get({"a": 2}, ["a"])
         """,
     )
-    assert class_named(f"{PLACE}.Paths", tmp_path).found == (1, 2)  # type: ignore[attr-defined]
+    assert load_class(f"{PLACE}.Paths", tmp_path).found == (1, 2)  # type: ignore[attr-defined]

@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import Answer, NotJSONError, TruncatedBodyError
-from tap_core.http.limits import ResponseTooLargeError
+from tap_core.http.response import JSONResponse, NotJSONError, TruncatedBodyError
+from tap_core.http.response_limits import ResponseTooLargeError
 from tap_core.manifest.components.decoders import (
     CompositeRawDecoder,
     CsvDecoder,
@@ -170,8 +170,8 @@ def test_a_packed_answer_of_a_server_is_unpacked_once():
 def test_xml_that_takes_far_more_memory_than_its_bytes_is_refused():
     """SEC13: elements with attributes become mappings, thirty times as large as their text."""
     body = b"<r>" + b'<a b=""/>' * 2_000 + b"</r>"
-    small = Answer.of(answer(body, "text/xml"), max_bytes=len(body))
+    small = JSONResponse.of(answer(body, "text/xml"), max_bytes=len(body))
     with pytest.raises(ResponseTooLargeError, match=r"XML .* raise max_response_bytes"):
         list(XmlDecoder().decode(small))
-    large = Answer.of(answer(body, "text/xml"), max_bytes=100 * len(body))
+    large = JSONResponse.of(answer(body, "text/xml"), max_bytes=100 * len(body))
     assert len(next(iter(XmlDecoder().decode(large)))["r"]["a"]) == 2_000

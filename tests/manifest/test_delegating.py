@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.tap import make_tap_class
 from tests.http.server import page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -92,7 +92,7 @@ def test_each_alone_under_airbyte(tmp_path: Path, stream_name: str, paths: list[
         for name, content in files.items():
             (file := tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
             command += [f"--{name}", str(file)]
-        tap_class(manifest(tmp_path, *declared())).cli(command, standalone_mode=False)
+        make_tap_class(manifest(tmp_path, *declared())).cli(command, standalone_mode=False)
     assert sorted(asked(server)) == paths
 
 

@@ -307,14 +307,14 @@ def spoken(
         ]
         (folder / "catalog.json").write_text(json.dumps({"streams": listed}), encoding="utf-8")
         words += ["--catalog", str(folder / "catalog.json")]
-    command = [sys.executable, "-m", "tap_core.manifest.command", *words]
+    command = [sys.executable, "-m", "tap_core.manifest.cli", *words]
     done = subprocess.run(command, capture_output=True, check=False)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 class TestDiscovery:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tap_core.manifest.command", *words]
+        command = [sys.executable, "-m", "tap_core.manifest.cli", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def test_the_catalog_has_them(self, tmp_path: Path):
@@ -455,7 +455,7 @@ def test_catalog_and_check_are_those_of_airbyte_cdk(tmp_path: Path, word: str):
     case = CASES["library"]
     assert CDK is not None
     theirs = [str(CDK.with_name("source-declarative-manifest")), word, "--manifest-path"]
-    ours = [sys.executable, "-m", "tap_core.manifest.command", word, "--manifest"]
+    ours = [sys.executable, "-m", "tap_core.manifest.cli", word, "--manifest"]
     first, second = (_told_by(case, command, tmp_path / "c.json") for command in (ours, theirs))
     assert first == second
     assert first[0]

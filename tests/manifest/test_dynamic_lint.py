@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.lint import problems
+from tap_core.manifest.lint import find_problems
 from tests.manifest.running import stream
 from tests.manifest.templates import (
     CONFIG,
@@ -31,7 +31,7 @@ def told(folder: Path, *dynamics: str, **more: Any) -> list[tuple[str, str]]:
     """Return what is wrong, each with the text of its line."""
     path = written(folder, *dynamics, **{"streams": ITEMS, **more})
     lines = path.read_text(encoding="utf-8").splitlines()
-    found = problems(path)
+    found = find_problems(path)
     assert all(one.line for one in found), found
     return [(lines[one.line - 1].strip(), one.message) for one in found]
 
@@ -185,4 +185,6 @@ def test_what_is_no_list_of_templates_is_told(tmp_path: Path):
     text = path.read_text(encoding="utf-8").partition("dynamic_streams:")[0]
     for wrong in ("{a: b}", "[a]", "[{stream_template: x, components_resolver: y}]"):
         path.write_text(f"{text}dynamic_streams: {wrong}\n", encoding="utf-8")
-        assert any(one.is_error and "dynamic_streams" in one.path for one in problems(path)), wrong
+        assert any(one.is_error and "dynamic_streams" in one.path for one in find_problems(path)), (
+            wrong
+        )

@@ -9,9 +9,9 @@ import pytest
 import requests
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.manifest.components.errors import CompositeErrorHandler
-from tap_core.manifest.contract import Action, ErrorHandler, Verdict
+from tap_core.manifest.components.error_handlers import CompositeErrorHandler
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import ErrorHandler, ResponseAction, ResponseResolution
 from tests.manifest.pieces import answer, made
 
 CONFIG = "config_error"
@@ -31,12 +31,12 @@ def filtered(*filters: str, **config: Any) -> Any:
 @pytest.mark.parametrize(
     ("statuses", "action", "kind"),
     [
-        ((200, 204, 302), Action.SUCCESS, None),
-        ((400, 404, 405), Action.FAIL, SYSTEM),
-        ((401, 403), Action.FAIL, CONFIG),
-        ((408, 500, 502, 503, 504), Action.RETRY, PASSING),
-        ((429,), Action.RATE_LIMITED, PASSING),
-        ((418, 501), Action.RETRY, SYSTEM),
+        ((200, 204, 302), ResponseAction.SUCCESS, None),
+        ((400, 404, 405), ResponseAction.FAIL, SYSTEM),
+        ((401, 403), ResponseAction.FAIL, CONFIG),
+        ((408, 500, 502, 503, 504), ResponseAction.RETRY, PASSING),
+        ((429,), ResponseAction.RATE_LIMITED, PASSING),
+        ((418, 501), ResponseAction.RETRY, SYSTEM),
     ],
 )
 def test_a_status_has_its_usual_meaning(statuses, action, kind):
@@ -81,8 +81,8 @@ def test_a_request_is_sent_six_times_within_ten_minutes():
 )
 def test_a_filter_knows_answers_by_status_condition_or_message(condition, matching, other):
     found = filtered(f"{{type: HttpResponseFilter, action: IGNORE, {condition}}}")
-    assert found.judge(matching, {}).action is Action.IGNORE
-    assert found.judge(other, {}).action is not Action.IGNORE
+    assert found.judge(matching, {}).action is ResponseAction.IGNORE
+    assert found.judge(other, {}).action is not ResponseAction.IGNORE
 
 
 def test_the_first_filter_that_matches_decides_and_says_why():
@@ -92,15 +92,17 @@ def test_the_first_filter_that_matches_decides_and_says_why():
         "{type: HttpResponseFilter, action: IGNORE, http_codes: [403, 404]}",
         name="Me",
     )
-    assert found.judge(answer(403, b'{"why": "no"}'), {}) == Verdict(Action.FAIL, "Me: no", CONFIG)
-    assert found.judge(answer(404), {}) == Verdict(Action.IGNORE, None, SYSTEM)
-    assert found.judge(answer(405), {}).action is Action.FAIL
+    assert found.judge(answer(403, b'{"why": "no"}'), {}) == ResponseResolution(
+        ResponseAction.FAIL, "Me: no", CONFIG
+    )
+    assert found.judge(answer(404), {}) == ResponseResolution(ResponseAction.IGNORE, None, SYSTEM)
+    assert found.judge(answer(405), {}).action is ResponseAction.FAIL
 
 
 def test_a_body_that_was_read_for_a_filter_is_still_there():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = answer(200, b'{"data": [1]}')
-    assert found.judge(response, {}).action is Action.SUCCESS
+    assert found.judge(response, {}).action is ResponseAction.SUCCESS
     assert response.take() == {"data": [1]}
 
 
@@ -123,14 +125,22 @@ error_handlers:
 @pytest.mark.parametrize(
     ("action", "response", "expected"),
     [
-        ("RETRY", answer(403), Verdict(Action.RETRY, "mine", CONFIG)),
-        ("IGNORE", answer(403), Verdict(Action.IGNORE, "mine", CONFIG)),
-        ("FAIL", answer(403), Verdict(Action.FAIL, "mine", CONFIG)),
-        ("RATE_LIMITED", answer(403), Verdict(Action.RATE_LIMITED, "mine", CONFIG)),
-        ("FAIL", answer(403, b'{"skip": 1}'), Verdict(Action.IGNORE, None, CONFIG)),
-        ("FAIL", answer(500), Verdict(Action.RETRY, None, PASSING)),
-        ("FAIL", answer(429), Verdict(Action.RATE_LIMITED, None, PASSING)),
-        ("FAIL", answer(200), Verdict(Action.SUCCESS)),
+        ("RETRY", answer(403), ResponseResolution(ResponseAction.RETRY, "mine", CONFIG)),
+        ("IGNORE", answer(403), ResponseResolution(ResponseAction.IGNORE, "mine", CONFIG)),
+        ("FAIL", answer(403), ResponseResolution(ResponseAction.FAIL, "mine", CONFIG)),
+        (
+            "RATE_LIMITED",
+            answer(403),
+            ResponseResolution(ResponseAction.RATE_LIMITED, "mine", CONFIG),
+        ),
+        (
+            "FAIL",
+            answer(403, b'{"skip": 1}'),
+            ResponseResolution(ResponseAction.IGNORE, None, CONFIG),
+        ),
+        ("FAIL", answer(500), ResponseResolution(ResponseAction.RETRY, None, PASSING)),
+        ("FAIL", answer(429), ResponseResolution(ResponseAction.RATE_LIMITED, None, PASSING)),
+        ("FAIL", answer(200), ResponseResolution(ResponseAction.SUCCESS)),
     ],
 )
 def test_of_several_handlers_a_later_one_may_still_try_again_or_ignore(action, response, expected):
@@ -143,7 +153,7 @@ def test_of_several_handlers_one_that_knows_of_a_limit_is_heard(first, then):
     limit = "{type: HttpResponseFilter, http_codes: [403], action: %s}"
     found = [filtered(limit % action) for action in (first, then)]
     verdict = CompositeErrorHandler(error_handlers=found).judge(answer(403), {})
-    assert verdict.action is Action.RATE_LIMITED
+    assert verdict.action is ResponseAction.RATE_LIMITED
 
 
 def test_several_handlers_wait_by_the_first_strategy_that_knows():
@@ -169,7 +179,7 @@ class Silent:
 
 def test_a_handler_that_says_nothing_leaves_it_to_the_next():
     found = CompositeErrorHandler(error_handlers=[Silent(), handler()])
-    assert found.judge(answer(404), {}).action is Action.FAIL
+    assert found.judge(answer(404), {}).action is ResponseAction.FAIL
     assert found.max_seconds == 600
 
 
@@ -177,7 +187,7 @@ def test_answers_of_other_makings_are_read_as_well():
     found = filtered("{type: HttpResponseFilter, action: FAIL, predicate: '{{ response.bad }}'}")
     response = requests.Response()
     response.status_code, response._content = 200, b'{"bad": 1}'
-    assert found.judge(response, {}).action is Action.FAIL
+    assert found.judge(response, {}).action is ResponseAction.FAIL
 
 
 def waited(strategy: str, response: Any = None, tries: int = 1, **config: Any) -> float | None:
@@ -257,7 +267,7 @@ def test_a_wait_that_is_too_long_ends_the_stream(strategy, response):
 def test_a_filter_for_no_answer_is_warned_of_and_passed_over(caplog):
     found = handler(FILTER.replace("WHICH", ""))
     assert "response_filters[0]: This response filter is for no answer" in caplog.text
-    assert found.judge(answer(200), {}).action is Action.SUCCESS
+    assert found.judge(answer(200), {}).action is ResponseAction.SUCCESS
 
 
 FILTER = """

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.face.cursors import DatetimeBasedCursor
-from tap_core.manifest.face.durations import Duration, parse_duration
-from tap_core.manifest.face.requests import RequestOption as FaceOption
-from tap_core.manifest.face.values import Record as FaceRecord
-from tap_core.manifest.face.values import RequestOptionType, StreamSlice
+from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor
+from tap_core.manifest.cdk_compat.isodate_stub import Duration, parse_duration
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
+from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.requesters import CdkRequestOption as FaceOption
 
 
-def dates(**fields: Any) -> DatetimeBasedCursor:
+def dates(**fields: Any) -> CdkDatetimeBasedCursor:
     given = {
         "start_datetime": "{{ config['first'] }}",
         "cursor_field": "{{ parameters['key'] }}",
@@ -24,10 +24,10 @@ def dates(**fields: Any) -> DatetimeBasedCursor:
         "parameters": {"key": "at"},
         **fields,
     }
-    return DatetimeBasedCursor(**given)
+    return CdkDatetimeBasedCursor(**given)
 
 
-def windows(cursor: DatetimeBasedCursor) -> list[tuple[str, ...]]:
+def windows(cursor: CdkDatetimeBasedCursor) -> list[tuple[str, ...]]:
     return [tuple(one.values()) for one in cursor.stream_slices()]
 
 
@@ -67,7 +67,7 @@ def test_without_an_end_it_is_now_and_the_state_is_what_closed_windows_had():
     assert made.get_cursor_datetime_from_state({"at": "soon"}) is None
     assert made.get_cursor_datetime_from_state({}) is None
     with pytest.raises(ValueError, match="has a partition"):
-        made.close_slice(StreamSlice(partition={"a": 1}, cursor_slice={}))
+        made.close_slice(CdkStreamSlice(partition={"a": 1}, cursor_slice={}))
     with pytest.raises(ValueError, match="reads 'soon'"):
         made.parse_date("soon")
 
@@ -89,7 +89,7 @@ def test_options_say_where_the_ends_of_a_window_go():
         end_time_option=FaceOption(RequestOptionType.body_json, {}, field_path=["to", "day"]),
         partition_field_start="first",
     )
-    one = StreamSlice(partition={}, cursor_slice={"first": "a", "end_time": "z"})
+    one = CdkStreamSlice(partition={}, cursor_slice={"first": "a", "end_time": "z"})
     assert made.get_request_params(stream_slice=one) == {}
     assert made.get_request_headers(stream_slice=one) == {"X-From": "a"}
     assert made.get_request_body_data(stream_slice=one) == {}

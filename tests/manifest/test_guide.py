@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.manifest.lint import problems
-from tap_core.manifest.options import NOT_SUPPORTED
-from tap_core.manifest.registry import MODULES, class_of
+from tap_core.manifest.builder_options import NOT_SUPPORTED
+from tap_core.manifest.lint import find_problems
+from tap_core.manifest.registry import MODULES, get_component_class
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "manifest.md").read_text("utf-8")
@@ -28,7 +28,7 @@ def test_the_guide_names_what_is_not_there() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_component_is_a_class_of_its_name_and_says_what_it_does(name: str) -> None:
-    made = class_of(name)
+    made = get_component_class(name)
     assert made is not None
     assert made.__name__ == name
     assert made.__doc__
@@ -36,4 +36,4 @@ def test_every_component_is_a_class_of_its_name_and_says_what_it_does(name: str)
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name)
 def test_nothing_is_wrong_with_a_sample(path: Path) -> None:
-    assert problems(path) == []
+    assert find_problems(path) == []

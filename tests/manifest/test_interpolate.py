@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolate import Bound, named_settings, template
-from tap_core.manifest.literals import read_literal, read_plain
+from tap_core.manifest.interpolation import BoundTemplate, compile_template, named_settings
+from tap_core.manifest.literals import parse_literal, parse_plain
 from tap_core.manifest.macros import FILTERS, MACROS
 
 _RECORD = {"id": 7, "deep": {"er": None, "list": [1, "b"]}, "name": "N", "get": "own"}
@@ -26,7 +26,7 @@ _SCOPE = {
 
 
 def _value(text: str, kind: str = "value", types: tuple[type, ...] = (), **given: Any) -> Any:
-    return Bound(template(text), given, kind, types)(_SCOPE)
+    return BoundTemplate(compile_template(text), given, kind, types)(_SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_a_text_is_what_the_template_wrote_and_quotes_go():
 )
 def test_a_condition_holds_unless_it_is_nothing_or_says_no(text, holds):
     assert _value(text, "condition") is holds
-    assert read_plain("false", "condition") is False
-    assert read_plain("whatever", "condition") is True
+    assert parse_plain("false", "condition") is False
+    assert parse_plain("whatever", "condition") is True
 
 
 def test_a_condition_that_compares_what_cannot_be_compared_holds_and_is_warned_of(caplog):
@@ -121,7 +121,7 @@ def test_a_condition_that_compares_what_cannot_be_compared_holds_and_is_warned_o
 )
 def test_a_template_that_cannot_work_is_refused_when_it_is_compiled(text, said):
     with pytest.raises(ManifestError) as refused:
-        template(text)
+        compile_template(text)
     assert said in str(refused.value)
 
 
@@ -139,7 +139,7 @@ def test_a_template_that_cannot_work_is_refused_when_it_is_compiled(text, said):
     ],
 )
 def test_a_template_that_fails_says_where_it_stands_and_shows_no_setting(text, said):
-    bound = Bound(template(text), {}, "value", place="m.yaml, line 3, streams[0]")
+    bound = BoundTemplate(compile_template(text), {}, "value", place="m.yaml, line 3, streams[0]")
     with pytest.raises(ManifestError) as failed:
         bound(_SCOPE)
     assert str(failed.value).startswith("m.yaml, line 3, streams[0]: the template ")
@@ -165,9 +165,9 @@ def test_look_ups_without_jinja_give_what_jinja_gives(pieces):
         expected = environment.from_string(text).render(_SCOPE)
     except jinja2.UndefinedError:
         with pytest.raises(jinja2.UndefinedError):
-            template(text).render(_SCOPE, {})
+            compile_template(text).render(_SCOPE, {})
         return
-    assert template(text).render(_SCOPE, {}) == expected
+    assert compile_template(text).render(_SCOPE, {}) == expected
 
 
 _LITERALS = st.recursive(
@@ -195,7 +195,7 @@ def test_a_literal_is_read_as_python_reads_it(text):
         expected = text
     if isinstance(expected, complex):
         expected = text
-    assert repr(read_literal(text)) == repr(expected)
+    assert repr(parse_literal(text)) == repr(expected)
 
 
 # Functions and filters
@@ -250,10 +250,10 @@ def test_all_functions_and_filters_of_airbyte_are_there():
 
 
 def test_only_what_configuration_and_parameters_decide_is_settled_early():
-    assert template("{{ config.a }}{{ parameters.b }}").is_fixed
-    assert not template("{{ config.a }}{{ now_utc() }}").is_fixed
-    assert not template("{{ record.id }}").is_fixed
-    assert not template("{{ config['a'] | random }}").is_fixed
+    assert compile_template("{{ config.a }}{{ parameters.b }}").is_fixed
+    assert not compile_template("{{ config.a }}{{ now_utc() }}").is_fixed
+    assert not compile_template("{{ record.id }}").is_fixed
+    assert not compile_template("{{ config['a'] | random }}").is_fixed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from tap_core.manifest.lint import problems
+from tap_core.manifest.lint import find_problems
 
 _GOOD = """\
 version: 6.0.0
@@ -42,11 +42,11 @@ streams:
 
 
 def _told(text: str) -> list[tuple[int, str, str]]:
-    return [(one.line, one.severity, one.message) for one in problems(text)]
+    return [(one.line, one.severity, one.message) for one in find_problems(text)]
 
 
 def test_a_good_manifest_has_no_problem_though_its_settings_are_not_known():
-    assert problems(_GOOD) == []
+    assert find_problems(_GOOD) == []
 
 
 def test_all_problems_are_told_each_with_its_line():
@@ -95,7 +95,7 @@ def test_a_fault_that_streams_share_is_told_once():
     first, streams = _GOOD.split("streams:\n")
     second = streams.replace("name: planes", "name: trains")
     text = (first + "streams:\n" + streams + second).replace("step: P10D", "step: P10X")
-    assert len(problems(text)) == 1
+    assert len(find_problems(text)) == 1
 
 
 def test_names_that_are_there_twice_and_keys_too():
@@ -109,7 +109,7 @@ def test_names_that_are_there_twice_and_keys_too():
 def test_what_cannot_be_read_is_one_problem_with_its_line(tmp_path):
     file = tmp_path / "m.yaml"
     file.write_text("a: [1\nb: 2\n")
-    [problem] = problems(file)
+    [problem] = find_problems(file)
     assert problem.is_error
     assert str(problem).startswith(f"{file}:2: error: this is not YAML")
 
@@ -155,7 +155,7 @@ def test_every_fault_of_one_cursor_is_told():
           cursor_granularity: P1D
           lookback_window: two days
     """
-    [told] = [str(one) for one in problems(dedent(text)) if "incremental_sync" in one.path]
+    [told] = [str(one) for one in find_problems(dedent(text)) if "incremental_sync" in one.path]
     assert "%Q" in told
     assert "PT1S" in told
     assert "two days" in told
@@ -232,7 +232,7 @@ streams:
 )
 def test_a_name_that_leads_nowhere_is_a_warning(old: str, new: str, line: int, message: str):
     """All of these run, and lose data without a word."""
-    assert problems(_NAMED) == []
+    assert find_problems(_NAMED) == []
     assert _NAMED.count(old) == 1
     assert _told(_NAMED.replace(old, new)) == [(line, "warning", message)]
 
@@ -255,11 +255,11 @@ def test_a_name_that_leads_nowhere_is_a_warning(old: str, new: str, line: int, m
 def test_what_cannot_be_known_is_passed_over(old: str, new: str):
     text = _NAMED.replace(old, new)
     assert text != _NAMED
-    assert problems(text) == []
+    assert find_problems(text) == []
 
 
 def test_a_name_that_is_a_number_in_yaml_is_one_in_the_schema():
     text = _NAMED.replace("id: {type: integer}", "id: {}\n          1: {type: [whole]}")
-    [problem] = problems(text)
+    [problem] = find_problems(text)
     assert problem.path == "streams[0].schema_loader.schema.properties.1.type"
     assert problem.line == 31

@@ -7,9 +7,9 @@ from textwrap import dedent
 
 import pytest
 
+from tap_core.manifest.document import to_plain
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.load import read_manifest
-from tap_core.manifest.tree import plain
+from tap_core.manifest.loader import read_manifest
 
 _TOP = "type: DeclarativeSource\nversion: 6.0.0\n"
 
@@ -32,7 +32,7 @@ def test_every_key_knows_its_line():
 
 def test_a_date_stays_the_text_that_it_is_and_words_are_read_as_yaml_does():
     manifest = _manifest("streams: []\nx: {day: 2024-01-01, yes: yes, big: 1_000, n: ~, s: '1'}\n")
-    assert plain(manifest.part("x")) == {
+    assert to_plain(manifest.part("x")) == {
         "day": "2024-01-01",
         "true": True,
         "big": 1000,
@@ -62,8 +62,8 @@ def test_a_reference_gives_what_stands_there_and_own_keys_win():
         """
     )
     base = {"url": "a", "size": 50}
-    assert plain(manifest.part("whole")) == base == plain(manifest.part("other_way"))
-    assert plain(manifest.part("changed")) == {"url": "b", "size": 50}
+    assert to_plain(manifest.part("whole")) == base == to_plain(manifest.part("other_way"))
+    assert to_plain(manifest.part("changed")) == {"url": "b", "size": 50}
 
 
 def test_a_key_with_slashes_is_found_before_the_steps_that_it_looks_like():
@@ -96,7 +96,7 @@ def test_a_reference_that_leads_nowhere_or_in_a_circle_is_an_error(reference, sa
 def test_what_is_not_asked_for_is_not_resolved():
     """The settings are known even where a stream is broken."""
     manifest = _manifest('spec: {a: 1}\nstreams: ["#/nowhere"]\n')
-    assert plain(manifest.part("spec")) == {"a": 1}
+    assert to_plain(manifest.part("spec")) == {"a": 1}
 
 
 # $parameters
@@ -150,7 +150,7 @@ def test_a_json_schema_is_no_component():
         """
     )
     schema = manifest.streams[0]["schema_loader"]["schema"]
-    assert plain(schema) == {
+    assert to_plain(schema) == {
         "type": "object",
         "properties": {"b": {"type": ["string", "null"]}},
     }

@@ -170,7 +170,7 @@ def test_a_flag_asks_for_it(tmp_path: Path):
         file.write_text(json.dumps({"url": server.url, "kinds": ["a"]}), encoding="utf-8")
         flags = ["--manifest", str(path), "--config", str(file), "--new-slices", "global_cursor"]
         done = subprocess.run(
-            [sys.executable, "-m", "tap_core.manifest.command", *flags],
+            [sys.executable, "-m", "tap_core.manifest.cli", *flags],
             capture_output=True,
             text=True,
             check=True,

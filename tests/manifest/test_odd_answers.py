@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import Answer, NotJSONError
+from tap_core.http.response import JSONResponse, NotJSONError
 from tests.http.server import Asked, Reply, serving
 from tests.manifest.running import manifest, run, stream
 from tests.manifest.test_decoders import answer
@@ -67,7 +67,7 @@ def test_json_that_cannot_be_held_ends_its_stream_alone(tmp_path: Path, body: st
 def test_an_answer_says_so_whoever_reads_it(body: str, given: dict[str, Any]):
     """Also where an author calls `json` of a response."""
     with pytest.raises(NotJSONError, match="not JSON"):
-        Answer.of(answer(body)).json(**given)
+        JSONResponse.of(answer(body)).json(**given)
 
 
 def test_a_field_that_looks_like_a_number_beyond_limits_stays_a_text(tmp_path: Path):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import DiscoveryError, FatalAPIError
-from tap_core.http.limits import ResponseTooLargeError, ResponseTooSlowError
 from tap_core.http.origins import UntrustedHostError
+from tap_core.http.response_limits import ResponseTooLargeError, ResponseTooSlowError
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.reports import reports

@@ -9,9 +9,9 @@ from textwrap import dedent
 import pytest
 import requests
 
+from tap_core.manifest.cdk_compat.import_hook import load_class
 from tap_core.manifest.components.custom import CustomBackoffStrategy
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face.code import class_named
 from tests.http.server import page, serving
 from tests.manifest.pieces import answer
 from tests.manifest.running import asked, manifest, run, stream
@@ -55,26 +55,26 @@ INIT = """
 def test_a_class_that_the_package_exports(tmp_path: Path):
     """The source, which only airbyte-cdk runs, needs no more than to be imported."""
     package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
-    found = class_named("source_x.Waits", tmp_path)
+    found = load_class("source_x.Waits", tmp_path)
     assert found.__module__.endswith(".waits")
     assert found().backoff_time(None, 1) == 7
-    assert class_named("source_x.waits.Waits", tmp_path) is found
+    assert load_class("source_x.waits.Waits", tmp_path) is found
 
 
 def test_what_the_package_does_not_export_is_in_its_components(tmp_path: Path):
     """As manifest-only connectors say it, for which the two are one."""
     package(tmp_path, __init__="", components="class Only:\n    pass\n")
-    assert class_named("source_x.Only", tmp_path).__name__ == "Only"
+    assert load_class("source_x.Only", tmp_path).__name__ == "Only"
 
 
 def test_a_package_is_run_once_and_only_for_what_it_exports(tmp_path: Path):
     init = "from pathlib import Path\nwith Path(__file__).with_name('n').open('a') as file:\n"
     init += "    file.write('x')\nfrom .waits import Waits\nLONG = 7\n"
     package(tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1"))
-    class_named("source_x.waits.Waits", tmp_path)
+    load_class("source_x.waits.Waits", tmp_path)
     assert not (tmp_path / "n").exists()
-    class_named("source_x.Waits", tmp_path)
-    class_named("source_x.Waits", tmp_path)
+    load_class("source_x.Waits", tmp_path)
+    load_class("source_x.Waits", tmp_path)
     assert (tmp_path / "n").read_text() == "x"
 
 
@@ -85,10 +85,10 @@ def test_an_answer_may_be_typed_by_a_package_that_airbyte_cdk_brings(tmp_path: P
     package(
         tmp_path, labels="from requests_cache import Response\n\nclass Labels:\n    of = Response\n"
     )
-    assert vars(class_named("source_x.labels.Labels", tmp_path))["of"] is requests.Response
+    assert vars(load_class("source_x.labels.Labels", tmp_path))["of"] is requests.Response
     package(tmp_path, more="from requests_cache import CachedSession\n")
     with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
-        class_named("source_x.more.More", tmp_path)
+        load_class("source_x.more.More", tmp_path)
 
 
 def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path):
@@ -105,7 +105,7 @@ def test_a_file_of_the_package_is_read_by_the_name_of_the_package(tmp_path: Path
     (tmp_path / "inner").mkdir()
     (tmp_path / "data.txt").write_text("a")
     (tmp_path / "inner" / "n.txt").write_text("b")
-    found = vars(class_named("source_x.x.X", tmp_path))
+    found = vars(load_class("source_x.x.X", tmp_path))
     assert found["of"] == (b"a", b"b")
     assert (found["none"], found["others"]) == (None, b"")
 
@@ -181,9 +181,9 @@ def test_a_name_that_is_not_there_may_be_part_of_a_hint_and_of_nothing_else(tmp_
         "from airbyte_cdk.sources.streams.http import MAP\n\nclass X:\n    of: MAP | None = None\n"
     )
     package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
-    assert class_named("source_x.hint.X", tmp_path).__name__ == "X"
+    assert load_class("source_x.hint.X", tmp_path).__name__ == "X"
     with pytest.raises(ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not part"):
-        class_named("source_x.use.X", tmp_path)
+        load_class("source_x.use.X", tmp_path)
 
 
 def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
@@ -191,10 +191,10 @@ def test_a_package_that_cannot_be_run_is_told_with_its_line(tmp_path: Path):
     with pytest.raises(
         ManifestError, match=r"__init__\.py, line 2: the package 'not_there_at_all'"
     ):
-        class_named("source_x.Waits", tmp_path)
+        load_class("source_x.Waits", tmp_path)
     package(tmp_path, __init__="LONG = 7\n")
     with pytest.raises(ManifestError, match=r"no such Python file"):
-        class_named("source_x.Waits", tmp_path)
+        load_class("source_x.Waits", tmp_path)
 
 
 def test_a_file_of_the_package_is_imported_by_its_whole_name(tmp_path: Path):
@@ -205,8 +205,8 @@ def test_a_file_of_the_package_is_imported_by_its_whole_name(tmp_path: Path):
         whole="import source_x.model\n\nclass Whole:\n    kind = source_x.model.KIND\n",
         named="import source_x.model as m\n\nclass Named:\n    kind = m.KIND\n",
     )
-    assert vars(class_named("source_x.whole.Whole", tmp_path))["kind"] == "daily"
-    assert vars(class_named("source_x.named.Named", tmp_path))["kind"] == "daily"
+    assert vars(load_class("source_x.whole.Whole", tmp_path))["kind"] == "daily"
+    assert vars(load_class("source_x.named.Named", tmp_path))["kind"] == "daily"
 
 
 def test_components_are_imported_by_their_name_alone(tmp_path: Path):
@@ -215,7 +215,7 @@ def test_components_are_imported_by_their_name_alone(tmp_path: Path):
         components="KIND = 'daily'\n",
         other="import components\n\nclass Other:\n    kind = components.KIND\n",
     )
-    assert vars(class_named("source_x.other.Other", tmp_path))["kind"] == "daily"
+    assert vars(load_class("source_x.other.Other", tmp_path))["kind"] == "daily"
 
 
 def test_a_schema_loader_may_settle_its_file_by_itself(tmp_path: Path):
@@ -240,5 +240,5 @@ def test_a_schema_loader_may_settle_its_file_by_itself(tmp_path: Path):
     package(tmp_path, components=loader)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "reports.json").write_text('{"properties": {"day": {}}}')
-    made = class_named("source_x.components.Own", tmp_path)(config={}, parameters={})
+    made = load_class("source_x.components.Own", tmp_path)(config={}, parameters={})
     assert made.get_json_schema() == {"properties": {"day": {}}}

@@ -9,8 +9,8 @@ import pytest
 
 from tap_core.http.request import HTTPRequest
 from tap_core.manifest.components.paginators import DefaultPaginator, NoPagination
-from tap_core.manifest.contract import Page
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import Page
 from tests.manifest.pieces import answer, made
 
 

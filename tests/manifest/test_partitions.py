@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from tap_core.http.request import HTTPRequest
-from tap_core.incremental.options import RequestOption
-from tap_core.manifest.build import build
-from tap_core.manifest.components.partitions import (
+from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.partition_routers import (
     GroupingPartitionRouter,
     ListPartitionRouter,
     ParentStreamConfig,
-    Slice,
+    PartitionSlice,
     SubstreamPartitionRouter,
     UnionPartitionRouter,
 )
-from tap_core.manifest.contract import PartitionRouter
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.load import read_manifest
-from tap_core.manifest.parameters import component
-from tap_core.state.partitions import freeze
+from tap_core.manifest.interfaces import PartitionRouter
+from tap_core.manifest.loader import read_manifest
+from tap_core.manifest.parameters import expand_component
+from tap_core.state.partition_index import freeze_context
 
 
 class Parent:
@@ -125,8 +125,8 @@ definitions:
     )
     manifest = read_manifest(file)
     config = {"year": 2024, "list": [{"a": 1}, "x"]}
-    node = component(manifest.tree["definitions"]["router"], "router", None, {})
-    router = build(manifest, node, PartitionRouter, config)
+    node = expand_component(manifest.tree["definitions"]["router"], "router", None, {})
+    router = build_component(manifest, node, PartitionRouter, config)
     assert [one["section"] for one in contexts(router)] == found
 
 
@@ -168,7 +168,7 @@ def test_extra_fields_hang_on_a_slice_and_are_no_part_of_it():
     router = of(extra_fields=[["team", "slug"], ["absent"]])
     [context] = router.contexts(Child(parent))
     assert context == {"parent_id": 1}
-    assert freeze(context) == freeze({"parent_id": 1})
+    assert freeze_context(context) == freeze_context({"parent_id": 1})
     assert context.extra_fields == {"team.slug": "t", "absent": None}
     assert copy.copy(context).extra_fields == context.extra_fields
 
@@ -226,7 +226,7 @@ def test_slices_of_several_routers_one_after_the_other():
 
 
 def test_two_slices_together_are_one_and_the_first_counts():
-    made = Slice({"a": 1}, extra_fields={"x": 1}).joined(Slice({"a": 2, "b": 3}))
+    made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).joined(PartitionSlice({"a": 2, "b": 3}))
     assert made == {"a": 1, "b": 3}
     assert made.extra_fields == {"x": 1}
 

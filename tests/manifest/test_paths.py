@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tap_core.manifest.dpath import MISSING, find_all, make_getter, make_remover, set_at, split_path
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.paths import ABSENT, found_all, put_at, remover, split, walker
 
 _VALUES = st.recursive(
     st.none() | st.integers() | st.text("ab", max_size=2),
@@ -24,15 +24,15 @@ _VALUES = st.recursive(
         (["a", "b"], 1),
         (["a", "l", "1"], 20),
         (["a", "l", "-1"], 20),
-        (["a", "x"], ABSENT),
-        (["a", "b", "c"], ABSENT),
-        (["a", "l", "2"], ABSENT),
+        (["a", "x"], MISSING),
+        (["a", "b", "c"], MISSING),
+        (["a", "l", "2"], MISSING),
         (["a", "n"], None),
     ],
 )
 def test_a_path_leads_to_one_value(path, value):
     document = {"a": {"b": 1, "l": [10, 20], "n": None}}
-    assert walker(path)(document) is value or walker(path)(document) == value
+    assert make_getter(path)(document) is value or make_getter(path)(document) == value
 
 
 @pytest.mark.parametrize(
@@ -48,31 +48,31 @@ def test_a_path_leads_to_one_value(path, value):
 )
 def test_wildcards_find_all_values_in_the_order_of_the_document(path, values):
     document = {"p": {"id": 1, "l": [{"v": 7}, {"v": 8}]}, "q": {"id": 2}}
-    assert found_all(path)(document)[: len(values)] == values
+    assert find_all(path)(document)[: len(values)] == values
 
 
 def test_one_value_is_not_chosen_among_several():
-    assert walker(["**", "x"])({"a": {"x": [1, 2]}}) == [1, 2]
+    assert make_getter(["**", "x"])({"a": {"x": [1, 2]}}) == [1, 2]
     with pytest.raises(ManifestError, match=r"\*\*/x leads to several"):
-        walker(["**", "x"])({"a": {"x": [1]}, "b": {"x": [2]}})
+        make_getter(["**", "x"])({"a": {"x": [1]}, "b": {"x": [2]}})
 
 
 def test_a_text_is_a_path_with_slashes():
-    assert split("owner/login") == ("owner", "login")
-    assert split("/id") == ("id",)
-    assert split("/") == ()
+    assert split_path("owner/login") == ("owner", "login")
+    assert split_path("/id") == ("id",)
+    assert split_path("/") == ()
 
 
 def test_what_is_missing_on_the_way_to_a_value_is_made():
     document: dict[str, Any] = {}
-    put_at(document, ["a", "b", "1"], "x")
+    set_at(document, ["a", "b", "1"], "x")
     assert document == {"a": {"b": [None, "x"]}}
 
 
 def test_a_removed_element_leaves_a_null_behind_unless_it_is_the_last():
     document = {"l": [1, 2, 3]}
-    remover(["l", "0"])(document)
-    remover(["l", "2"])(document)
+    make_remover(["l", "0"])(document)
+    make_remover(["l", "2"])(document)
     assert document == {"l": [None, 2]}
 
 
@@ -82,8 +82,8 @@ def test_a_removed_element_leaves_a_null_behind_unless_it_is_the_last():
     st.lists(st.text("abc", min_size=1, max_size=1), min_size=1, max_size=3),
 )
 def test_what_was_removed_is_not_found(document, path):
-    remover(path)(document)
-    assert walker(path)(document) is ABSENT
+    make_remover(path)(document)
+    assert make_getter(path)(document) is MISSING
 
 
 @settings(max_examples=60, deadline=None)
@@ -92,5 +92,5 @@ def test_what_was_removed_is_not_found(document, path):
     st.lists(st.text("abc", min_size=1, max_size=1), min_size=1, max_size=3),
 )
 def test_what_was_put_is_found(document, path):
-    put_at(document, path, "put")
-    assert walker(path)(document) == "put"
+    set_at(document, path, "put")
+    assert make_getter(path)(document) == "put"

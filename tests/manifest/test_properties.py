@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.components.properties import PropertyChunking
-from tap_core.manifest.components.requests import HttpRequester
+from tap_core.manifest.components.query_properties import PropertyChunking
+from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import Asked, Reply, page, serving
 from tests.manifest.pieces import made

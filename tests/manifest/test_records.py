@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.manifest.components.records import (
+from tap_core.manifest.components.record_selector import (
     CombinedExtractor,
     DpathExtractor,
     ParentFieldPath,
@@ -18,15 +18,15 @@ from tap_core.manifest.components.records import (
 )
 from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolate import Bound, template
+from tap_core.manifest.interpolation import BoundTemplate, compile_template
 
 
 def condition(text: str) -> Any:
-    return Bound(template(text), {"config": {"least": 2}}, "condition")
+    return BoundTemplate(compile_template(text), {"config": {"least": 2}}, "condition")
 
 
 def value(text: str) -> Any:
-    return Bound(template(text), {}, "value")
+    return BoundTemplate(compile_template(text), {}, "value")
 
 
 def selected(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tap_core.exceptions import SyncError
-from tap_core.manifest.components.reductions import PageSizeReduction, PageSizes
+from tap_core.manifest.components.page_size_reduction import PageSizeReduction, PageSizeState
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import Asked, Reply, page, serving
@@ -19,7 +19,7 @@ ERROR = SyncError("status 502")
 
 
 def test_sizes_shrink_to_the_least_and_wait_longer_each_time():
-    sizes = PageSizes(PageSizeReduction(minimum_page_size=2, retries_at_minimum_page_size=1), 9)
+    sizes = PageSizeState(PageSizeReduction(minimum_page_size=2, retries_at_minimum_page_size=1), 9)
     assert [(sizes.reduced(ERROR), sizes.size) for _ in range(3)] == [(0.5, 4), (1.0, 2), (0.5, 2)]
     with pytest.raises(SyncError, match=r"A page of 2 records is refused.* status 502"):
         sizes.reduced(ERROR)
@@ -31,7 +31,7 @@ def test_attempts_in_a_row_are_counted_and_their_end_is_said():
     declared = PageSizeReduction(
         max_attempts=1, failure_message="Select less.", reset_policy="AFTER_SUCCESSFUL_PAGE"
     )
-    sizes = PageSizes(declared, 100)
+    sizes = PageSizeState(declared, 100)
     for _ in range(2):
         assert (sizes.reduced(ERROR), sizes.size) == (0.5, 50)
         sizes.succeeded()
@@ -41,7 +41,7 @@ def test_attempts_in_a_row_are_counted_and_their_end_is_said():
         sizes.reduced(ERROR)
     assert raised.value.failure_type == "transient_error"
     with pytest.raises(SyncError, match="no page size that could be made smaller"):
-        PageSizes(declared, None).reduced(ERROR)
+        PageSizeState(declared, None).reduced(ERROR)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.http.request import body_arguments
-from tap_core.incremental.options import RequestOption
-from tap_core.manifest.components.requests import HttpRequester, RequestPath, finished
+from tap_core.http.request import build_body_arguments
+from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.components.requester import HttpRequester, RequestPath, finalize_request
 from tap_core.manifest.errors import ManifestError
 from tests.manifest.pieces import made
 
@@ -25,8 +25,8 @@ URL = "type: HttpRequester\nurl: http://api/v1\n"
 
 def sent(requester: HttpRequester, **scope):
     """Return the request as it would leave."""
-    asked = finished(requester.request(scope))
-    body = body_arguments(asked.data, as_json=bool(asked.as_json))
+    asked = finalize_request(requester.request(scope))
+    body = build_body_arguments(asked.data, as_json=bool(asked.as_json))
     headers = {**body.pop("headers", {}), **asked.headers}
     plain = requests.Request(
         asked.method, asked.url, params=asked.encode_params(), headers=headers, **body
@@ -229,14 +229,18 @@ def test_a_request_that_gets_has_a_body_where_the_manifest_says_so():
     requester = made(f"{URL}request_body_json: {{a: 1}}", HttpRequester)
     asked = requester.request({})
     RequestOption(inject_into="body_json", field_name="b").put(asked, 2)
-    assert (finished(asked).method, asked.data, asked.as_json) == ("GET", {"a": 1, "b": 2}, True)
+    assert (finalize_request(asked).method, asked.data, asked.as_json) == (
+        "GET",
+        {"a": 1, "b": 2},
+        True,
+    )
 
 
 def test_options_of_pages_and_slices_are_added_to_the_body():
     requester = made(f"{URL}http_method: POST\nrequest_body_json: {{a: {{x: 1}}}}", HttpRequester)
     asked = requester.request({})
     RequestOption(inject_into="body_json", field_path=["a", "y"]).put(asked, 2)
-    assert finished(asked).data == {"a": {"x": 1, "y": 2}}
+    assert finalize_request(asked).data == {"a": {"x": 1, "y": 2}}
     assert requester.request({}).data == {"a": {"x": 1}}
 
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from tap_core.exceptions import SyncError
-from tap_core.manifest.components.resets import PaginationReset
+from tap_core.manifest.components.pagination_reset import PaginationReset
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import page, serving

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import requests
 
-from tap_core.clock import utc_now
 from tap_core.exceptions import ConfigurationError, FatalAPIError, SyncError
-from tap_core.manifest.components.tokens import RateLimitedMultipleTokenAuthenticator
+from tap_core.manifest.components.quota_tokens import RateLimitedMultipleTokenAuthenticator
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.rotation import Rotation
+from tap_core.manifest.token_rotation import TokenRotator
+from tap_core.parsing.datetimes import utc_now
 from tests.http.server import Asked, Reply, Server, serving
 from tests.manifest.pieces import Sender, answer, made
 
@@ -54,14 +54,14 @@ def declared(more: str = NO_RESERVE, codes: str = "", **config: Any) -> Any:
     return made(text, RateLimitedMultipleTokenAuthenticator, **{"tokens": "a, b,", **config})
 
 
-def rotation(server: Server, *args: str, **config: Any) -> Rotation:
+def rotation(server: Server, *args: str, **config: Any) -> TokenRotator:
     found = declared(*args, url=server.url, **config)
     made_of_it = found.auth(Told({"url": server.url}))
-    assert isinstance(made_of_it, Rotation)
+    assert isinstance(made_of_it, TokenRotator)
     return made_of_it
 
 
-def signed(auth: Rotation, path: str = "/x") -> str:
+def signed(auth: TokenRotator, path: str = "/x") -> str:
     return str(auth(request(path)).headers["Authorization"])
 
 

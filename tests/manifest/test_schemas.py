@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.components.records import RecordFilter
-from tap_core.manifest.components.schemas import (
+from tap_core.manifest.components.record_selector import RecordFilter
+from tap_core.manifest.components.schema_loaders import (
     ComplexFieldType,
     DynamicSchemaLoader,
     InlineSchemaLoader,
     JsonFileSchemaLoader,
     SchemaTypeIdentifier,
     TypesMap,
-    json_schema,
+    load_schema,
 )
 from tap_core.manifest.components.transformations import AddedFieldDefinition, AddFields
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.interpolate import Bound, template
+from tap_core.manifest.interpolation import BoundTemplate, compile_template
 
 
 class Users:
@@ -30,7 +30,7 @@ class Users:
     name = "users"
     config: dict[str, Any] = {}
 
-    def records_of(self, retriever: Any) -> Iterable[Any]:
+    def iterate_records(self, retriever: Any) -> Iterable[Any]:
         return iter(retriever)
 
 
@@ -103,14 +103,14 @@ def test_references_that_lead_nowhere_are_refused(tmp_path, reference, message):
 
 
 def test_without_a_loader_the_file_of_the_streams_name_counts_or_nothing(tmp_path):
-    assert json_schema(None, Users(), tmp_path) == {}
+    assert load_schema(None, Users(), tmp_path) == {}
     written(tmp_path / "schemas/users.json", of(id=TEXT))
-    assert json_schema(None, Users(), tmp_path) == of(id=TEXT)
+    assert load_schema(None, Users(), tmp_path) == of(id=TEXT)
 
 
 def test_of_several_schemas_the_first_that_has_a_property_counts():
     loaders = [InlineSchemaLoader(of(id=TEXT)), InlineSchemaLoader(of(id=NUMBER, more=NUMBER))]
-    found = json_schema(loaders, Users())
+    found = load_schema(loaders, Users())
     assert found["properties"] == {"id": TEXT, "more": NUMBER}
     assert found["type"] == ["null", "object"]
 
@@ -128,7 +128,7 @@ def described(*fields: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 def test_a_schema_is_made_of_what_the_api_says_of_its_fields():
     """Airbyte's YAML reference, DynamicSchemaLoader and SchemaTypeIdentifier."""
-    condition = Bound(template("{{ raw_schema.size > 1 }}"), {}, "condition")
+    condition = BoundTemplate(compile_template("{{ raw_schema.size > 1 }}"), {}, "condition")
     types = [
         TypesMap("timestamp_with_timezone", "datetime"),
         TypesMap(ComplexFieldType("array", ComplexFieldType("array", "integer")), "grid"),
@@ -159,8 +159,10 @@ def test_a_schema_is_made_of_what_the_api_says_of_its_fields():
 
 
 def test_properties_can_be_filtered_and_changed():
-    name = AddedFieldDefinition(["added"], Bound(template("{{ {'type': 'string'} }}"), {}, "value"))
-    kept = RecordFilter(Bound(template("{{ 'a' in record }}"), {}, "condition"))
+    name = AddedFieldDefinition(
+        ["added"], BoundTemplate(compile_template("{{ {'type': 'string'} }}"), {}, "value")
+    )
+    kept = RecordFilter(BoundTemplate(compile_template("{{ 'a' in record }}"), {}, "condition"))
     assert described(
         {"name": "a"},
         {"name": "b"},

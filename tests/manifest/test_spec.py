@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.command import main
-from tap_core.manifest.load import read_manifest
-from tap_core.manifest.spec import changelog_url, config_jsonschema, consent, documentation_url
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.cli import main
+from tap_core.manifest.loader import read_manifest
+from tap_core.manifest.spec import (
+    changelog_url,
+    config_jsonschema,
+    documentation_url,
+    get_oauth_spec,
+)
+from tap_core.manifest.tap import make_tap_class
 from tap_core.protocols.airbyte.spec import specification
 from tap_core.redaction import collect_secrets, make_redactor
 
@@ -88,7 +93,7 @@ def test_the_address_of_the_changes_is_told(name: str, tmp_path: Path) -> None:
     assert changelog_url(read_manifest(_TEXT)) is None
     path = tmp_path / "manifest.yaml"
     path.write_text(text)
-    assert tap_class(path).get_changelog_url() == "https://x/changes"
+    assert make_tap_class(path).get_changelog_url() == "https://x/changes"
 
 
 _CONSENT = """\
@@ -125,7 +130,7 @@ def test_how_a_platform_gets_credentials_is_passed_on_as_it_stands(
     """Templates are the platform's own; references are resolved."""
     (path := tmp_path / "x.yaml").write_text(_CONSENT, encoding="utf-8")
     told = _spec_of(path, capfd)["advanced_auth"]
-    assert told == consent(read_manifest(_CONSENT))
+    assert told == get_oauth_spec(read_manifest(_CONSENT))
     flow = told.pop("oauth_config_specification")
     assert told == {
         "auth_flow_type": "oauth2.0",

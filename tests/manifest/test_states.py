@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.states import entry_of, kept_of, own_translated, said_to_others, translated
+from tap_core.manifest.state_translation import (
+    from_cdk_state,
+    to_cursor_state,
+    to_parent_state,
+    to_state_entry,
+    translate_custom_state,
+)
 from tests.http.server import page, serving
 from tests.manifest.running import asked, manifest, run, stream
 
@@ -46,13 +52,13 @@ def slices(*runs: tuple[str, str, str]) -> dict[str, Any]:
 def test_the_state_of_a_stream_without_slices_is_its_cursor(
     stored: dict[str, Any], ours: dict[str, Any]
 ):
-    assert translated(stored, cursor_field="at", partition_field=None) == ours
+    assert from_cdk_state(stored, cursor_field="at", partition_field=None) == ours
 
 
 def test_windows_with_a_gap_before_them_do_not_count():
     """The first run of closed windows says how far everything was read."""
     stored = slices(("03", "04", "04"), ("01", "02", "01-15"))
-    assert translated(stored, cursor_field="at", partition_field=None) == at("01-15")
+    assert from_cdk_state(stored, cursor_field="at", partition_field=None) == at("01-15")
 
 
 def test_each_slice_keeps_its_cursor_and_the_context_that_it_has_here():
@@ -65,7 +71,7 @@ def test_each_slice_keeps_its_cursor_and_the_context_that_it_has_here():
         ],
         "parent_state": {"parents": {"at": "04"}},
     }
-    assert translated(stored, cursor_field="at", partition_field="id") == {
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == {
         "partitions": [
             {"context": {"id": 1}, **at("05")},
             {"context": {"id": 2, "parent_slice": {"of": 7}}},
@@ -77,18 +83,18 @@ def test_each_slice_keeps_its_cursor_and_the_context_that_it_has_here():
 
 def test_one_cursor_for_all_slices_is_that_of_the_stream():
     stored = {"use_global_cursor": True, "state": {"at": "05"}, "states": []}
-    assert translated(stored, cursor_field="at", partition_field="id") == at("05")
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == at("05")
 
 
 def test_a_state_by_the_keys_of_a_parent_becomes_one_by_slices():
     stored = {"13": {"at": "05"}, "14": {"at": "06"}}
-    assert translated(stored, cursor_field="at", partition_field="id") == {
+    assert from_cdk_state(stored, cursor_field="at", partition_field="id") == {
         "partitions": [{"context": {"id": "13"}, **at("05")}, {"context": {"id": "14"}, **at("06")}]
     }
 
 
 def test_a_stream_without_a_cursor_has_nothing_to_go_on_from():
-    assert translated({"at": "05"}, cursor_field=None, partition_field=None) == {}
+    assert from_cdk_state({"at": "05"}, cursor_field=None, partition_field=None) == {}
 
 
 # Cursors that keep a state of their own
@@ -109,11 +115,13 @@ NESTED = {"at": {"7": 3}}
     ],
 )
 def test_what_a_cursor_wants_kept_comes_back_as_it_was(own: dict[str, Any], ours: dict[str, Any]):
-    assert entry_of(own, "at") == ours
-    assert own_translated(own, "at", by_slices=True) == ours
-    assert own_translated(ours, "at", by_slices=True) == ours
-    assert kept_of(ours, "at") == {name: one for name, one in own.items() if one is not None}
-    assert said_to_others(ours, "at") == kept_of(ours, "at")
+    assert to_state_entry(own, "at") == ours
+    assert translate_custom_state(own, "at", by_slices=True) == ours
+    assert translate_custom_state(ours, "at", by_slices=True) == ours
+    assert to_cursor_state(ours, "at") == {
+        name: one for name, one in own.items() if one is not None
+    }
+    assert to_parent_state(ours, "at") == to_cursor_state(ours, "at")
 
 
 def test_states_of_slices_are_those_of_their_cursors():
@@ -122,22 +130,24 @@ def test_states_of_slices_are_those_of_their_cursors():
         "state": {"at": 9},
         "use_global_cursor": False,
     }
-    ours = own_translated(stored, "at", by_slices=True)
+    ours = translate_custom_state(stored, "at", by_slices=True)
     assert ours == {"partitions": [{"context": {"a": 1}, **at(3), "cursor_state": MORE}]}
-    said = said_to_others(ours, "at")
+    said = to_parent_state(ours, "at")
     assert said == {"states": [{"partition": {"a": 1}, "cursor": MORE}]}
-    assert own_translated(said, "at", by_slices=True) == ours
-    assert own_translated({**stored, "use_global_cursor": True}, "at", by_slices=True) == {
+    assert translate_custom_state(said, "at", by_slices=True) == ours
+    assert translate_custom_state({**stored, "use_global_cursor": True}, "at", by_slices=True) == {
         **ours,
         **at(9),
     }
-    assert own_translated(stored, "at", by_slices=False) == {"cursor_state": stored}
+    assert translate_custom_state(stored, "at", by_slices=False) == {"cursor_state": stored}
 
 
 def test_a_state_without_a_position_is_none_of_a_cursor():
-    assert own_translated({"__ab_no_cursor_state_message": True}, "at", by_slices=False) == {}
-    assert said_to_others(None, "at") == {}
-    assert kept_of({"replication_key": "other", "replication_key_value": 1}, "at") == {}
+    assert (
+        translate_custom_state({"__ab_no_cursor_state_message": True}, "at", by_slices=False) == {}
+    )
+    assert to_parent_state(None, "at") == {}
+    assert to_cursor_state({"replication_key": "other", "replication_key_value": 1}, "at") == {}
 
 
 def test_slices_that_share_a_cursor_end_where_the_first_of_them_does(
@@ -145,7 +155,7 @@ def test_slices_that_share_a_cursor_end_where_the_first_of_them_does(
 ):
     """What changed in one of them while others were read is read by the next run."""
     days = (dt.datetime(2024, 1, day, tzinfo=dt.timezone.utc) for day in range(10, 30))
-    monkeypatch.setattr("tap_core.streams.windowed.utc_now", lambda: next(days))
+    monkeypatch.setattr("tap_core.streams.windows.utc_now", lambda: next(days))
     router = """
     partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
     """

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.manifest.command import main
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.cli import main
+from tap_core.manifest.tap import make_tap_class
 from tests.http.server import Asked, Reply, Server, page, serving
 from tests.manifest.running import Ran, asked, manifest, run, stream
 
@@ -215,7 +215,7 @@ def test_a_sync_that_is_killed_inside_a_window_goes_on_after_the_last_closed_one
         server.reply = silent_at_last
         config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
         words = ["--manifest", str(path), "--config", str(config)]
-        command = [sys.executable, "-m", "tap_core.manifest.command", *words]
+        command = [sys.executable, "-m", "tap_core.manifest.cli", *words]
         lines: list[dict[str, Any]] = []
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -305,11 +305,11 @@ class TestTheClass:
         folder = tmp_path / "source-cats"
         folder.mkdir()
         made = manifest(folder, stream("items", "/i"))
-        assert tap_class(made).name == "tap-cats"
-        assert tap_class(made.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
+        assert make_tap_class(made).name == "tap-cats"
+        assert make_tap_class(made.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
 
     def test_its_settings_are_the_manifests_and_secrets_are_secret(self, tmp_path: Path):
-        kind = tap_class(manifest(tmp_path, stream("items", "/i")))
+        kind = make_tap_class(manifest(tmp_path, stream("items", "/i")))
         settings = kind.config_jsonschema
         assert settings["required"] == ["url"]
         assert settings["properties"]["api_key"]["secret"] is True
@@ -330,7 +330,7 @@ class TestTheClass:
         path = manifest(tmp_path, stream("items", "/i"), stream("other", "/o"))
         with serving() as server:
             server.answers(page({"id": 1}))
-            tap_class(path)(config={"url": server.url}).check_connection()
+            make_tap_class(path)(config={"url": server.url}).check_connection()
         assert asked(server) == ["/i"]
 
     def test_a_stream_without_slices_is_as_good_as_any(self, tmp_path: Path):
@@ -340,16 +340,16 @@ class TestTheClass:
         path = manifest(tmp_path, stream("items", "/{{ stream_slice.kind }}/i", retriever=router))
         with serving() as server:
             server.answers(Reply("", 404))
-            tap_class(path)(config={"url": server.url}).check_connection()
+            make_tap_class(path)(config={"url": server.url}).check_connection()
         assert server.asked == []
 
     def test_a_check_of_a_stream_that_is_not_there_is_told(self, tmp_path: Path):
         path = manifest(tmp_path, stream("other", "/o"))
         with pytest.raises(ConfigurationError, match=r"'items'.*'other'"):
-            tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
+            make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
 
     def test_discovery_needs_no_settings(self, tmp_path: Path):
-        tap = tap_class(manifest(tmp_path, stream("items", "/i", more=CURSOR)))
+        tap = make_tap_class(manifest(tmp_path, stream("items", "/i", more=CURSOR)))
         found = tap(config={}, validate_config=False).catalog_dict["streams"]
         assert [(one["stream"], one["replication_key"]) for one in found] == [("items", "at")]
 
@@ -373,7 +373,7 @@ class TestTheClass:
         path.write_text(text[: text.index("      type: InlineSchemaLoader")] + described)
         with serving() as server:
             server.answers(page({"name": "a"}))
-            found = tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
+            found = make_tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
         assert list(found[0]["schema"]["properties"]) == ["a"]
         assert asked(server) == ["/fields"]
 
@@ -415,7 +415,7 @@ class TestDatesFromSettings:
             arguments = ["--manifest", str(path), "--config", str(file)]
             words = [word, *arguments] if word == "discover" else [*arguments, word]
             done = subprocess.run(
-                [sys.executable, "-m", "tap_core.manifest.command", *words],
+                [sys.executable, "-m", "tap_core.manifest.cli", *words],
                 capture_output=True,
                 text=True,
                 check=False,
@@ -427,7 +427,7 @@ class TestDatesFromSettings:
 
     def test_a_setting_that_is_missing_is_named(self, tmp_path: Path):
         declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
-        tap = tap_class(manifest(tmp_path, declared))(config={"url": "http://127.0.0.1:9"})
+        tap = make_tap_class(manifest(tmp_path, declared))(config={"url": "http://127.0.0.1:9"})
         with pytest.raises(ConfigurationError, match=r"Stream 'items': .*the setting 'from'"):
             tap.check_streams()
 
@@ -436,7 +436,7 @@ class TestDatesFromSettings:
         declared = stream("items", "/i", more=CURSOR.replace(START, given))
         config = {"url": "http://127.0.0.1:9", "api_key": "sesame-open"}
         with pytest.raises(ConfigurationError, match="'api_key'") as raised:
-            tap_class(manifest(tmp_path, declared))(config=config).check_streams()
+            make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
         assert "sesame" not in str(raised.value)
 
     def test_other_streams_are_read_whatever_the_start_of_one(self, tmp_path: Path):
@@ -444,7 +444,7 @@ class TestDatesFromSettings:
         path = manifest(tmp_path, declared, stream("other", "/o"))
         with serving() as server:
             server.answers(page({"id": 1}))
-            tap = tap_class(path)(config={"url": server.url, "from": "soon"})
+            tap = make_tap_class(path)(config={"url": server.url, "from": "soon"})
             assert [one["id"] for one in tap.streams["other"].get_records(None)] == [1]
 
 
@@ -465,7 +465,7 @@ class TestTheCommand:
         path = manifest(tmp_path, stream("items", "/i"))
         program = (
             "import sys; sys.modules['yaml'] = None\n"
-            "from tap_core.manifest.command import main\n"
+            "from tap_core.manifest.cli import main\n"
             f"sys.exit(main(['--manifest', {str(path)!r}, '--discover']))"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
@@ -521,7 +521,7 @@ class TestTheCommand:
             config = tmp_path / "c.json"
             config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
             done = subprocess.run(
-                [sys.executable, "-m", "tap_core.manifest.command", "--config", str(config)],
+                [sys.executable, "-m", "tap_core.manifest.cli", "--config", str(config)],
                 capture_output=True,
                 check=True,
                 env={"TAP_MANIFEST_FILE": str(path), "PATH": ""},
@@ -556,7 +556,7 @@ class TestAStreamThatFails:
             config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
             words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
             done = subprocess.run(
-                [sys.executable, "-m", "tap_core.manifest.command", *map(str, words)],
+                [sys.executable, "-m", "tap_core.manifest.cli", *map(str, words)],
                 capture_output=True,
                 check=False,
             )

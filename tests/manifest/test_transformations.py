@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.build import build
-from tap_core.manifest.components.partitions import Slice
-from tap_core.manifest.contract import Transformation
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.partition_routers import PartitionSlice
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.load import read_manifest
+from tap_core.manifest.interfaces import Transformation
+from tap_core.manifest.loader import read_manifest
 
 HEAD = """
 version: 6.0.0
@@ -36,7 +36,7 @@ def changed(tmp_path: Path):
         config = {"account": "0042", "version": "1.50"}
         record = copy.deepcopy(record)
         node = manifest.tree["definitions"]["changes"]
-        for one in build(manifest, node, list[Transformation], config):
+        for one in build_component(manifest, node, list[Transformation], config):
             seen = {"config": config, "record": record, "stream_slice": {}, **scope}
             one.transform(record, seen)
         return record
@@ -85,7 +85,7 @@ def test_an_added_value_is_a_literal_where_it_reads_as_one(changed, value, more,
         "inner": {"price": Decimal("1.50")},
         "nothing": None,
     }
-    made = changed(added(value, more), record, stream_slice=Slice({"id": 9}))
+    made = changed(added(value, more), record, stream_slice=PartitionSlice({"id": 9}))
     assert made == {**record, "new": found}
 
 

@@ -20,8 +20,8 @@ import pytest
 import requests
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import Answer
-from tap_core.http.limits import Deadline, Limits, ResponseTooSlowError
+from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import Deadline, ResponseLimits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import (
     CompositeRawDecoder,
     CsvDecoder,
@@ -35,7 +35,7 @@ from tap_core.manifest.components.decoders import (
     JsonParser,
     ZipfileDecoder,
 )
-from tap_core.manifest.components.files import ResponseToFileExtractor
+from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import Reply, serving
 from tests.manifest.running import manifest, run, stream
@@ -165,10 +165,10 @@ READERS = {
 
 
 def timed(body: bytes, seconds: float | None, *, is_file: bool = False) -> requests.Response:
-    deadline = Deadline(Limits(max_response_seconds=seconds), is_file=is_file)
+    deadline = Deadline(ResponseLimits(max_response_seconds=seconds), is_file=is_file)
     if is_file:
         deadline.count(len(body))
-    return Answer.of(answer(body), None, deadline)
+    return JSONResponse.of(answer(body), None, deadline)
 
 
 @pytest.mark.parametrize("kind", sorted(READERS))
@@ -323,8 +323,8 @@ BOMB = """
 import resource, sys
 import requests
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import Answer
-from tap_core.http.limits import Deadline, Limits, ResponseTooSlowError
+from tap_core.http.response import Answer
+from tap_core.http.response_limits import Deadline, Limits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import *
 response = requests.Response()
 response.status_code = 200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.tap import tap_class
+from tap_core.manifest.tap import make_tap_class
 from tests.http.server import Server, page, serving
 from tests.manifest.running import manifest, stream
 
@@ -38,7 +38,7 @@ CHANGES: list[dict[str, str]] = [{}, {"cutoff": "interval_end"}, {"boundary": "d
 def told(path: Path, server: Server, selected: str, changes: dict[str, str], caplog: Any) -> str:
     """Sync one stream as a catalog selects it; return what was warned of."""
     server.answers_by(lambda _asked: page({"id": 1, "at": "2024-02-02"}))
-    kind = tap_class(path, changes)
+    kind = make_tap_class(path, changes)
     catalog = json.loads(json.dumps(kind(config={"url": server.url}).catalog_dict))
     for entry in catalog["streams"]:
         for one in entry["metadata"]:
@@ -76,5 +76,5 @@ def test_also_of_a_parent_that_is_read_for_others(tmp_path: Path, caplog: Any) -
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_not_when_streams_are_discovered(tmp_path: Path, changes: Any, caplog: Any) -> None:
     path = manifest(tmp_path, stream("one", "/one", more=FEED))
-    assert tap_class(path, changes)(config={"url": "http://x"}).catalog_dict["streams"]
+    assert make_tap_class(path, changes)(config={"url": "http://x"}).catalog_dict["streams"]
     assert caplog.text == ""

@@ -11,8 +11,8 @@ from typing import Any
 
 import simpleeval
 
-from tap_core.mapper.expressions import Words, compile_expression, parse_expression
-from tap_core.mapper.language import map_functions
+from tap_core.mapper.expressions import ExpressionScope, compile_expression, parse_expression
+from tap_core.mapper.functions import map_functions
 
 CONFIG = {"limit": 5, "salt": "pepper", "nested": {"key": [1, 2]}}
 FIXED = {"config": CONFIG, "__stream_name__": "people", "__original_stream_name__": "raw_people"}
@@ -53,5 +53,5 @@ def ours(text: str, record: dict[str, Any], own: str | None = None) -> Any:
     """Evaluate the same expression compiled."""
     tree = parse_expression(text, "a test")
     assert isinstance(tree, ast.Expr)
-    words = Words(map_functions(), FIXED, own=own)
+    words = ExpressionScope(map_functions(), FIXED, own=own)
     return compile_expression(text, tree.value, words, "a test").run(record)

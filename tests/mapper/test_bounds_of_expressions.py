@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 
 from tap_core.exceptions import MapExpressionError
-from tap_core.mapper.expressions import Words, compile_expression, parse_expression
-from tap_core.mapper.language import map_functions
+from tap_core.mapper.expressions import ExpressionScope, compile_expression, parse_expression
+from tap_core.mapper.functions import map_functions
 
 RECORD: dict[str, Any] = {"a": 1, "s": "abc", "d": Decimal("1e999999999"), "l": [1, 2]}
 
 
 def value_of(text: str) -> Any:
     tree = cast("ast.Expr", parse_expression(text, "a test")).value
-    words = Words(map_functions(), {})
+    words = ExpressionScope(map_functions(), {})
     return compile_expression(text, tree, words, "a test").run(dict(RECORD, l=[1, 2]))
 
 

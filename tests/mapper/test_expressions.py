@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import MapExpressionError
-from tap_core.mapper.expressions import UnknownNameError, Words, compile_expression
+from tap_core.mapper.expressions import ExpressionScope, UnknownNameError, compile_expression
 from tap_core.mapper.expressions import parse_expression as parse
-from tap_core.mapper.language import NotAllowedError, map_functions
+from tap_core.mapper.functions import NotAllowedError, map_functions
 from tests.mapper.reference import ours, theirs
 
 RECORD = {
@@ -343,14 +343,14 @@ def test_fake_without_its_package_says_what_is_missing():
 
 
 def test_what_is_refused_by_its_form_is_refused_before_any_record():
-    words = Words(map_functions(), {})
+    words = ExpressionScope(map_functions(), {})
     for text in ("name.__class__", "lambda: 1", "foo(1)", "True or open('x')", f"'{'x' * 100001}'"):
         with pytest.raises(MapExpressionError, match="Failed to evaluate simpleeval expressions"):
             compile_expression(text, parse(text, "a test").value, words, "a test")
 
 
 def test_a_forbidden_function_cannot_be_added():
-    words = Words({"open": open}, {})
+    words = ExpressionScope({"open": open}, {})
     with pytest.raises(MapExpressionError, match="forbidden"):
         compile_expression("open('x')", parse("open('x')", "").value, words, "a test")
 
@@ -389,7 +389,7 @@ def test_what_is_no_python_is_an_error_that_says_where(text):
 
 def test_no_name_of_an_expression_becomes_a_name_of_python():
     text = "[open, __builtins__, [x for x in globals if x]]"
-    run = compile_expression(text, parse(text, "").value, Words({}, {}), "a test").run
+    run = compile_expression(text, parse(text, "").value, ExpressionScope({}, {}), "a test").run
     codes = [run.__code__]
     for code in codes:
         codes += [each for each in code.co_consts if hasattr(each, "co_names")]
@@ -414,7 +414,9 @@ def test_no_name_of_an_expression_becomes_a_name_of_python():
 def test_only_what_may_change_a_value_says_so():
     def mutates(text):
         tree = parse(text, "")
-        return compile_expression(text, tree.value, Words(map_functions(), {}), "").mutates
+        return compile_expression(
+            text, tree.value, ExpressionScope(map_functions(), {}), ""
+        ).mutates
 
     assert not mutates("name.lower() + address.city")
     assert mutates("tags.sort()")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tap_core import InlineMapper
-from tap_core.exceptions import InvalidInputLine, TornInputLine
-from tap_core.mapper.plugin import PluginMapper
-from tap_core.protocols.singer.messages import (
+from tap_core.exceptions import InvalidInputLine, TruncatedInputLine
+from tap_core.mapper.plugin_mapper import PluginMapper
+from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     RecordMessage,
     SchemaMessage,
@@ -157,7 +157,8 @@ def test_files_are_refused_unless_the_mapper_takes_them(capfdbinary) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"), [(b"{oops}\n", InvalidInputLine), (b'{"type":"RECORD","st', TornInputLine)]
+    ("wrong", "error"),
+    [(b"{oops}\n", InvalidInputLine), (b'{"type":"RECORD","st', TruncatedInputLine)],
 )
 def test_what_stood_before_a_bad_line_is_written(wrong, error, capfdbinary) -> None:
     with pytest.raises(error, match="Line 8 "):

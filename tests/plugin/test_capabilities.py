@@ -10,12 +10,12 @@ import pytest
 
 from tap_core import capabilities
 from tap_core.capabilities import (
-    NOT_BUILT,
+    UNSUPPORTED_CAPABILITIES,
     PluginCapabilities,
     TapCapabilities,
     TargetCapabilities,
     TargetLoadMethods,
-    unbuilt_in_use,
+    find_unsupported_settings,
 )
 from tap_core.helpers import capabilities as face
 from tests.peers import missing_reason, peer_python
@@ -103,9 +103,9 @@ def test_a_current_capability_does_not_warn():
 
 
 def test_false_and_empty_ask_for_nothing():
-    asked = {unbuilt.setting: None for unbuilt in NOT_BUILT}
-    assert unbuilt_in_use(asked) == []
-    assert unbuilt_in_use({"flattening_enabled": False, "stream_maps": {}}) == []
-    assert [each.setting for each in unbuilt_in_use({"stream_maps": {"s": None}})] == [
+    asked = {unbuilt.setting: None for unbuilt in UNSUPPORTED_CAPABILITIES}
+    assert find_unsupported_settings(asked) == []
+    assert find_unsupported_settings({"flattening_enabled": False, "stream_maps": {}}) == []
+    assert [each.setting for each in find_unsupported_settings({"stream_maps": {"s": None}})] == [
         "stream_maps"
     ]

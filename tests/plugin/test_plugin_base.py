@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import pytest
 
-from tap_core.capabilities import PluginCapabilities, Unbuilt
+from tap_core.capabilities import PluginCapabilities, UnsupportedCapability
 from tap_core.exceptions import (
     ConfigFileError,
     ConfigValidationError,
@@ -138,7 +138,9 @@ def test_without_validation_a_check_of_the_plugin_is_still_called():
 
 
 def test_what_is_harmless_though_unsupported_is_warned_of(caplog, monkeypatch):
-    unbuilt = Unbuilt(PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet")
+    unbuilt = UnsupportedCapability(
+        PluginCapabilities.BATCH, "batch_config", fatal=False, sentence="not yet"
+    )
     monkeypatch.setattr(Plugin, "_not_built", classmethod(lambda _cls: [unbuilt]))
     Plugin(config={"api_key": "k", "batch_config": {"encoding": {}}, "flattening_enabled": False})
     assert "batch_config: not yet" in caplog.text

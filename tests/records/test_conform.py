@@ -16,7 +16,7 @@ from tap_core.records.conform import (
     compile_conformer,
     conform_primitive,
     conform_record_data_types,
-    jsonable,
+    to_json_compatible,
     warn_once,
 )
 from tap_core.typing.inspect import TypeConformanceLevel
@@ -95,9 +95,9 @@ def test_values_become_what_the_schema_declares(value, schema, expected):
     ids=repr,
 )
 def test_free_form_values_are_written_as_json_writers_do(value, expected):
-    from tap_core.protocols.singer.encode import encode_json
+    from tap_core.protocols.singer.writer import encode_json
 
-    assert encode_json(jsonable(value)).decode() == expected
+    assert encode_json(to_json_compatible(value)).decode() == expected
 
 
 @settings(deadline=None)
@@ -115,14 +115,14 @@ def test_only_exactly_jsons_types_are_left(value):
         elif isinstance(found, (float, Decimal)):
             assert found - found == 0
 
-    check(jsonable(value))
+    check(to_json_compatible(value))
 
 
 @settings(deadline=None)
 @given(values)
 def test_what_is_jsonable_stays_as_it_is(value):
-    once = jsonable(value)
-    assert jsonable(once) == once
+    once = to_json_compatible(value)
+    assert to_json_compatible(once) == once
     assert json.loads(json.dumps(once, default=float)) is not ...
 
 

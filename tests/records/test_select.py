@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tap_core.catalog import MetadataMapping, SelectionMask
 from tap_core.records.select import (
     compile_pruner,
     get_selected_schema,
     pop_deselected_record_properties,
     selected_schema,
 )
+from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
 
 on_any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

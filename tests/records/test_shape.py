@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tap_core.catalog import SelectionMask
-from tap_core.protocols.singer.encode import encode_body
-from tap_core.records.conform import compile_conformer, jsonable
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.records.conform import compile_conformer, to_json_compatible
 from tap_core.records.select import pop_deselected_record_properties
-from tap_core.records.shape import compile_shape
+from tap_core.records.serializer import compile_serializer
+from tap_core.singerlib.catalog import SelectionMask
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.records.values import ODD, masks, records, schemas
 
@@ -25,7 +25,7 @@ EVERYTHING = SelectionMask({(): True})
 
 
 def shape_of(schema, mask=EVERYTHING, level=RECURSIVE, unmapped=lambda names: None):
-    return compile_shape(
+    return compile_serializer(
         schema=schema,
         effective_schema=schema,
         mask=mask,
@@ -38,7 +38,9 @@ def shape_of(schema, mask=EVERYTHING, level=RECURSIVE, unmapped=lambda names: No
 def plainly(record, schema, mask, level):
     """The same, one step after the other."""
     pop_deselected_record_properties(record, schema, mask)
-    return encode_body(jsonable(compile_conformer(schema, level, lambda names: None)(record)))
+    return encode_body(
+        to_json_compatible(compile_conformer(schema, level, lambda names: None)(record))
+    )
 
 
 @settings(deadline=None)

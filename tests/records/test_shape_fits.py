@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.catalog import MetadataMapping
-from tap_core.protocols.singer.encode import encode_body
+from tap_core.protocols.singer.writer import encode_body
 from tap_core.records.conform import warn_once
-from tap_core.records.shape import compile_shape
+from tap_core.records.serializer import compile_serializer
+from tap_core.singerlib.catalog import MetadataMapping
 from tap_core.typing.inspect import TypeConformanceLevel
 
 SCHEMA = {
@@ -41,7 +41,7 @@ USUAL = {
 
 
 def new_shape(level=TypeConformanceLevel.RECURSIVE):
-    return compile_shape(
+    return compile_serializer(
         schema=SCHEMA,
         effective_schema=SCHEMA,
         mask=MASK,

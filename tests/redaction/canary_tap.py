@@ -6,7 +6,7 @@ from typing import Any
 
 from tap_core import typing as th
 from tap_core.authenticators import OAuthAuthenticator, SimpleAuthenticator
-from tap_core.authenticators.token_endpoint import Patience
+from tap_core.authenticators.token_endpoint import RetryPolicy
 from tap_core.streams import RESTStream
 from tap_core.tap_base import Tap
 
@@ -59,7 +59,7 @@ class InBody(CanaryStream):
 class Login(OAuthAuthenticator):
     """Asks by a refresh token, once."""
 
-    patience = Patience(timeout=5, tries=1)
+    patience = RetryPolicy(timeout=5, tries=1)
 
     @property
     def oauth_request_body(self) -> dict[str, Any]:

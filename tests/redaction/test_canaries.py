@@ -200,7 +200,7 @@ def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
     folder.give("config.json", tap_settings(url_of(port, mode)))
     with command_lines() as lines:
         done = folder.run(
-            *("-m", "tap_core.manifest.command", "--manifest", MANIFEST),
+            *("-m", "tap_core.manifest.cli", "--manifest", MANIFEST),
             *("--config", "config.json"),
         )
     folder.assert_clean(done, lines)

@@ -16,7 +16,7 @@ import pytest
 
 from tap_core.logging import ConsoleFormatter, StructuredFormatter
 from tap_core.redaction import redact, register_secrets
-from tap_core.redaction.records import RedactingFormatter, format_error
+from tap_core.redaction.log_records import RedactingFormatter, format_error
 from tap_core.redaction.text import Secrets
 from tap_core.tap_base import Tap
 

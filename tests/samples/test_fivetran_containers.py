@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.tester.client import Client
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.servers import Servers
+from fivetran_tester.client import Client
+from fivetran_tester.findings import Findings
+from fivetran_tester.server_pool import Servers
+from tap_core.protocols.fivetran import proto_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "samples" / "fivetran"
@@ -60,9 +60,9 @@ def test_the_files_of_an_image_are_there(image: str) -> None:
 def test_the_connector_answers() -> None:
     """F1, F2: `--port`, and a log of JSON lines on standard output."""
     with started(CONNECTOR, "SourceConnector") as client:
-        form = client.call("ConfigurationForm", messages.ConfigurationFormRequest())
+        form = client.call("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         assert [field.name for field in form.fields] == ["folder", "start_date", "until"]
-        told = client.call("Schema", messages.SchemaRequest(configuration={}))
+        told = client.call("Schema", proto_messages.SchemaRequest(configuration={}))
         tables = {table.name for table in told.without_schema.tables}
     assert tables == {"airlines", "planes", "airports", "weather", "flights"}
 
@@ -70,6 +70,8 @@ def test_the_connector_answers() -> None:
 def test_the_destination_answers_without_a_jvm() -> None:
     """F1, F2, F6, F30: `--port`, a form, and CSV."""
     with started(DESTINATION, "DestinationConnector") as client:
-        form: Any = client.call("ConfigurationForm", messages.ConfigurationFormRequest())
+        form: Any = client.call("ConfigurationForm", proto_messages.ConfigurationFormRequest())
         assert {"path", "format"} <= {field.name for field in form.fields}
-        assert client.call("Capabilities", messages.CapabilitiesRequest()).batch_file_format == 0
+        assert (
+            client.call("Capabilities", proto_messages.CapabilitiesRequest()).batch_file_format == 0
+        )

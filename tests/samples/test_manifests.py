@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.manifest.command import main
+from tap_core.manifest.cli import main
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "manifests"
 LAST = "2023-04-15T07:30:58Z"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.command import main
+from tap_core.cli import main
 from tap_core.scaffold import Project, ProjectError, write
 
 ROOT = Path(__file__).resolve().parents[2]

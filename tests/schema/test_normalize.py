@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from tap_core.schema.merge import merged
+from tap_core.schema.all_of import merge_schemas
 from tap_core.schema.source import OpenAPISchemaNormalizer
 
 NULL = {"type": "null"}
@@ -229,7 +229,7 @@ def test_authors_may_override_each_step():
 )  # fmt: skip
 def test_two_schemas_that_hold_at_once(one, other, expected):
     before = deepcopy((one, other))
-    assert merged([one, other]) == expected
+    assert merge_schemas([one, other]) == expected
     assert (one, other) == before
 
 

@@ -20,7 +20,7 @@ from tap_core.exceptions import (
     UnsupportedOpenAPISpec,
 )
 from tap_core.schema import resolve_schema_references
-from tap_core.schema.read import neighbour_of
+from tap_core.schema.loading import resolve_sibling
 from tap_core.schema.source import OpenAPISchema, OpenAPISchemaNormalizer
 from tests.http.server import Reply, serving
 
@@ -219,7 +219,7 @@ def test_nothing_is_beside_a_dictionary_or_a_lone_resource():
             return "a lone resource"
 
     with pytest.raises(ValueError, match="beside 'a lone resource'"):
-        neighbour_of(Lone(), "b.json")  # type: ignore[arg-type]
+        resolve_sibling(Lone(), "b.json")  # type: ignore[arg-type]
 
 
 def test_names_that_mean_something_in_references_are_found():
@@ -310,7 +310,7 @@ def test_a_component_that_is_not_there_is_named_and_so_is_the_document():
 
 
 def test_yaml_without_pyyaml_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "tap_core.schema.yaml_as_json", raising=False)
+    monkeypatch.delitem(sys.modules, "tap_core.schema.yaml", raising=False)
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(SchemaNotFoundError, match=r"pip install 'tap-core-sdk\[manifest\]'"):
         OpenAPISchema(V30).get_schema("Order")

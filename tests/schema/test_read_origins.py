@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tap_core.http.limits import ResponseTooLargeError
 from tap_core.http.origins import UntrustedHostError
-from tap_core.schema.read import document_at
+from tap_core.http.response_limits import ResponseTooLargeError
+from tap_core.schema.loading import load_document
 from tests.http.certificates import over_tls, write_certificate
 from tests.http.server import Reply, Server, serving
 
@@ -24,8 +24,8 @@ def test_a_redirect_takes_no_password_to_another_host(server):
     with serving() as other:
         other.answers(Reply({"a": 1}))
         server.answers(Reply(b"", status=302, headers={"Location": f"{other.url}/b.json"}))
-        assert document_at(f"{server.url}/a.json") == {"a": 1}
-        assert document_at(server.url.replace("//", "//me:pass-word@") + "/a.json") == {"a": 1}
+        assert load_document(f"{server.url}/a.json") == {"a": 1}
+        assert load_document(server.url.replace("//", "//me:pass-word@") + "/a.json") == {"a": 1}
         assert "Authorization" in server.asked[1].headers
         assert "Authorization" not in other.asked[1].headers
 
@@ -36,14 +36,14 @@ def test_a_document_of_https_is_not_read_over_http(server, tmp_path, monkeypatch
     server.answers(Reply({"a": 1}))
     with serving(over_tls(certificate)) as secure:
         secure.answers(Reply({"a": 2}))
-        assert document_at(f"{secure.url}/a.json") == {"a": 2}
+        assert load_document(f"{secure.url}/a.json") == {"a": 2}
         secure.answers(Reply(b"", status=302, headers={"Location": f"{server.url}/b.json"}))
         with pytest.raises(UntrustedHostError, match="plain HTTP"):
-            document_at(f"{secure.url}/a.json")
+            load_document(f"{secure.url}/a.json")
 
 
 def test_a_document_cannot_fill_the_memory(server):
     body = gzip.compress(b" " * 110_000_000, 1)
     server.answers(Reply(body, headers={"Content-Encoding": "gzip"}))
     with pytest.raises(ResponseTooLargeError):
-        document_at(f"{server.url}/a.json")
+        load_document(f"{server.url}/a.json")

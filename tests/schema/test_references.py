@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import SchemaNotValidError
-from tap_core.schema import normal_form, resolve_schema_references
+from tap_core.schema import normalize, resolve_schema_references
 from tests.peers import missing_reason, peer_python
 from tests.schema.reference_cases import ADDRESS, CASES, outcomes
 
@@ -182,7 +182,7 @@ def said_otherwise(value, keyword=None):
 @given(schema=SCHEMAS)
 def test_order_makes_no_difference_in_the_normal_form(schema):
     before = deepcopy(schema)
-    ours, theirs = normal_form(schema), normal_form(said_otherwise(schema))
+    ours, theirs = normalize(schema), normalize(said_otherwise(schema))
     assert json.dumps(ours) == json.dumps(theirs)
     assert schema == before
 
@@ -190,8 +190,8 @@ def test_order_makes_no_difference_in_the_normal_form(schema):
 @on_any_machine
 @given(schema=SCHEMAS)
 def test_the_normal_form_is_its_own_normal_form(schema):
-    once = normal_form(schema)
-    assert json.dumps(normal_form(once)) == json.dumps(once)
+    once = normalize(schema)
+    assert json.dumps(normalize(once)) == json.dumps(once)
 
 
 @pytest.mark.parametrize(
@@ -208,11 +208,11 @@ def test_the_normal_form_is_its_own_normal_form(schema):
     ],
 )
 def test_what_differs_stays_different(one, other):
-    assert normal_form(one) != normal_form(other)
+    assert normalize(one) != normalize(other)
 
 
 def test_properties_called_like_keywords_keep_their_meaning():
     schema = {"properties": {"required": {"type": "string"}, "type": {"type": "array"}}}
-    assert normal_form(schema) == {
+    assert normalize(schema) == {
         "properties": {"required": {"type": ["string"]}, "type": {"type": ["array"]}},
     }

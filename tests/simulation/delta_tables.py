@@ -19,10 +19,11 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T  # noqa: N812
 
-from target_spark.ledger import Marker
-from target_spark.tables import Table
-from target_spark.writers import delta, delta_files, delta_place
-from target_spark.writers.delta_files import DataFile
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.model import Table
+from target_spark.writers.delta import writer as delta
+from target_spark.writers.delta.data_files import DataFile
+from target_spark.writers.delta.writer import catalog, data_files
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     FIELDS,
@@ -110,8 +111,8 @@ class DeltaTables:
                 "as_first_rows": lambda df, _keys: df,
                 "upsert": lambda ref, *_: SimulatedMerge(ref),
             },
-            delta_place: {"read_snapshot": self._read},
-            delta_files: {
+            catalog: {"read_snapshot": self._read},
+            data_files: {
                 "row_count": lambda path: len(read_rows(path)),
                 "delta_statistics": lambda _path: "",
                 "sync_table": lambda *_: None,
@@ -159,7 +160,7 @@ class DeltaTables:
         return len(self._versions.get(name, ())) == 2
 
     def left(self, name: str, jobs: Sequence[str]) -> list[str]:
-        prefixes = tuple(map(delta_files._staging_prefix, jobs))
+        prefixes = tuple(map(data_files._staging_prefix, jobs))
         return [found for found in names_in(self._root / name) if found.startswith(prefixes)]
 
     # What the writer calls of deltalake
@@ -182,7 +183,11 @@ class DeltaTables:
         self._scheduler.call("create the table", effect)
 
     def _commit_files(
-        self, snapshot: SimulatedSnapshot, files: Sequence[DataFile], marker: Marker, app_id: str
+        self,
+        snapshot: SimulatedSnapshot,
+        files: Sequence[DataFile],
+        marker: CommitMetadata,
+        app_id: str,
     ) -> bool:
         metrics = {"numOutputRows": sum(file.rows for file in files), "numFiles": len(files)}
         actions = [

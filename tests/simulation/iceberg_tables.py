@@ -23,7 +23,8 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from target_spark.writers import iceberg, iceberg_log, iceberg_repair
+from target_spark.writers.iceberg import writer as iceberg
+from target_spark.writers.iceberg.writer import commit_repair, snapshots
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     Disk,
@@ -195,8 +196,8 @@ class IcebergTables:
                 "as_first_rows": lambda df, _keys: df,
                 "upsert": lambda ref, *_: SimulatedMerge(ref),
             },
-            iceberg_log: {"load": self._load, "sync_table": lambda *_: None},
-            iceberg_repair: {"load": self._load},
+            snapshots: {"load": self._load, "sync_table": lambda *_: None},
+            commit_repair: {"load": self._load},
         }
 
     def _load(self, _spark: object, place: Any) -> _Loaded:

@@ -21,26 +21,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import batches, engine, lease, loader, retries, settings, spool, ways
-from target_spark.batches import BatchWriter
-from target_spark.engine import SparkEngine
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
 from target_spark.errors import (
     CommitLostError,
-    CountError,
     DiskFullError,
-    LeaseError,
-    OwnerError,
+    JobLockError,
+    RowCountError,
     StorageError,
     TableError,
+    TableOwnerError,
 )
 from target_spark.frames import Counts
-from target_spark.lease import Lease, started_after_the_last
-from target_spark.loader import Loader
-from target_spark.options import Run
-from target_spark.recovery import last_marker_of, witnesses
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.loader import Loader, batch_writer, loader, write_modes
+from target_spark.loader.report import Report
+from target_spark.spark import engine
+from target_spark.spark.engine import LeasedSpark
+from target_spark.storage import job_lock, retry, spool
+from target_spark.storage.job_lock import JobLock, monotonic_run_start
+from target_spark.storage.spool import SpoolFolder
 from target_spark.writers import parquet, parquet_footers
 from tests.simulation.delta_tables import DeltaTables
 from tests.simulation.iceberg_tables import IcebergTables
@@ -114,7 +116,7 @@ class SequentialLanes:
 
 
 class SpoolFrame:
-    """The rows of spool files, as `target_spark.frames.Frame` gives them."""
+    """The rows of spool files, as `target_spark.frames.SpoolFrame` gives them."""
 
     def __init__(self, spark: SimulatedSpark, paths: list[str]) -> None:
         files = [Path(path.removeprefix("file://")) for path in paths]
@@ -249,12 +251,12 @@ class Schedule:
         }
         if name != "a" or not self.has_default_job:
             config["job"] = name
-        job, former = settings.job_of(config), settings.former_jobs(config)
-        home = settings.place_of(config)
-        started = started_after_the_last(home, (job, *former), self._clock)
-        run = Run(job, f"run-{self._runs}", started, former=former)
+        job, former = settings.get_job_name(config), settings.former_jobs(config)
+        home = settings.get_location(config)
+        started = monotonic_run_start(home, (job, *former), self._clock)
+        run = RunInfo(job, f"run-{self._runs}", started, former=former)
         options = settings.load_options(config)
-        at_work = SparkEngine(settings.spark_settings(config, str(self.folder)), home, run)
+        at_work = LeasedSpark(settings.spark_settings(config, str(self.folder)), home, run)
         try:
             at_work.begin()
             self.scheduler.settle()  # nothing tells what a dead run's storage may do yet
@@ -266,7 +268,11 @@ class Schedule:
             commits = partial(BatchWriter, at_work, options, run, folder)
             emit = partial(self._emit, name, run.id)
             loading = Loader(options, at_work, folder, commits, Report(), emit)
-            self._feed(loading, name, last_marker_of(run.jobs, witnesses(options, _no_spark)))
+            self._feed(
+                loading,
+                name,
+                get_last_marker(run.jobs, find_recoverable_tables(options, _no_spark)),
+            )
             loading.close()
         finally:
             at_work.close()
@@ -277,7 +283,7 @@ class Schedule:
         done = -1 if marker is None else json.loads(marker.state)["at"]
         sent = {self._id(name, number) for number in range(done + 1, RECORDS)}
         self.again.update(row["id"] for row in self._rows() if row["id"] in sent)
-        decoder = Decoder()
+        decoder = SingerReader()
         keys = ["id"] if self.keyed else []
         messages: list[dict[str, Any]] = [
             {"type": "SCHEMA", "stream": stream, "schema": _SCHEMA, "key_properties": keys}
@@ -382,8 +388,8 @@ class Schedule:
         error = process.outcome
         if isinstance(error, InvariantError):
             raise error
-        known = [Killed, TableError, OwnerError, LeaseError, StorageError, DiskFullError]
-        known += [CountError, CommitLostError] if self.gone else []
+        known = [Killed, TableError, TableOwnerError, JobLockError, StorageError, DiskFullError]
+        known += [RowCountError, CommitLostError] if self.gone else []
         if error is not None and not isinstance(error, tuple(known)):
             raise InvariantError(f"{process.name} ended with {error!r}") from error
 
@@ -401,7 +407,7 @@ class Schedule:
     def _check_end(self, processes: list[Process]) -> None:
         """The last runs met no fault: one has loaded all its rows, or another job has the table."""
         ended = [process for process in processes if process.outcome is None]
-        refused = [process for process in processes if isinstance(process.outcome, OwnerError)]
+        refused = [process for process in processes if isinstance(process.outcome, TableOwnerError)]
         shares = len(refused) == len(self.streams) == 2  # each job has come first to one table
         if len(ended) + len(refused) != len(processes) or not (ended or shares):
             raise InvariantError(f"the last runs ended so: {[each.outcome for each in processes]}")
@@ -454,7 +460,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         thread_session=lambda: SimulatedSpark(scheduler, schedule.tables),
         stop=lambda: None,
     )
-    write, for_the_owner, fit = Lease._write, spool._for_the_owner, BatchWriter._fit
+    write, for_the_owner, fit = JobLock._write, spool._for_the_owner, BatchWriter._fit
 
     def fit_table(self: Any, spark: Any, table: Any, *args: Any, **kw: Any) -> Any:
         layout = fit(self, spark, table, *args, **kw)
@@ -482,16 +488,16 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
     return {
         loader: {"Lanes": partial(SequentialLanes, scheduler)},
         engine: {"started": lambda *_, **__: session},
-        batches: {
+        batch_writer: {
             "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
             "staged": lambda _spark, _reach, df: contextlib.nullcontext(df),
         },
-        ways: {
+        write_modes: {
             "newest_by_key": lambda df, _keys: df.newest_by_key(),
             "in_order": lambda df, _columns: df,
         },
-        retries: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
-        lease: {
+        retry: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
+        job_lock: {
             "fcntl": locks,
             "time": SimpleNamespace(
                 **{**vars(time), "monotonic": partial(next, ticks), "sleep": lambda _: wait()}
@@ -501,7 +507,7 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         parquet: {"fcntl": locks},
         parquet_footers: {"row_count": lambda path: len(read_rows(path))},
         BatchWriter: {"_fit": fit_table},
-        Lease: {"_write": write_lease},
+        JobLock: {"_write": write_lease},
         Path: {"rename": rename(Path.rename), "replace": rename(Path.replace)},
     }
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from target_spark.writers import parquet
-from target_spark.writers.parquet import Manifest
+from target_spark.writers.parquet import CommitManifest
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     Disk,
@@ -67,7 +67,7 @@ class ParquetTables:
 
     def rows(self, name: str) -> Rows:
         folder = self._root / name
-        manifest = Manifest.read(folder)
+        manifest = CommitManifest.read(folder)
         parts = () if manifest is None else manifest.parts
         theirs = () if not folder.is_dir() else sorted(folder.glob(f"{_THEIRS}*"))
         files = [*(folder / part for part in parts), *theirs]
@@ -96,7 +96,7 @@ class ParquetTables:
 
     def left(self, name: str, _jobs: Sequence[str]) -> list[str]:
         folder = self._root / name
-        manifest = Manifest.read(folder) or Manifest()
+        manifest = CommitManifest.read(folder) or CommitManifest()
         known = {"_manifest.json", "_target_spark", *manifest.parts}
         names = (found for found in names_in(folder) if not found.startswith(_THEIRS))
         return sorted(set(names) - known)

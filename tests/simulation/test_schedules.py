@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
-from target_spark import lease, settings
-from target_spark.writers import delta, delta_files, parquet
-from target_spark.writers.delta import DeltaWriter
-from target_spark.writers.iceberg import IcebergWriter
-from target_spark.writers.parquet import Manifest
+from target_spark.config import settings
+from target_spark.storage import job_lock
+from target_spark.writers import parquet
+from target_spark.writers.delta import writer as delta
+from target_spark.writers.delta.writer import DeltaWriter, data_files
+from target_spark.writers.iceberg.writer import IcebergWriter
+from target_spark.writers.parquet import CommitManifest
 from tests.simulation import loads
 from tests.simulation.delta_tables import SimulatedSnapshot
 from tests.simulation.loads import failure_of, simulated
@@ -75,14 +77,14 @@ def test_the_seeds_of_one_run_are_of_every_format() -> None:
 
 
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_files, "check_count", lambda *_: None)
+    monkeypatch.setattr(data_files, "check_count", lambda *_: None)
     monkeypatch.setattr(delta, "_check_counts", lambda *_: None)
     monkeypatch.setattr(delta, "check_commit", lambda *_: 0)
 
 
 def removing_staging_of_living_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     without_counts(monkeypatch)
-    monkeypatch.setattr(delta_files, "_staging_prefix", lambda _job: ".target-spark-")
+    monkeypatch.setattr(data_files, "_staging_prefix", lambda _job: ".target-spark-")
 
 
 def removing_files_after_any_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +97,7 @@ def removing_files_after_any_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             return commit(self, spark, table, df, files, *args, **kw)
         except Exception:
-            delta_files.remove_files(files)
+            data_files.remove_files(files)
             raise
 
     monkeypatch.setattr(DeltaWriter, "_commit_files", removing)
@@ -115,7 +117,7 @@ def committing_to_a_table_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def not_looking_for_an_earlier_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedSnapshot, "has_batch", lambda *_: False)
-    monkeypatch.setattr(delta, "newest_marker", lambda *_: None)
+    monkeypatch.setattr(delta, "latest_marker", lambda *_: None)
 
 
 def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,15 +125,15 @@ def not_overtaking_a_late_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    write, one = Manifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
+    write, one = CommitManifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
 
-    def writing(self: Manifest, folder: Path) -> None:
+    def writing(self: CommitManifest, folder: Path) -> None:
         (folder / "_manifest.json.one.new").unlink(missing_ok=True)
         with monkeypatch.context() as patch:
             patch.setattr(parquet, "uuid", one)
             write(self, folder)
 
-    monkeypatch.setattr(Manifest, "write", writing)
+    monkeypatch.setattr(CommitManifest, "write", writing)
     monkeypatch.setattr(parquet, "_remove_unfinished", lambda _: None)
 
 
@@ -140,7 +142,7 @@ def writing_parquet_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def naming_the_job_by_the_path_as_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (settings, lease):
+    for module in (settings, job_lock):
         monkeypatch.setattr(module, "resolve_address", lambda address: address)
     monkeypatch.setattr(settings, "former_jobs", lambda _: ())
 

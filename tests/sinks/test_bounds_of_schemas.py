@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tap_core.config_validation import config_faults
+from tap_core.config.validation import validate_config
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
-from tap_core.patterns import MATCH_SECONDS, Pattern, compile_pattern
+from tap_core.limits.regex import MATCH_SECONDS, Pattern, compile_pattern
 from tap_core.schema.validators import validator_class
 from tap_core.sinks.validation import JSONSchemaValidator
 from tests.http.server import Reply, serving
@@ -59,7 +59,7 @@ def test_a_reference_is_resolved_in_the_schema_alone(tmp_path: Path, schema: Any
         with pytest.raises(InvalidJSONSchema, match="resolved in the schema alone") as told:
             refused(made, value)
         with pytest.raises(InvalidJSONSchema):
-            config_faults({"x": value}, {"properties": {"x": made}})
+            validate_config({"x": value}, {"properties": {"x": made}})
         assert server.asked == []
     assert "LOCAL-SECRET" not in str(told.value)
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tap_core.batch.formats import BaseBatchFileEncoding
-from tap_core.sinks.files import FileReader, batch_config_of
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.sinks.batch_files import BatchFileReader, get_batch_config
 
 JSONL = BaseBatchFileEncoding("jsonl")
 PARQUET = BaseBatchFileEncoding("parquet")
@@ -41,13 +41,13 @@ SCHEMA = {
 def lines(tmp_path, *rows, schema=SCHEMA, config=None):
     path = tmp_path / "rows.json"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return list(FileReader("s", schema, config).records(str(path), JSONL))
+    return list(BatchFileReader("s", schema, config).records(str(path), JSONL))
 
 
 def table(tmp_path, columns, schema=SCHEMA):
     path = tmp_path / "rows.parquet"
     parquet.write_table(pa.table(columns), path)
-    return list(FileReader("s", schema).records(path.as_uri(), PARQUET))
+    return list(BatchFileReader("s", schema).records(path.as_uri(), PARQUET))
 
 
 def test_values_are_brought_to_the_schema_and_strangers_stay(tmp_path):
@@ -120,14 +120,14 @@ def test_files_are_found_in_the_storage_of_the_settings(tmp_path):
         "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
     }
     (tmp_path / "one file.gz").write_bytes(gzip.compress(b'{"id":1}\n'))
-    config = batch_config_of({"batch_config": given})
+    config = get_batch_config({"batch_config": given})
     assert config is not None
-    reader = FileReader("s", SCHEMA, config)
+    reader = BatchFileReader("s", SCHEMA, config)
     encoding = BaseBatchFileEncoding("jsonl", "gzip")
     assert list(reader.records("/elsewhere/one%20file.gz", encoding)) == [{"id": 1}]
     del given["storage"]
-    assert batch_config_of({"batch_config": given}) is None
-    assert batch_config_of({}) is None
+    assert get_batch_config({"batch_config": given}) is None
+    assert get_batch_config({}) is None
 
 
 @pytest.mark.parametrize("schema", [{"properties": {}}, {"properties": {"a": {"$ref": "#/x"}}}])

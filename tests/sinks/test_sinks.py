@@ -11,7 +11,7 @@ import pytest
 
 from tap_core import BatchSink, Target
 from tap_core.exceptions import InvalidRecord
-from tap_core.sinks.dates import _old_datetime, _old_time
+from tap_core.sinks.datetime_parsing import _old_datetime, _old_time
 from tap_core.sinks.validation import BaseJSONSchemaValidator
 
 PROPERTIES = {

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError, ValidationError
 
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord
-from tap_core.sinks.compiled import compile_check
+from tap_core.sinks.compiled_validator import compile_validator
+from tap_core.sinks.schema_check import is_valid_schema
 from tap_core.sinks.validation import JSONSchemaValidator
-from tap_core.sinks.wellformed import surely_a_schema
 from tests.sinks.schemas import any_documents, records, schemas, values
 
 FORMATS = Draft202012Validator.FORMAT_CHECKER
@@ -78,7 +78,7 @@ def test_the_verdicts_on_records_are_those_of_jsonschema(properties, record):
 @example({"$schema": "http://json-schema.org/draft-07/schema#"})
 @example({"required": ["a", "a"]})
 def test_a_document_that_is_surely_a_schema_is_one(document):
-    if surely_a_schema(document):
+    if is_valid_schema(document):
         Draft202012Validator.check_schema(document)
 
 
@@ -103,16 +103,16 @@ SURE: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize("schema, value", SURE)
 def test_everyday_schemas_need_no_second_opinion(schema, value):
-    assert surely_a_schema(schema)
-    assert compile_check(schema)(value)
+    assert is_valid_schema(schema)
+    assert compile_validator(schema)(value)
 
 
 def test_a_schema_without_end_is_left_to_jsonschema():
     schema: dict[str, Any] = {}
     for _ in range(3000):
         schema = {"type": "array", "items": schema}
-    assert not compile_check(schema)([])
-    assert not surely_a_schema(schema)
+    assert not compile_validator(schema)([])
+    assert not is_valid_schema(schema)
 
 
 def test_nested_schemas_are_compiled_in_linear_time():
@@ -120,7 +120,7 @@ def test_nested_schemas_are_compiled_in_linear_time():
     for _ in range(60):
         inner = {"anyOf": [schema, {"type": "null"}]}
         schema = {"type": "object", "properties": {"a": {"type": "array", "items": inner}}}
-    assert compile_check(schema)({"a": [{"a": [None, {}]}, None]})
+    assert compile_validator(schema)({"a": [{"a": [None, {}]}, None]})
 
 
 def test_formats_are_checked_only_where_that_is_asked_for():

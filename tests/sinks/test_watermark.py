@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.sinks.watermark import Watermark
+from tap_core.sinks.state_watermark import StateWatermark
 
 STEPS = st.lists(
     st.one_of(
@@ -42,7 +42,7 @@ class Model:
 
 @given(STEPS)
 def test_a_state_leaves_when_everything_before_it_is_safe(steps):
-    watermark: Watermark[str] = Watermark()
+    watermark: StateWatermark[str] = StateWatermark()
     model = Model()
     states = 0
     for kind, holder in steps:
@@ -62,7 +62,7 @@ def test_a_state_leaves_when_everything_before_it_is_safe(steps):
 
 
 def test_a_megabyte_of_state_is_not_kept_for_each_of_many():
-    watermark: Watermark[str] = Watermark()
+    watermark: StateWatermark[str] = StateWatermark()
     watermark.began("a")
     for number in range(1000):
         watermark.began("b")

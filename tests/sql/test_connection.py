@@ -15,7 +15,7 @@ from sqlalchemy.engine.default import DefaultDialect
 
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
 from tap_core.sql import SQLConnector
-from tap_core.sql.access import DatabaseUnreachableError
+from tap_core.sql.connection_errors import DatabaseUnreachableError
 from tap_core.sql.connector import FullyQualifiedName
 from tests.postgres import Server
 

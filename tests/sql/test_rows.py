@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql
 
-from tap_core.protocols.singer.encode import encode_body
-from tap_core.records.conform import compile_conformer, jsonable
-from tap_core.sql.rows import (
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.records.conform import compile_conformer, to_json_compatible
+from tap_core.sql.result_reader import (
     FIRST_PAGE_ROWS,
     MAX_PAGE_BYTES,
     MAX_PAGE_ROWS,
     PAGE_BYTES,
-    pages_of,
-    processors_of,
-    row_reader,
-    texts_of,
+    compile_row_reader,
+    get_processors,
+    get_text_columns,
+    iterate_pages,
 )
 from tap_core.typing.inspect import TypeConformanceLevel
 
@@ -65,11 +65,11 @@ def test_text_of_a_column_is_what_conforming_the_record_gives(rows):
     conform = compile_conformer(
         {"properties": SCHEMA}, TypeConformanceLevel.RECURSIVE, lambda _: None
     )
-    plain = row_reader(list(COLUMNS))(rows)
-    written = row_reader(list(COLUMNS), texts_of(TABLE, SCHEMA))(rows)
+    plain = compile_row_reader(list(COLUMNS))(rows)
+    written = compile_row_reader(list(COLUMNS), get_text_columns(TABLE, SCHEMA))(rows)
     assert plain == [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    assert [jsonable(conform(record)) for record in plain] == [
-        jsonable(conform(record)) for record in written
+    assert [to_json_compatible(conform(record)) for record in plain] == [
+        to_json_compatible(conform(record)) for record in written
     ]
 
 
@@ -87,7 +87,7 @@ def test_what_becomes_text_is_plain_to_the_encoder():
         Decimal("1.50"),
         None,
     )
-    [record] = row_reader(list(COLUMNS), texts_of(TABLE, SCHEMA))([values])
+    [record] = compile_row_reader(list(COLUMNS), get_text_columns(TABLE, SCHEMA))([values])
     assert encode_body(record) == (
         b'{"at":"2024-01-02T03:04:05.000000+00:00","day":"2024-01-02","clock":"03:04:05.000006",'
         b'"span":"1970-01-02T02:00:00+00:00","raw":"00ff","bit":true,'
@@ -97,29 +97,29 @@ def test_what_becomes_text_is_plain_to_the_encoder():
 
 
 def test_columns_that_the_schema_lacks_are_left_alone():
-    assert texts_of(TABLE, {}) == {}
-    assert texts_of(TABLE, {"at": True}) == {}
+    assert get_text_columns(TABLE, {}) == {}
+    assert get_text_columns(TABLE, {"at": True}) == {}
 
 
 @pytest.mark.parametrize("kind", [postgresql.INET, Unknown])
 def test_values_of_a_databases_own_types_are_text(kind):
-    texts = texts_of({"ip": sa.Column("ip", kind)}, {"ip": {"type": "string"}})
+    texts = get_text_columns({"ip": sa.Column("ip", kind)}, {"ip": {"type": "string"}})
     values = [ip_address("10.0.0.1"), "::1", None, 5, [1], {"a": 1}]
-    records = row_reader(["ip"], texts)([(value,) for value in values])
+    records = compile_row_reader(["ip"], texts)([(value,) for value in values])
     assert [record["ip"] for record in records] == ["10.0.0.1", *values[1:]]
 
 
 @pytest.mark.parametrize("names", [["one"], ["a\"b'c\n", "{x}", "VALUE", "v0"], []])
 def test_names_are_whatever_the_database_says(names):
     row = tuple(range(len(names)))
-    assert row_reader(names)([row]) == [dict(zip(names, row, strict=True))]
+    assert compile_row_reader(names)([row]) == [dict(zip(names, row, strict=True))]
 
 
 def test_pages_grow_until_they_are_full():
     engine = sa.create_engine("sqlite://")
     with engine.connect() as connection:
         result = connection.execute(sa.text(NUMBERS), {"n": 2500, "size": 1})
-        pages = [len(page) for page in pages_of(result)]
+        pages = [len(page) for page in iterate_pages(result)]
     assert pages == [FIRST_PAGE_ROWS, MAX_PAGE_ROWS, MAX_PAGE_ROWS, 2500 - FIRST_PAGE_ROWS - 2000]
     engine.dispose()
 
@@ -129,7 +129,7 @@ def test_wide_rows_make_short_pages_and_little_memory():
     with engine.connect() as connection:
         result = connection.execute(sa.text(NUMBERS), {"n": 400, "size": 250_000})
         tracemalloc.start()
-        count = sum(len(row_reader(["i", "b"])(page)) for page in pages_of(result))
+        count = sum(len(compile_row_reader(["i", "b"])(page)) for page in iterate_pages(result))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     engine.dispose()
@@ -149,17 +149,17 @@ def test_values_are_those_of_the_columns_types():
     table = sa.Table("t", sa.MetaData(), *columns)
     at = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - as SQLite has them
     nulls = {"j": None, "at": None, "n": None}
-    texts = texts_of(dict(table.c), {"at": {"type": "string"}})
+    texts = get_text_columns(dict(table.c), {"at": {"type": "string"}})
     with engine.begin() as connection:
         table.create(connection)
         connection.execute(table.insert(), [{"j": {"a": [1]}, "at": at, "n": 1}, nulls])
         expected = [dict(row) for row in connection.execute(table.select()).mappings()]
         result = connection.execute(table.select())
-        names, processors = list(result.keys()), processors_of(result)
-        [page] = pages_of(result)
+        names, processors = list(result.keys()), get_processors(result)
+        [page] = iterate_pages(result)
     engine.dispose()
-    assert row_reader(names, None, processors)(page) == expected
-    first, second = row_reader(names, texts, processors)(page)
+    assert compile_row_reader(names, None, processors)(page) == expected
+    first, second = compile_row_reader(names, texts, processors)(page)
     assert first == {"j": {"a": [1]}, "at": "2024-01-02T03:04:05.000000+00:00", "n": 1}
     assert second == nulls
 
@@ -169,8 +169,8 @@ def test_rows_of_sqlalchemys_own_do_where_the_drivers_are_not_to_be_had():
         def fetchmany(self, size):
             return [(7,)] * min(size, 3) if size == FIRST_PAGE_ROWS else []
 
-    assert processors_of(Result()) == ()
-    assert list(pages_of(Result())) == [[(7,)] * 3]
+    assert get_processors(Result()) == ()
+    assert list(iterate_pages(Result())) == [[(7,)] * 3]
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(0.0, PAGE_BYTES), (1.0, MAX_PAGE_BYTES)])
@@ -183,8 +183,8 @@ def test_pages_are_longer_where_the_database_is_far_away(monkeypatch, seconds, m
             now[0] += seconds
             return [("x" * 10_000,)] * size if len(sizes) < 12 else []
 
-    monkeypatch.setattr("tap_core.sql.rows.perf_counter", lambda: now[0])
-    for page in pages_of(Result()):
+    monkeypatch.setattr("tap_core.sql.result_reader.perf_counter", lambda: now[0])
+    for page in iterate_pages(Result()):
         now[0] += 0.0001 * len(page)
     assert sizes == sorted(sizes)
     assert 0.9 * most < sizes[-1] * 10_000 <= most

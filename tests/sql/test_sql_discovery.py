@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from tap_core.catalog import CatalogEntry
+from tap_core.singerlib.catalog import CatalogEntry
 from tap_core.sql import SQLConnector
-from tap_core.sql.access import DatabaseUnreachableError
+from tap_core.sql.connection_errors import DatabaseUnreachableError
 from tests.postgres import Server
 
 ODD = 'Ödd "Na.me" x'

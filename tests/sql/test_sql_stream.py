@@ -427,16 +427,16 @@ def test_rows_come_through_a_cursor_of_the_server(server_tap):
 
 
 def test_values_of_a_server_need_no_careful_way(server_tap, capsys, monkeypatch):
-    from tap_core.records.shape import Shape
+    from tap_core.records.serializer import RecordSerializer
 
     careful = []
-    call = Shape.__call__
+    call = RecordSerializer.__call__
 
     def counted(self, record):
         careful.append(record)
         return call(self, record)
 
-    monkeypatch.setattr(Shape, "__call__", counted)
+    monkeypatch.setattr(RecordSerializer, "__call__", counted)
     server_tap.streams["public-t"].selected = True
     server_tap.sync_all()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -16,8 +16,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg2
 
 from tap_core.exceptions import ConformedNameClashException, RecordsWithoutSchemaException
-from tap_core.sql.binding import kinds_of
-from tap_core.sql.insertion import prepared
+from tap_core.sql.insert import prepare_insert
+from tap_core.sql.parameter_binding import get_python_types
 from tap_core.sql.target import SQLTarget
 from tap_core.target_base import Target
 from tests.sql_targets.small import SmallConnector, SmallSink, SmallTarget, load, rows_of, types_of
@@ -430,9 +430,9 @@ def test_a_target_without_a_capability_has_no_setting_for_it():
 
 def test_a_driver_that_takes_many_rows_at_once_gets_them_from_sqlalchemy():
     table = sa.Table("a", sa.MetaData(), sa.Column("id", sa.Integer()))
-    assert prepared(sa.insert(table), ["id"], psycopg2.dialect()).native is None
-    assert prepared(sa.text("INSERT"), ["id"], sqlite.dialect()).native is None
-    assert prepared(sa.insert(table), ["id"], sqlite.dialect()).native is not None
+    assert prepare_insert(sa.insert(table), ["id"], psycopg2.dialect()).native is None
+    assert prepare_insert(sa.text("INSERT"), ["id"], sqlite.dialect()).native is None
+    assert prepare_insert(sa.insert(table), ["id"], sqlite.dialect()).native is not None
 
 
 @pytest.mark.parametrize(
@@ -444,8 +444,8 @@ def test_a_driver_that_takes_many_rows_at_once_gets_them_from_sqlalchemy():
     ],
 )
 def test_what_a_property_may_hold(known, kinds):
-    assert kinds_of(known) == kinds
-    assert kinds_of({"anyOf": [True, known]}) == kinds_of({}) > kinds
+    assert get_python_types(known) == kinds
+    assert get_python_types({"anyOf": [True, known]}) == get_python_types({}) > kinds
 
 
 def test_no_rows_are_no_insert(url):

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from sqlalchemy.dialects import postgresql
 
 from tap_core.exceptions import ConformedNameClashException
-from tap_core.sql.conform import (
-    conformed_name,
-    refuse_clashes,
+from tap_core.sql.connector import SQLConnector
+from tap_core.sql.fully_qualified_name import FullyQualifiedName
+from tap_core.sql.identifiers import (
+    check_name_clashes,
+    conform_name,
     replace_leading_digit,
     snakecase,
 )
-from tap_core.sql.connector import SQLConnector
-from tap_core.sql.names import FullyQualifiedName
-from tap_core.sql.widening import falsifies, holds_more
+from tap_core.sql.type_widening import is_wider, loses_precision
 from tests.sql_targets.small import rows_of, types_of
 
 KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
@@ -321,7 +321,7 @@ class Shout(sa.TypeDecorator[str]):
     ],
 )
 def test_which_types_hold_more(current, new, false, more):
-    assert (falsifies(current, new), holds_more(current, new)) == (false, more)
+    assert (loses_precision(current, new), is_wider(current, new)) == (false, more)
 
 
 # Names
@@ -329,11 +329,11 @@ def test_which_types_hold_more(current, new, false, more):
 
 @given(st.text(min_size=1))
 def test_a_conformed_name_is_plain_and_stays_the_same(name):
-    once = conformed_name(name)
+    once = conform_name(name)
     assert once
     assert once == once.lower()
     assert not once[0].isdecimal()
-    assert conformed_name(once) in (once, once.strip())
+    assert conform_name(once) in (once, once.strip())
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_a_conformed_name_is_plain_and_stays_the_same(name):
     [("日本", "u65e5_u672c"), ("", "_"), ("!", "u21"), ("9é", "j"), ("My Name", "my_name")],
 )
 def test_a_name_of_which_nothing_is_left_is_spelled(name, wanted):
-    assert conformed_name(name) == wanted
+    assert conform_name(name) == wanted
 
 
 def test_a_name_that_starts_with_no_digit_stays():
@@ -360,7 +360,7 @@ def test_every_clash_is_named():
     names = {"a": "x", "b": "x", "c": "y", "d": "z", "e": "z"}
     wanted = r"\[\('x', \['a', 'b'\]\), \('z', \['d', 'e'\]\)\]"
     with pytest.raises(ConformedNameClashException, match=wanted):
-        refuse_clashes(names)
+        check_name_clashes(names)
 
 
 # Threads

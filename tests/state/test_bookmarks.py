@@ -11,9 +11,9 @@ import pytest
 from tap_core.exceptions import InvalidStreamSortException
 from tap_core.helpers import _state as face
 from tap_core.state import bookmarks
-from tap_core.state.order import order_of
+from tap_core.state.comparison import make_comparator
 
-MOMENT = order_of({"type": "string", "format": "date-time"})
+MOMENT = make_comparator({"type": "string", "format": "date-time"})
 
 
 def increment(state: dict, value: object, **how) -> dict:

@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tap_core.exceptions import InvalidStreamSortException
+from tap_core.state.bookmark_cursor import BookmarkCursor
 from tap_core.state.bookmarks import finalize_state_progress_markers, increment_state
-from tap_core.state.cursor import Cursor
-from tap_core.state.order import is_missing, order_of
+from tap_core.state.comparison import is_missing, make_comparator
 from tap_core.typing.values import to_json_compatible
 
 SCHEMAS = [
@@ -62,9 +62,9 @@ SEQUENCES = st.one_of(
 )
 
 
-def cursor(state: dict, **how) -> Cursor:
-    settings = {"is_sorted": True, "check_sorted": True, "order": order_of(None), **how}
-    return Cursor(state, replication_key="k", **settings)
+def cursor(state: dict, **how) -> BookmarkCursor:
+    settings = {"is_sorted": True, "check_sorted": True, "order": make_comparator(None), **how}
+    return BookmarkCursor(state, replication_key="k", **settings)
 
 
 HARD = [
@@ -94,7 +94,7 @@ def test_the_short_way_decides_as_the_order_does(
     """Against the plainest reading of the rules: one comparison by `Order` per value."""
     # An instant is no number: of two, the order would compare the texts, the short way the times.
     assume(schema != {"type": "integer"} or not any(isinstance(v, dt.date) for v in values))
-    order = order_of(schema)
+    order = make_comparator(schema)
     state: dict = {}
     follower = cursor(state, is_sorted=is_sorted, check_sorted=check_sorted, order=order)
     latest = None
@@ -133,7 +133,7 @@ def fault_of(step, value: object) -> str | None:
 
 @pytest.mark.parametrize("pair", HARD + [pair[::-1] for pair in HARD])
 def test_pairs_whose_looks_deceive(pair) -> None:
-    order = order_of(SCHEMAS[0])
+    order = make_comparator(SCHEMAS[0])
     state: dict = {}
     follower = cursor(state, is_sorted=False, order=order)
     for value in pair:
@@ -269,7 +269,7 @@ def test_a_bookmark_of_another_key_does_not_count() -> None:
 
 
 def test_null_is_warned_of_once_per_stream(caplog) -> None:
-    order = order_of(None)
+    order = make_comparator(None)
     for _ in range(3):
         follower = cursor({}, order=order)
         follower.advance(None)
@@ -281,7 +281,7 @@ def test_null_is_warned_of_once_per_stream(caplog) -> None:
 
 def test_a_resumed_sorted_stream_may_not_begin_before_its_bookmark() -> None:
     state = {"replication_key": "k", "replication_key_value": "2021-01-02T0:00:00Z"}
-    follower = cursor(state, order=order_of(SCHEMAS[0]))
+    follower = cursor(state, order=make_comparator(SCHEMAS[0]))
     follower.advance("2021-01-02T00:00:00Z")
     with pytest.raises(
         InvalidStreamSortException, match="Unsorted data detected in stream: by 'k'"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tap_core.state.document import StateDocument
-from tap_core.state.load import read_state
+from tap_core.state.reader import read_state
 
 
 def text_of(state: dict) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import StateFileError
 from tap_core.state.document import StateDocument
-from tap_core.state.load import check_bookmarks, read_state
+from tap_core.state.reader import check_bookmarks, read_state
 
 A = {"bookmarks": {"s": {"replication_key_value": 1}}}
 B = {"bookmarks": {"s": {"replication_key_value": 2}}}

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tap_core.exceptions import InvalidStreamSortException
-from tap_core.state import StateDocument, StreamStateManager, order_of, read_state
+from tap_core.state import StateDocument, StreamStateManager, make_comparator, read_state
 from tests.state.contexts import end_context
 
 MOMENT = {"type": "string", "format": "date-time"}
@@ -47,7 +47,7 @@ def a_manager(state: dict | None = None, *, schema=MOMENT, **how) -> StreamState
     return StreamStateManager(
         stream_name="orders",
         tap_state={} if state is None else state,
-        order=order_of(schema),
+        order=make_comparator(schema),
         **how,
     )
 

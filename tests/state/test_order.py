@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.state.order import Kind, is_missing, number_of, order_of
+from tap_core.state.comparison import ValueKind, is_missing, make_comparator, parse_number
 
 INSTANT = {"type": ["string", "null"], "format": "date-time"}
 NUMBER = {"type": ["integer", "null"]}
@@ -46,7 +46,7 @@ def written(draw, moment: dt.datetime) -> object:
 
 @given(st.data(), MOMENTS, MOMENTS)
 def test_moments_compare_as_instants_however_they_are_written(data, one, other) -> None:
-    order = order_of(INSTANT)
+    order = make_comparator(INSTANT)
     left, right = data.draw(written(one)), data.draw(written(other))
     assert order.newer_or_equal(left, right) == (one >= other)
     assert order.minimum(left, right) is (left if one <= other else right)
@@ -71,7 +71,7 @@ def test_moments_compare_as_instants_however_they_are_written(data, one, other) 
     ],
 )
 def test_dates_and_moments_of_all_forms(earlier, later, caplog) -> None:
-    order = order_of(INSTANT)
+    order = make_comparator(INSTANT)
     assert order.newer_or_equal(later, earlier)
     assert not order.newer_or_equal(earlier, later)
     assert caplog.records == []
@@ -81,15 +81,17 @@ def test_the_hour_that_comes_twice_is_told_apart() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     summer = dt.datetime(2024, 10, 27, 2, 30, tzinfo=berlin)
     winter = dt.datetime(2024, 10, 27, 2, 10, tzinfo=berlin, fold=1)
-    assert order_of(INSTANT).newer_or_equal(winter, summer)
-    assert not order_of(INSTANT).newer_or_equal(summer, winter)
+    assert make_comparator(INSTANT).newer_or_equal(winter, summer)
+    assert not make_comparator(INSTANT).newer_or_equal(summer, winter)
 
 
 def test_the_ends_of_the_calendar_do_not_overflow() -> None:
     east = dt.timezone(dt.timedelta(hours=14))
     first = dt.datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
-    assert order_of(INSTANT).newer_or_equal("0001-01-01T00:00:00+14:00", first.replace(tzinfo=east))
-    assert order_of(INSTANT).newer_or_equal("2000-01-01T00:00:00Z", first)
+    assert make_comparator(INSTANT).newer_or_equal(
+        "0001-01-01T00:00:00+14:00", first.replace(tzinfo=east)
+    )
+    assert make_comparator(INSTANT).newer_or_equal("2000-01-01T00:00:00Z", first)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +108,13 @@ def test_the_ends_of_the_calendar_do_not_overflow() -> None:
     ],
 )
 def test_numbers_compare_as_numbers(smaller, greater) -> None:
-    order = order_of(NUMBER)
+    order = make_comparator(NUMBER)
     assert order.newer_or_equal(greater, smaller)
     assert not order.newer_or_equal(smaller, greater)
 
 
 def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None:
-    order = order_of(TEXT)
+    order = make_comparator(TEXT)
     assert order.newer_or_equal("9", "10")
     assert order.newer_or_equal("2024-05-01T01:00:00+02:00", "2024-05-01T00:00:00Z")
     assert order.newer_or_equal(10, 9)
@@ -136,7 +138,7 @@ def test_text_is_compared_as_text_even_if_it_looks_like_something_else() -> None
     ],
 )
 def test_what_cannot_be_read_is_compared_as_text_with_one_warning(schema, new, old, caplog) -> None:
-    order = order_of(schema)
+    order = make_comparator(schema)
     with caplog.at_level(logging.WARNING):
         assert order.newer_or_equal(new, old) == (str(new) >= str(old))
         assert order.newer_or_equal(old, new) == (str(old) >= str(new))
@@ -152,28 +154,28 @@ JSON_VALUES = st.recursive(
 
 @given(st.sampled_from([INSTANT, NUMBER, TEXT]), JSON_VALUES, JSON_VALUES)
 def test_a_comparison_never_raises_and_one_side_wins(schema, new, old) -> None:
-    order = order_of(schema)
+    order = make_comparator(schema)
     assert order.newer_or_equal(new, old) or order.newer_or_equal(old, new)
 
 
 @pytest.mark.parametrize(
     "schema, kind",
     [
-        (None, Kind.TEXT),
-        ({}, Kind.TEXT),
-        (True, Kind.TEXT),
-        ({"type": "string"}, Kind.TEXT),
-        ({"type": "string", "format": "time"}, Kind.TEXT),
-        ({"type": "string", "format": "date"}, Kind.INSTANT),
-        ({"anyOf": [{"type": "null"}, INSTANT]}, Kind.INSTANT),
-        ({"oneOf": [{"type": "null"}, {"type": "number"}]}, Kind.NUMBER),
-        ({"allOf": [{"type": "integer"}, {"minimum": 0}]}, Kind.NUMBER),
-        ({"type": ["number", "null"]}, Kind.NUMBER),
-        ({"type": ["number", "string"]}, Kind.TEXT),
+        (None, ValueKind.TEXT),
+        ({}, ValueKind.TEXT),
+        (True, ValueKind.TEXT),
+        ({"type": "string"}, ValueKind.TEXT),
+        ({"type": "string", "format": "time"}, ValueKind.TEXT),
+        ({"type": "string", "format": "date"}, ValueKind.INSTANT),
+        ({"anyOf": [{"type": "null"}, INSTANT]}, ValueKind.INSTANT),
+        ({"oneOf": [{"type": "null"}, {"type": "number"}]}, ValueKind.NUMBER),
+        ({"allOf": [{"type": "integer"}, {"minimum": 0}]}, ValueKind.NUMBER),
+        ({"type": ["number", "null"]}, ValueKind.NUMBER),
+        ({"type": ["number", "string"]}, ValueKind.TEXT),
     ],
 )
 def test_the_schema_decides(schema, kind) -> None:
-    assert order_of(schema).kind is kind
+    assert make_comparator(schema).kind is kind
 
 
 def test_no_value_at_all() -> None:
@@ -182,4 +184,4 @@ def test_no_value_at_all() -> None:
     assert is_missing(Decimal("sNaN"))
     assert not is_missing(0)
     assert not is_missing("")
-    assert number_of([1]) is None
+    assert parse_number([1]) is None

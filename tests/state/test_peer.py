@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tap_core.helpers import _state as functions
-from tap_core.state import StateDocument, StreamStateManager, order_of
+from tap_core.state import StateDocument, StreamStateManager, make_comparator
 from tests.peers import missing_reason, peer_python
 
 SCRIPT = Path(__file__).with_name("peer_states.py")
@@ -108,7 +108,7 @@ def ours(manager_class, question: dict) -> dict:
         stream_name="s",
         tap_state=state,
         document=document,
-        order=order_of(question["schema"]),
+        order=make_comparator(question["schema"]),
         **question["settings"],
     )
 

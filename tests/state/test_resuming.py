@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tap_core.state import StateDocument, StreamStateManager, order_of, read_state
-from tap_core.state.partitions import freeze
+from tap_core.state import StateDocument, StreamStateManager, make_comparator, read_state
+from tap_core.state.partition_index import freeze_context
 from tests.state.contexts import end_context
 
 CONTEXTS = [{"a": a, "b": b} for a, b in itertools.product((1, 2), (1, 2))]
@@ -41,7 +41,7 @@ class Syncs(RuleBasedStateMachine):
     def begin(self, is_sorted, keys) -> None:
         self.declared = {"is_sorted": is_sorted, "state_partitioning_keys": keys}
         self.is_sorted = is_sorted and keys is None
-        self.order = order_of({"type": "string", "format": "date-time"})
+        self.order = make_comparator({"type": "string", "format": "date-time"})
         self.hour = 1
         self.source: list[list[str]] = [[] for _ in CONTEXTS]
         self.arrived: set[tuple[int, str]] = set()
@@ -133,7 +133,7 @@ class Syncs(RuleBasedStateMachine):
 
     def bookmarks(self) -> dict:
         return {
-            freeze(entry.get("context", {})): entry.get("replication_key_value")
+            freeze_context(entry.get("context", {})): entry.get("replication_key_value")
             for entry in self.entries()
         }
 
@@ -141,7 +141,7 @@ class Syncs(RuleBasedStateMachine):
         for entry in self.entries():
             if "progress_markers" in entry:
                 assert not self.is_sorted
-                was = before.get(freeze(entry.get("context", {})))
+                was = before.get(freeze_context(entry.get("context", {})))
                 assert entry.get("replication_key_value") == was
 
     def nothing_of_the_run_is_left(self) -> None:

@@ -7,13 +7,13 @@ import logging
 
 import pytest
 
-from tap_core.catalog import Catalog, Schema
 from tap_core.exceptions import (
     DiscoveryError,
     EmptySchemaTypeError,
     InvalidReplicationKeyException,
     SingerSDKDeprecationWarning,
 )
+from tap_core.singerlib.catalog import Catalog, Schema
 from tap_core.streams.core import Stream
 from tests.sync.syncing import DATETIME, INTEGER, STRING, make, schema, stream
 

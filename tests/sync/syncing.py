@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tap_core.protocols.singer.encode import SingerOutlet
-from tap_core.state.checkpoint import Cadence
+from tap_core.protocols.singer.writer import SingerWriter
+from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.streams.core import Stream
-from tap_core.sync.run import Run
+from tap_core.sync.sync_run import SyncRun
 from tap_core.tap_base import Tap
 
 NOW = "2024-05-06T07:08:09.000001+00:00"
@@ -41,9 +41,9 @@ class StillTap(Tap):
     def discover_streams(self) -> list[Stream]:
         return [kind(self) for kind in self.kinds]
 
-    def _begin_run(self) -> Run:
-        cadence = Cadence(clock=lambda: 0.0)
-        return Run(self.outlet, self.document, cadence, clock=lambda: NOW)
+    def _begin_run(self) -> SyncRun:
+        cadence = CheckpointPolicy(clock=lambda: 0.0)
+        return SyncRun(self.outlet, self.document, cadence, clock=lambda: NOW)
 
     @property
     def initialized_at(self) -> int:
@@ -113,7 +113,7 @@ def make(*kinds: type[Stream], output: Output | None = None, **given: Any) -> St
     """Make a tap of these streams that writes to ``output``."""
     tap_class = type("OneTap", (StillTap,), {"kinds": kinds})
     tap: StillTap = tap_class(**given)
-    tap.outlet = SingerOutlet((Output() if output is None else output).append)
+    tap.outlet = SingerWriter((Output() if output is None else output).append)
     return tap
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 
-from tap_core.protocols.singer.messages import (
+from tap_core.singerlib.messages import (
     ActivateVersionMessage,
     RecordMessage,
     SchemaMessage,

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.batch import BaseBatcher
-from tap_core.batch.formats import BaseBatchFileEncoding, BatchConfig
-from tap_core.batch.parquet import ParquetRows
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig
+from tap_core.batch.parquet import ParquetEncoder
 from tap_core.exceptions import BatchFileError, ConfigurationError
-from tap_core.protocols.singer.encode import SingerOutlet
-from tap_core.protocols.singer.messages import SDKBatchMessage
-from tap_core.sync.plan import plan_of
+from tap_core.protocols.singer.writer import SingerWriter
+from tap_core.singerlib.messages import SDKBatchMessage
+from tap_core.sync.plan import get_plan
 from tests.batch.files import ENCODINGS, batch_config, numbers, rows_in, rows_named
 from tests.sync.syncing import (
     DATETIME,
@@ -449,7 +449,7 @@ def test_a_setting_that_lacks_something_ends_the_sync(config, message):
 
 
 def test_a_door_that_cannot_name_files_gets_rows(tmp_path):
-    class Other(SingerOutlet):
+    class Other(SingerWriter):
         takes_files = False
 
     output = Output()
@@ -570,7 +570,7 @@ def test_batches_of_a_stream_s_own_are_made_alone_wherever_their_settings_are(tm
         tmp_path, get_batch_config=lambda self, config_: config, max_parallel_partitions=2
     )
     tap = make(own)
-    assert plan_of(tap.streams["a"]).threads == 1
+    assert get_plan(tap.streams["a"]).threads == 1
 
 
 def test_rows_that_are_only_looked_up_hold_no_state_back(tmp_path):
@@ -630,14 +630,14 @@ def test_the_last_files_of_a_stream_without_states_are_named_too(tmp_path, monke
     output = sync(kind, config=config)
     assert rows_named(output.messages) == ROWS
 
-    finish = ParquetRows.finish
+    finish = ParquetEncoder.finish
 
     def fails_at_the_end(self):
         if len(self._bodies) < 3:
             raise OSError("full")
         finish(self)
 
-    monkeypatch.setattr(ParquetRows, "finish", fails_at_the_end)
+    monkeypatch.setattr(ParquetEncoder, "finish", fails_at_the_end)
     output, error = failed(BatchFileError, kind, config=config)
     assert "full" in str(error)
     assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "BATCH"]
@@ -692,7 +692,7 @@ def test_a_tap_s_own_write_message_sees_batches(tmp_path):
 
     own = type("Own", (kind,), {"write_message": write_message})
     made = own(config=batch_config(tmp_path))
-    made.outlet = SingerOutlet(output.append)
+    made.outlet = SingerWriter(output.append)
     made.sync_all()
     assert seen.count("BATCH") == 3
     assert rows_named(output.messages) == ROWS

@@ -8,9 +8,9 @@ from types import MappingProxyType
 import pytest
 
 from tap_core import metrics
-from tap_core.protocols.singer.messages import RecordMessage, SchemaMessage
+from tap_core.singerlib.messages import RecordMessage, SchemaMessage
 from tap_core.streams.core import Stream
-from tap_core.sync.plan import HOOKS, is_overridden, plan_of
+from tap_core.sync.plan import OVERRIDABLE_HOOKS, get_plan, is_overridden
 from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sync
 
 ROWS = [{"id": 1}, {"id": 2}, {"id": 3}]
@@ -38,25 +38,25 @@ def ids(output, name="a"):
 
 
 def test_the_hooks_are_members_of_a_stream():
-    assert [name for name in HOOKS if not hasattr(Stream, name)] == []
+    assert [name for name in OVERRIDABLE_HOOKS if not hasattr(Stream, name)] == []
 
 
 def test_a_stream_without_hooks_is_compiled():
     def is_compiled(kind):
         [found] = make(kind).streams.values()
-        return plan_of(found).compiled
+        return get_plan(found).compiled
 
     assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
-    for name in HOOKS:
+    for name in OVERRIDABLE_HOOKS:
         assert not is_compiled(over(name, lambda self, base: None)), name
 
 
 def test_an_object_may_have_a_hook_of_its_own():
     tap = make(stream("a", ROWS))
     [found] = tap.streams.values()
-    assert not is_overridden(found, *HOOKS)
+    assert not is_overridden(found, *OVERRIDABLE_HOOKS)
     found._write_record_message = lambda record: None
-    assert is_overridden(found, *HOOKS)
+    assert is_overridden(found, *OVERRIDABLE_HOOKS)
 
 
 def test_a_record_may_become_two():

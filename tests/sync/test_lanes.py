@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tap_core.sync.plan import plan_of
+from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.records.values import ODD, masks, records, schemas
 from tests.sync.syncing import (
@@ -225,7 +225,7 @@ def test_the_lanes_are_two():
     kinds, _ = CASES["children"]
     for lane, is_compiled in ((list, True), (through_hooks, False)):
         tap = make(*lane(kinds))
-        assert [plan_of(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
+        assert [get_plan(one).compiled for one in tap.streams.values()] == [is_compiled] * 3
 
 
 def test_one_hooked_stream_changes_nothing_for_the_others():

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from tap_core import Tap
-from tap_core.catalog import Catalog
 from tap_core.exceptions import (
     ConfigValidationError,
     InvalidReplicationKeyException,
@@ -21,7 +20,8 @@ from tap_core.exceptions import (
     SingerSDKDeprecationWarning,
 )
 from tap_core.mapper import PluginMapper, RemoveRecordTransform, SameRecordTransform, StreamMap
-from tap_core.sync.plan import plan_of
+from tap_core.singerlib.catalog import Catalog
+from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
 from tests.records.values import ODD
 from tests.sync.syncing import (
@@ -132,8 +132,8 @@ def test_a_stream_with_maps_is_in_the_compiled_lane_and_writes_its_messages_othe
     by_messages = type("A", (kind,), {"_generate_record_messages": _generate_record_messages})
     output, theirs = Output(), Output()
     tap = make(kind, output=output, config=config)
-    assert plan_of(tap.streams["a"]).compiled
-    assert (plan_of(tap.streams["a"]).mapped is None) is False
+    assert get_plan(tap.streams["a"]).compiled
+    assert (get_plan(tap.streams["a"]).mapped is None) is False
     tap.sync_all()
     make(by_messages, output=theirs, config=config).sync_all()
     for name in {message["stream"] for message in output.of("RECORD")}:
@@ -143,10 +143,10 @@ def test_a_stream_with_maps_is_in_the_compiled_lane_and_writes_its_messages_othe
 
 def test_a_stream_without_maps_has_the_same_plan_as_without_a_mapper():
     tap = make(stream("a", []), stream("b", []), config=maps(b={"x": "id"}))
-    assert plan_of(tap.streams["a"]).mapped is None
-    assert plan_of(tap.streams["b"]).mapped is not None
+    assert get_plan(tap.streams["a"]).mapped is None
+    assert get_plan(tap.streams["b"]).mapped is not None
     idle = make(stream("a", []))
-    assert plan_of(idle.streams["a"]).mapped is None
+    assert get_plan(idle.streams["a"]).mapped is None
     assert not idle.has_mapper
 
 

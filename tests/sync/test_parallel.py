@@ -12,15 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tap_core.authenticators import APIKeyAuthenticator, OAuthAuthenticator
-from tap_core.clock import utc_now
 from tap_core.exceptions import (
     ConfigurationError,
     ConfigValidationError,
     InvalidStreamSortException,
 )
-from tap_core.state.checkpoint import Cadence
+from tap_core.parsing.datetimes import utc_now
+from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.streams.rest import RESTStream
-from tap_core.sync.run import Run
+from tap_core.sync.sync_run import SyncRun
 from tests.sync.syncing import (
     INTEGER,
     STRING,
@@ -240,8 +240,8 @@ def test_states_are_owed_by_the_records_of_all_threads(lane):
         **PARTED,
     )
     tap = make(lane(kind), output=(output := Output()))
-    sparing = Cadence(0.0, allowance=0, clock=lambda: 0.0)
-    tap._begin_run = lambda: Run(tap.outlet, tap.document, sparing)
+    sparing = CheckpointPolicy(0.0, allowance=0, clock=lambda: 0.0)
+    tap._begin_run = lambda: SyncRun(tap.outlet, tap.document, sparing)
     tap.sync_all()
     assert len(output.states) >= 90 // 10
 
@@ -808,7 +808,7 @@ def test_each_thread_is_authenticated_by_its_own_context(server):
 
 def test_a_rate_limit_is_that_of_all_threads(server, monkeypatch):
     waited = []
-    monkeypatch.setattr("tap_core.http.budget.time.sleep", waited.append)
+    monkeypatch.setattr("tap_core.http.rate_limit.time.sleep", waited.append)
     sync(pages(server, 4, rate_limit=1.0))
     assert sum(waited) > 11, "twelve requests, a second apart"
 

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from tap_core.events import Describe, Rows, StreamId
-from tap_core.protocols.singer.encode import SingerOutlet
-from tap_core.state.checkpoint import Cadence
+from tap_core.events import Rows, SchemaEvent, StreamId
+from tap_core.protocols.singer.writer import SingerWriter
+from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
-from tap_core.sync.run import CHUNK_ROWS, Run
+from tap_core.sync.sync_run import CHUNK_ROWS, SyncRun
 from tests.sync.syncing import NOW, Output, failed, hooked, make, stream, sync
 
 LONG = 60
@@ -53,16 +53,16 @@ def door() -> Door:
     return Door()
 
 
-def run_to(door: Door) -> Run:
-    return Run(door, StateDocument({"bookmarks": {}}), Cadence(), clock=lambda: NOW)
+def run_to(door: Door) -> SyncRun:
+    return SyncRun(door, StateDocument({"bookmarks": {}}), CheckpointPolicy(), clock=lambda: NOW)
 
 
 @pytest.fixture
-def run(door) -> Run:
+def run(door) -> SyncRun:
     return run_to(door)
 
 
-def collect(run: Run, *bodies: bytes) -> None:
+def collect(run: SyncRun, *bodies: bytes) -> None:
     for body in bodies:
         if not run.bodies:
             run.begin()
@@ -98,25 +98,25 @@ def test_the_first_chunk_of_a_stream_has_one_row(run):
 def test_an_event_goes_behind_the_rows(run, door):
     run.open(Source("a"))
     collect(run, b"1")
-    run.emit(Describe(StreamId("b"), {}))
-    assert [type(event) for event in door.events] == [Rows, Describe]
+    run.emit(SchemaEvent(StreamId("b"), {}))
+    assert [type(event) for event in door.events] == [Rows, SchemaEvent]
 
 
 def test_a_schema_goes_out_when_it_changes(run, door):
-    first, second = Describe(StreamId("a"), {"x": 1}), Describe(StreamId("a"), {"x": 2})
+    first, second = SchemaEvent(StreamId("a"), {"x": 1}), SchemaEvent(StreamId("a"), {"x": 2})
     for event in (first, first, second, second, first):
         run.describe(event)
     assert door.events == [first, second, first]
 
 
-@pytest.mark.parametrize("kind", [Rows, Describe])
+@pytest.mark.parametrize("kind", [Rows, SchemaEvent])
 def test_nothing_follows_a_write_that_failed(run, door, kind):
     """Above all no state: it would cover rows that are lost."""
     door.fails_at = kind
     run.open(Source("a"))
     collect(run, b"1")
     with pytest.raises(BrokenPipeError):
-        run.emit(Describe(StreamId("b"), {}))
+        run.emit(SchemaEvent(StreamId("b"), {}))
     assert run.is_broken
     before = list(door.events)
     collect(run, b"2")
@@ -288,7 +288,7 @@ def test_the_output_that_breaks_ends_the_sync(caplog):
             raise BrokenPipeError
         output.append(data)
 
-    tap.outlet = SingerOutlet(write)
+    tap.outlet = SingerWriter(write)
     with pytest.raises(BrokenPipeError):
         tap.sync_all()
     assert len(pulled) < 4 * CHUNK_ROWS
@@ -311,7 +311,7 @@ def test_an_authors_own_broken_pipe_is_an_error_like_any_other():
 @pytest.fixture
 def hasty(monkeypatch):
     """A timer that sends whatever waits, at every turn it gets."""
-    monkeypatch.setattr("tap_core.sync.run.MAX_AGE_SECONDS", 0)
+    monkeypatch.setattr("tap_core.sync.sync_run.MAX_CHUNK_AGE_SECONDS", 0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -352,7 +352,7 @@ def test_no_other_stream_gets_in_while_rows_are_sent(run, door):
     """The timer has taken the rows of one stream; the sync must not turn to the next yet."""
     other, turned = Source("b"), threading.Event()
 
-    class Interrupting(Cadence):
+    class Interrupting(CheckpointPolicy):
         def rows(self, nbytes):
             thread = threading.Thread(target=lambda: (run.open(other), turned.set()), daemon=True)
             thread.start()

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.events import Rows
-from tap_core.exceptions import InvalidStreamSortException, PartsFailedError
+from tap_core.exceptions import InvalidStreamSortException, PartitionsFailedError
 from tap_core.incremental.cursor import DatetimeBasedCursor
-from tap_core.protocols.singer.encode import SingerOutlet, encode_body
-from tap_core.sync.parts import Result, Spread
+from tap_core.protocols.singer.writer import SingerWriter, encode_body
+from tap_core.sync.work_units import WorkResult, WorkResults
 from tests.http.server import Server, serving
 from tests.incremental.apis import FROM, SECONDS, TO, Api, Dated
 from tests.sync.syncing import DATETIME, INTEGER, STRING, Output, make, schema, stream, sync
@@ -82,17 +82,17 @@ class Elsewhere:
             if part.context in self.bad or (
                 part.interval is not None and part.interval.window.start_time in self.bad
             ):
-                results.append(Result(part.number, error="RuntimeError: bad"))
+                results.append(WorkResult(part.number, error="RuntimeError: bad"))
                 continue
             bookmarks = _travelled(self._tap.sync_part(part))
             counts = {str(each.stream): len(each.rows) for each in self._rows}
             if not (in_order and any(each.error for each in results)):
                 events += self._rows
-            results.append(Result(part.number, bookmarks, counts))
-        return Spread(events, results)
+            results.append(WorkResult(part.number, bookmarks, counts))
+        return WorkResults(events, results)
 
 
-class Spreading(SingerOutlet):
+class Spreading(SingerWriter):
     """Singer's outlet, with somebody elsewhere who reads."""
 
     def __init__(self, write, spreader):
@@ -252,7 +252,7 @@ def test_behind_a_window_that_failed_nothing_counts(server: Server):
     """The bookmark stays before the first window that failed, and so do the rows."""
     Api(server, ARTICLES)
     kind = windows(server)
-    out, _ = spread(kind, bad=["2024-01-04T00:00:00Z"], error=PartsFailedError)
+    out, _ = spread(kind, bad=["2024-01-04T00:00:00Z"], error=PartitionsFailedError)
     first = out.records("articles")
     assert max(record["at"] for record in first) < "2024-01-04"
     again, _ = spread(kind, state=out.states[-1])
@@ -267,7 +267,7 @@ def test_behind_a_window_that_failed_nothing_counts(server: Server):
 def test_a_context_that_fails_leaves_the_others_done():
     """The others are kept with their bookmarks; the error names the context; then it goes on."""
     kind = stream("orders", orders, **ORDERS)
-    out, _ = spread(kind, bad=[{"p": 3}], error=PartsFailedError)
+    out, _ = spread(kind, bad=[{"p": 3}], error=PartitionsFailedError)
     assert "orders {'p': 3}: RuntimeError: bad" in out.error
     assert len(out.records("orders")) == 16
     state = out.states[-1]
@@ -289,7 +289,7 @@ def test_children_that_fail_are_read_the_next_time(bad, most, ordered):
     parent.is_sorted = ordered
     lost = [{"parent": number} for number in bad]
     out, _ = spread(
-        parent, child, grandchild, bad=lost, most=most, error=PartsFailedError if bad else None
+        parent, child, grandchild, bad=lost, most=most, error=PartitionsFailedError if bad else None
     )
     again, _ = spread(parent, child, grandchild, state=out.states[-1])
     seen = {

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from tap_core.catalog import Catalog
 from tap_core.exceptions import SingerSDKDeprecationWarning
-from tap_core.protocols.singer.messages import RecordMessage, StateMessage
+from tap_core.singerlib.catalog import Catalog
+from tap_core.singerlib.messages import RecordMessage, StateMessage
 from tap_core.tap_base import Tap
 from tests.sync.syncing import INTEGER, Output, StillTap, make, schema, stream, sync
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.jar_versions import SHA256
+from target_spark.spark.jar_versions import SHA256
 
 __all__ = ["publish", "put_jars"]
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from target_spark.jars import format_conf
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.jars import format_conf
+from target_spark.spark.session import Session, SparkSettings
 from tests.target.crash_life import Life
 
 __all__ = ["MODES", "main"]

@@ -19,19 +19,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import settings
-from target_spark.batches import BatchWriter
+from tap_core.protocols.singer.reader import SingerReader
 from target_spark.columns import IS_CURRENT, VALID_FROM, VALID_TO
-from target_spark.lease import started_after_the_last
-from target_spark.ledger import newest
-from target_spark.loader import Loader
-from target_spark.options import Run as LoadRun
-from target_spark.report import Report
-from target_spark.session import Session
-from target_spark.spool import SpoolFolder
-from target_spark.tables import Table
-from target_spark.writers import writer_for
+from target_spark.config import settings
+from target_spark.config.options import RunInfo as LoadRun
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.ledger import latest_marker
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.spark.session import Session
+from target_spark.storage.job_lock import monotonic_run_start
+from target_spark.storage.spool import SpoolFolder
+from target_spark.tables.model import Table
+from target_spark.writers import get_writer
 from tests.target.crash_run import Run, left_behind
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Life:
 
     def _in_tables(self) -> int:
         markers = [self._writer().last_marker(self.spark, table) for table in self._tables()]
-        found = newest(markers)
+        found = latest_marker(markers)
         state = json.loads(found.state) if found is not None and found.state else {"n": 0}
         return int(state["n"])
 
@@ -313,11 +313,11 @@ class Life:
         config = {**self.config, "flush_rows": ROWS}
         options, engine = settings.load_options(config), _Engine(self.session)
         job, now = self.config["job"], int(time.time() * 1000)
-        run = LoadRun(job, uuid.uuid4().hex, started_after_the_last(str(self.tables), [job], now))
+        run = LoadRun(job, uuid.uuid4().hex, monotonic_run_start(str(self.tables), [job], now))
         spool = SpoolFolder(self.folder / "spool-here")
         commits = partial(BatchWriter, engine, options, run, spool)
         loader = Loader(options, engine, spool, commits, Report(), self._emit)
-        decoder = Decoder()
+        decoder = SingerReader()
         try:
             for line in self._lines(start):
                 for event in decoder.feed(line):
@@ -424,7 +424,7 @@ class Life:
     # The tables
 
     def _writer(self) -> Any:
-        return writer_for(self.form)
+        return get_writer(self.form)
 
     def _tables(self) -> list[Table]:
         return [Table(str(self.tables / stream), stream) for stream in self.streams]

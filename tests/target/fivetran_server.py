@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tap_core.protocols.fivetran import messages
-from tap_core.protocols.fivetran.tester.client import Client
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
+from fivetran_tester.client import Client
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
 from tests.fivetran import batch_files
 from tests.fivetran.batch_files import Cell
 
@@ -24,7 +24,7 @@ _HOST = ("--host", "127.0.0.1")
 
 def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) -> Any:
     """A column of a request."""
-    made = messages.Column(name=name, type=int(kind), primary_key=key)
+    made = proto_messages.Column(name=name, type=int(kind), primary_key=key)
     if digits:
         made.params.decimal.precision, made.params.decimal.scale = digits
     return made
@@ -32,7 +32,7 @@ def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) 
 
 def table(name: str, *columns: Any) -> Any:
     """A table of a request."""
-    return messages.Table(name=name, columns=columns)
+    return proto_messages.Table(name=name, columns=columns)
 
 
 class Destination:
@@ -102,12 +102,12 @@ class Destination:
 
     def call(self, rpc: str, **fields: Any) -> Any:
         """Make a call with the settings; return the answer."""
-        kind = getattr(messages, f"{rpc}Request")
+        kind = getattr(proto_messages, f"{rpc}Request")
         return self.client.call(rpc, kind(configuration=self.configuration, **fields))
 
     def call_plain(self, rpc: str) -> Any:
         """Make a call that takes no settings; return the answer."""
-        return self.client.call(rpc, getattr(messages, f"{rpc}Request")())
+        return self.client.call(rpc, getattr(proto_messages, f"{rpc}Request")())
 
     def task(self, rpc: str, **fields: Any) -> str:
         """Make a call that fails; return the text of its task."""
@@ -157,7 +157,7 @@ class Destination:
             "replace_files": kinds[0],
             "update_files": kinds[1],
             "delete_files": kinds[2],
-            "file_params": messages.FileParams(
+            "file_params": proto_messages.FileParams(
                 compression=int(Compression.ZSTD),
                 encryption=int(Encryption.AES),
                 null_string=batch_files.NULL_TEXT,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
-from target_spark.fivetran.batch import Batch, File, FileParams, Kind
-from target_spark.fivetran.batches import Written, write_batch
-from target_spark.fivetran.shapes import Column, Shape
-from target_spark.fivetran.tables import Tables
-from target_spark.names import RESERVED, clean, quote
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
+from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.write_batch import BatchResult, write_batch
+from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from tests.fivetran import batch_files
 from tests.fivetran.batch_files import Cell
 
@@ -25,44 +25,46 @@ PARAMS = FileParams(
 Rows = Iterable[Sequence[Cell]]
 
 
-def shape(**columns: Any) -> Shape:
+def shape(**columns: Any) -> FivetranSchema:
     """A shape of name=type; an asterisk before the type's name makes a key of it."""
     made = []
     for name, told in columns.items():
         type_, *digits = told if isinstance(told, tuple) else (told,)
         is_key = type_.startswith("*")
         decimal = (digits[0], digits[1]) if digits else None
-        made.append(Column(name, DataType[type_.lstrip("*")], is_key, decimal))
-    names = clean([column.name for column in made], RESERVED["iceberg"])
-    return Shape(tuple(replace(column, column=names[column.name]) for column in made))
+        made.append(DestinationColumn(name, DataType[type_.lstrip("*")], is_key, decimal))
+    names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
+    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
 
 
 class Lake:
     """The tables of a test, and the files that are written into them."""
 
-    def __init__(self, tables: Tables, home: Path) -> None:
+    def __init__(self, tables: TableService, home: Path) -> None:
         self.tables = tables
         self.home = home
         self._files = 0
 
-    def file(self, kind: Kind, columns: Sequence[str], rows: Rows) -> File:
+    def file(self, kind: FileKind, columns: Sequence[str], rows: Rows) -> RequestFile:
         """Write a batch file with a key of its own."""
         self._files += 1
         path, key = self.home / f"{self._files}.csv.zst.aes", batch_files.new_key()
         batch_files.write(path, columns, rows, key=key)
-        return File(str(path), kind, key)
+        return RequestFile(str(path), kind, key)
 
-    def make(self, name: str, made: Shape) -> None:
+    def make(self, name: str, made: FivetranSchema) -> None:
         self.tables.create("s", name, made)
 
     def write(
         self,
         name: str,
-        made: Shape,
-        *files: File,
-        way: Callable[[Tables, str, str, Shape, Batch], Written] = write_batch,
-    ) -> Written:
-        return way(self.tables, "s", name, made, Batch(files, PARAMS))
+        made: FivetranSchema,
+        *files: RequestFile,
+        way: Callable[
+            [TableService, str, str, FivetranSchema, BatchRequest], BatchResult
+        ] = write_batch,
+    ) -> BatchResult:
+        return way(self.tables, "s", name, made, BatchRequest(files, PARAMS))
 
     def ref(self, name: str) -> str:
         found = self.tables.described("s", name)

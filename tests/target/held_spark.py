@@ -10,7 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,27 +7,29 @@ from typing import TYPE_CHECKING
 from target_spark.columns import (
     Column,
     Integer,
-    Layout,
+    TableSchema,
     Text,
 )
-from target_spark.ledger import Marker
-from target_spark.tables import Table
-from target_spark.writers import Keys
-from target_spark.writers.iceberg import IcebergWriter
-from target_spark.writers.iceberg_log import Snapshot, snapshots
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.model import Table
+from target_spark.writers import MergeKeys
+from target_spark.writers.iceberg.snapshots import IcebergSnapshot, snapshots
+from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-LAYOUT = Layout(
+LAYOUT = TableSchema(
     (Column("id", "id", Integer()), Column("name", "name", Text()), Column("n", "n", Integer()))
 )
-KEYS = Keys(("id",), order="at")
+KEYS = MergeKeys(("id",), order="at")
 
 
-def marker(batch: int, state: str | None = None, *, run: str = "r1", started: int = 1) -> Marker:
-    return Marker("job", run, started, batch, batch * 10 if state else 0, state)
+def marker(
+    batch: int, state: str | None = None, *, run: str = "r1", started: int = 1
+) -> CommitMetadata:
+    return CommitMetadata("job", run, started, batch, batch * 10 if state else 0, state)
 
 
 def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
@@ -45,7 +47,7 @@ def content(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in IcebergWriter().rows(spark, table).collect())
 
 
-def line(spark: SparkSession, table: Table) -> list[Snapshot]:
+def line(spark: SparkSession, table: Table) -> list[IcebergSnapshot]:
     return list(snapshots(spark, table))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from target_spark.writers.delta_files import _staging_prefix
+from target_spark.writers.delta.data_files import _staging_prefix
 from tests.target.crash_run import PATIENCE, TARGET, Run
 
 __all__ = ["THEIRS", "Racer", "append_theirs", "make_theirs", "rows_of", "staging", "until"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
-from target_spark.value_settings import get_needed
+from target_spark.spark.exact_value_conf import get_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.events import Describe, Rows, StreamId
+from tap_core.events import Rows, SchemaEvent, StreamId
 from target_spark.columns import (
     AIRBYTE_COLUMNS,
     CDC_DELETED_AT,
@@ -18,21 +18,21 @@ from target_spark.columns import (
     Boolean,
     Column,
     ColumnOptions,
-    Feed,
+    ColumnSource,
     Integer,
-    Layout,
+    TableSchema,
     Text,
     Timestamp,
-    against_table,
-    json_schema_of,
-    layout_of,
+    diff_with_table,
+    schema_from_json_schema,
+    to_json_schema,
 )
 from target_spark.errors import UnsupportedError
-from target_spark.frames.meta import head_of
-from target_spark.spool import Spool, SpoolFolder
-from target_spark.streams import digest
-from target_spark.writers.base import Keys
-from target_spark.writers.merges import Matched, Merge, new, upsert
+from target_spark.frames.airbyte_meta import meta_prefix
+from target_spark.loader.stream_context import schema_digest
+from target_spark.storage.spool import Spool, SpoolFolder
+from target_spark.writers.base import MergeKeys
+from target_spark.writers.merge_statement import Matched, Merge, build_upsert, source_column
 
 AIRBYTE = ColumnOptions(airbyte=True)
 INT: dict[str, Any] = {"type": ["null", "integer"]}
@@ -49,12 +49,14 @@ def layout(
     *keys: str,
     options: ColumnOptions = AIRBYTE,
     **nested: tuple[str, ...],
-) -> Layout:
+) -> TableSchema:
     paths = {name.replace("__", "."): path for name, path in nested.items()}
-    return layout_of({"type": "object", "properties": properties}, keys, options, paths)
+    return schema_from_json_schema(
+        {"type": "object", "properties": properties}, keys, options, paths
+    )
 
 
-def by_name(found: Layout) -> dict[str, Column]:
+def by_name(found: TableSchema) -> dict[str, Column]:
     return {column.name: column for column in found.columns}
 
 
@@ -93,21 +95,21 @@ def test_what_a_record_says_under_these_names_is_left_out():
     """PyAirbyte sends what its cache holds, and these columns with it."""
     sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
     found = layout({"id": INT, **sent})
-    assert [c.name for c in found.columns if c.feed is Feed.PROPERTY] == ["id"]
-    assert {c.name for c in found.columns if c.feed is Feed.METADATA} == {*AIRBYTE_COLUMNS}
+    assert [c.name for c in found.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
+    assert {c.name for c in found.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
     plain = layout({"id": INT, META: TEXT}, options=ColumnOptions())
-    assert by_name(plain)[META].feed is Feed.PROPERTY
+    assert by_name(plain)[META].feed is ColumnSource.PROPERTY
 
 
 def test_a_singer_run_leaves_none_of_them_as_it_was():
     """They would tell of a row that is another one by now."""
     table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
-    fitted, changes = against_table(layout({"id": INT}, options=ColumnOptions()), table)
+    fitted, changes = diff_with_table(layout({"id": INT}, options=ColumnOptions()), table)
     assert changes == ()
-    assert {column.feed for column in fitted.columns[1:]} == {Feed.EMPTIED}
-    again, changes = against_table(layout({"id": INT}), table)
+    assert {column.feed for column in fitted.columns[1:]} == {ColumnSource.EMPTIED}
+    again, changes = diff_with_table(layout({"id": INT}), table)
     assert changes == ()
-    assert {column.feed for column in again.columns[1:]} == {Feed.METADATA}
+    assert {column.feed for column in again.columns[1:]} == {ColumnSource.METADATA}
 
 
 def test_what_must_fit_is_what_a_row_is_known_and_ended_by():
@@ -125,7 +127,7 @@ def test_a_nested_key_is_a_column_of_its_own_and_the_object_stays():
     assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
     assert columns["meta_at"].type == Timestamp()
     assert columns["meta"].type.ddl == "struct<`id`: bigint, `at`: timestamp>"
-    assert "meta.id" not in json_schema_of(found)["properties"]
+    assert "meta.id" not in to_json_schema(found)["properties"]
 
 
 def test_a_name_that_a_property_has_gets_a_number():
@@ -146,7 +148,7 @@ def test_a_name_that_a_property_has_gets_a_number():
 def test_a_table_knows_the_column_again():
     meta = struct(id=INT)
     wanted = layout({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
-    fitted, changes = against_table(wanted, wanted.types, sources=wanted.sources)
+    fitted, changes = diff_with_table(wanted, wanted.types, sources=wanted.sources)
     assert (fitted.columns, changes) == (wanted.columns, ())
 
 
@@ -190,8 +192,8 @@ def test_a_path_to_no_single_declared_value_is_refused(
 
 
 def test_another_path_is_another_description():
-    one, other = (Describe(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
-    assert digest(one) != digest(other)
+    one, other = (SchemaEvent(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
+    assert schema_digest(one) != schema_digest(other)
 
 
 # --------------------------------------------------------------------- lines and SQL
@@ -216,21 +218,21 @@ def test_a_line_holds_what_the_source_says_of_its_row(tmp_path: Path):
 
 
 def test_the_meta_of_every_row_begins_alike():
-    assert (head_of(None), head_of(7)) == ('{"changes":', '{"sync_id":7,"changes":')
+    assert (meta_prefix(None), meta_prefix(7)) == ('{"changes":', '{"sync_id":7,"changes":')
 
 
 def test_only_a_row_that_is_no_older_replaces_another():
     """Append and dedup: the newest row is that of the greatest cursor."""
-    keys = Keys(("id",), "n", cursor="at", by_cursor=True, removed="gone")
-    newer = f"(x.`at` IS NULL OR x.`at` <= {new('at')})"
+    keys = MergeKeys(("id",), "n", cursor="at", by_cursor=True, removed="gone")
+    newer = f"(x.`at` IS NULL OR x.`at` <= {source_column('at')})"
     columns = ["id", "at", "gone"]
-    assert upsert("x", columns, keys) == Merge(
+    assert build_upsert("x", columns, keys) == Merge(
         "x",
-        f"x.`id` = {new('id')}",
+        f"x.`id` = {source_column('id')}",
         (
-            Matched(None, f"{newer} AND {new('gone')} IS NOT NULL"),
-            Matched({name: new(name) for name in columns}, newer),
+            Matched(None, f"{newer} AND {source_column('gone')} IS NOT NULL"),
+            Matched({name: source_column(name) for name in columns}, newer),
         ),
         columns,
-        f"{new('gone')} IS NULL",
+        f"{source_column('gone')} IS NULL",
     )

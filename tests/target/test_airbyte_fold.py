@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
-from tap_core.events import Checkpoint, Rows, Status, StreamId
-from tap_core.exceptions import CatalogFileError, TornInputLine
-from tap_core.protocols.airbyte.catalog import parse_configured
-from tap_core.protocols.airbyte.decode import Decoder
-from target_spark.airbyte.asked import asked_of, options_of
-from target_spark.airbyte.states import StreamStates
+from tap_core.events import Checkpoint, Rows, StreamId, StreamStatus
+from tap_core.exceptions import CatalogFileError, TruncatedInputLine
+from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+from tap_core.protocols.airbyte.reader import AirbyteReader
+from target_spark.airbyte.configured_catalog import build_options, parse_catalog
+from target_spark.airbyte.state_format import PerStreamStateFormat
+from target_spark.config.options import WriteMode
 from target_spark.errors import IncompleteError
-from target_spark.loader import Loader
-from target_spark.options import WriteMode
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
 from target_spark.target import TargetSpark
-from target_spark.work import Outcome, Work
 from tests.target.test_fold import BrokenTableError, Idle, Memory
 
 ID = {
@@ -72,13 +72,13 @@ ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "gone"
 class Tables(Memory):
     """Tables in memory that remember how they were written; some rows are set aside."""
 
-    works: list[Work] = field(default_factory=list)
+    works: list[CommitRequest] = field(default_factory=list)
     set_aside: int = 0
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         outcome = super().write(work)
         self.works.append(work)
-        return Outcome(outcome.written, self.set_aside, outcome.carried, {})
+        return CommitResult(outcome.written, self.set_aside, outcome.carried, {})
 
 
 @dataclass
@@ -110,26 +110,26 @@ def load(
 ) -> Loaded:
     """Load messages; a text among them goes in as it is."""
     config = {"path": str(folder), "format": "delta", **config}
-    catalog = parse_configured(json.dumps({"streams": streams}), "c.json")
-    asked = asked_of(catalog, config["format"])
+    catalog = parse_configured_catalog(json.dumps({"streams": streams}), "c.json")
+    asked = parse_catalog(catalog, config["format"])
     loaded, report, spool = Loaded(tables or Tables()), Report(), SpoolFolder(folder)
     loader = Loader(
-        options_of(config, asked),
+        build_options(config, asked),
         Idle(),
         spool,
         lambda: loaded.tables,
         report,
         lambda line: loaded.states.append(json.loads(line)["state"]),
-        form=StreamStates(),
+        form=PerStreamStateFormat(),
     )
-    decoder = Decoder(asked.expected)
+    decoder = AirbyteReader(asked.expected)
     texts = (each if isinstance(each, str) else json.dumps(each) + "\n" for each in messages)
     whole = True
     try:
         try:
             for event in chain(decoder.feed("".join(texts).encode()), decoder.close()):
                 loader.fold(event)
-        except TornInputLine as error:
+        except TruncatedInputLine as error:
             loaded.error, whole = error, False
         loader.finish(whole=whole)
     except (IncompleteError, BrokenTableError) as error:
@@ -176,7 +176,9 @@ def test_paths_of_keys_and_cursors_have_names_of_their_own() -> None:
     schema = {"properties": {"a": inner, "a.b": {"type": "integer"}}}
     entry = stream("s", "append_dedup", primary_key=[["a", "b"], ["a.b"]], cursor_field=["a", "b"])
     entry["stream"]["json_schema"] = schema
-    (found,) = asked_of(parse_configured(json.dumps({"streams": [entry]}), "c"), "delta").expected
+    (found,) = parse_catalog(
+        parse_configured_catalog(json.dumps({"streams": [entry]}), "c"), "delta"
+    ).expected
     assert found.describe.keys == ("a.b_", "a.b")
     assert found.describe.cursor == "a.b_"
     assert found.describe.nested == {"a.b_": ("a", "b")}
@@ -209,22 +211,24 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     entry: dict[str, Any], table_format: str, words: str
 ) -> None:
     """Rule D14: a mode must be supported, and dedup needs a key."""
-    catalog = parse_configured(json.dumps({"streams": [stream("fine"), entry]}), "c.json")
+    catalog = parse_configured_catalog(json.dumps({"streams": [stream("fine"), entry]}), "c.json")
     with pytest.raises(CatalogFileError, match=words) as caught:
-        asked_of(catalog, table_format)
+        parse_catalog(catalog, table_format)
     assert "c.json" in str(caught.value)
 
 
 def test_a_stream_that_stands_in_the_catalog_twice_is_refused() -> None:
-    catalog = parse_configured(json.dumps({"streams": [stream("s"), stream("s")]}), "c.json")
+    catalog = parse_configured_catalog(
+        json.dumps({"streams": [stream("s"), stream("s")]}), "c.json"
+    )
     with pytest.raises(CatalogFileError, match="'s' stands in it twice"):
-        asked_of(catalog, "delta")
+        parse_catalog(catalog, "delta")
 
 
 def test_settings_of_a_stream_hold_where_the_catalog_says_nothing(tmp_path: Path) -> None:
     config = {"path": str(tmp_path), "write_mode": "append", "streams": {"s": {"table": "t"}}}
     text = json.dumps({"streams": [stream("s", "append_dedup", primary_key=[["id"]])]})
-    options = options_of(config, asked_of(parse_configured(text, "c"), "delta"))
+    options = build_options(config, parse_catalog(parse_configured_catalog(text, "c"), "delta"))
     assert options.table(StreamId("s")).name == "t"
     assert options.mode(StreamId("s"), keyed=True) is WriteMode.UPSERT
     assert options.mode(StreamId("other"), keyed=True) is WriteMode.APPEND
@@ -257,7 +261,7 @@ def test_without_any_status_a_clean_end_is_complete(tmp_path: Path, said: list[A
 @pytest.mark.parametrize("end", [ERROR, status("x", "STARTED"), '{"type":"RECORD","rec'])
 def test_an_end_that_may_be_a_death_keeps_the_old_table(tmp_path: Path, end: Any) -> None:
     found = load(tmp_path, [stream("o", "overwrite")], [record("o"), state("o"), end])
-    assert isinstance(found.error, IncompleteError | TornInputLine)
+    assert isinstance(found.error, IncompleteError | TruncatedInputLine)
     assert (found.swapped, found.states) == ([], [])
 
 
@@ -266,7 +270,7 @@ def test_what_was_complete_before_a_torn_line_is_swapped_in_and_the_error_stays(
 ) -> None:
     said = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
     found = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], said)
-    assert isinstance(found.error, TornInputLine)
+    assert isinstance(found.error, TruncatedInputLine)
     assert (found.swapped, found.values) == (["o"], [("o", 1), ("a", 1)])
 
 
@@ -368,7 +372,7 @@ def test_the_last_commit_keeps_the_states_of_all_streams(tmp_path: Path) -> None
     carried: list[str] = []
 
     class Keeping(Tables):
-        def write(self, work: Work) -> Outcome:
+        def write(self, work: CommitRequest) -> CommitResult:
             outcome = super().write(work)
             carried.extend([outcome.carried.state.decode()] if outcome.carried else [])
             return outcome
@@ -434,11 +438,11 @@ def test_a_stream_that_a_map_renames_is_loaded_as_its_catalog_asks(tmp_path: Pat
     maps = {"s": {"__alias__": "t", "id": "id", "__filter__": "id > 1"}}
     target = TargetSpark(config={"path": str(tmp_path), "stream_maps": maps})
     streams = {"streams": [stream("s", "overwrite"), stream("u", "overwrite")]}
-    asked = asked_of(parse_configured(json.dumps(streams), "c"), "delta")
-    options = options_of(target.config, asked)
+    asked = parse_catalog(parse_configured_catalog(json.dumps(streams), "c"), "delta")
+    options = build_options(target.config, asked)
     meta = {"changes": []}
     said = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
-    decoder = Decoder(asked.expected)
+    decoder = AirbyteReader(asked.expected)
     events = chain(decoder.feed("\n".join(map(json.dumps, said)).encode()), decoder.close())
     found = list(target.mapped(asked.renamed)(events))
     old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
@@ -447,5 +451,5 @@ def test_a_stream_that_a_map_renames_is_loaded_as_its_catalog_asks(tmp_path: Pat
         (new, [b'{"id":2}', b'{"id":3}'], [json.dumps(meta).encode(), None])
     ]
     assert [each.scope for each in found if isinstance(each, Checkpoint)] == [new, other]
-    assert [each.stream for each in found if isinstance(each, Status)] == [new, other]
+    assert [each.stream for each in found if isinstance(each, StreamStatus)] == [new, other]
     assert {options.mode(each, keyed=False) for each in (old, new, other)} == {WriteMode.OVERWRITE}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's world does
 
-from target_spark.columns import ColumnOptions, Layout, layout_of
+from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
 from target_spark.frames import read_spool
 from tests.target.test_frames import (
     BATCHED,
@@ -18,7 +18,7 @@ from tests.target.test_frames import (
     GOOD,
     RECEIVED,
     TYPES,
-    Metadata,
+    BatchMetadata,
     Spooled,
     bad_rows,
     good_rows,
@@ -47,9 +47,9 @@ def layout(
     *keys: str,
     nested: dict[str, tuple[str, ...]] | None = None,
     **options: Any,
-) -> Layout:
+) -> TableSchema:
     asked = ColumnOptions(airbyte=True, **options)
-    return layout_of({"properties": properties}, keys, asked, nested or {})
+    return schema_from_json_schema({"properties": properties}, keys, asked, nested or {})
 
 
 def changes(row: Row) -> list[tuple[str, str]]:
@@ -184,7 +184,9 @@ def test_what_the_source_has_said_of_a_row_comes_first(
     ]
     path = tmp_path / "told"
     path.write_text("".join(lines))
-    frame = read_spool(spark, [str(path)], layout({"i": INT}), Metadata(RECEIVED, BATCHED, 1, 12))
+    frame = read_spool(
+        spark, [str(path)], layout({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
+    )
     rows = good_rows(frame)
     assert {json.loads(row._airbyte_meta)["sync_id"] for row in rows} == {12}
     own = ("i", "NULLED", "DESTINATION_TYPECAST_ERROR")
@@ -195,7 +197,7 @@ def test_what_the_source_has_said_of_a_row_comes_first(
         spark,
         [_with(tmp_path, lines[0], *lines[3:])],
         layout({"i": INT}),
-        Metadata(RECEIVED, BATCHED, 1),
+        BatchMetadata(RECEIVED, BATCHED, 1),
     )
     assert [_changes(row) for row in good_rows(only_good, strict=True)] == [[came], [], []]
     assert good_rows(only_good, strict=True)[0]._airbyte_extracted_at.astimezone(

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tap_core.events import StreamId
-from target_spark.airbyte.states import StreamStates
-from target_spark.ledger import Ledger, Marker, newest
-from target_spark.states import Covered, joined
+from target_spark.airbyte.state_format import PerStreamStateFormat
+from target_spark.loader.ledger import CommitMetadata, Ledger, latest_marker
+from target_spark.loader.state_tracking import CoveredState, merge_states
 
 LANES = ("a", "b", "c")
 SCOPES = ("a", "b", None)
@@ -80,7 +80,7 @@ def test_of_each_stream_the_newest_covered_state_leaves_and_none_that_is_not(
             ledger.opened(which, at)
         elif what == "state":
             model.states.append((at, which))
-            ledger.state_arrived(Covered(at, b"%d" % at, which))
+            ledger.state_arrived(CoveredState(at, b"%d" % at, which))
         elif what == "commit" and which:
             commit(ledger, model, which, at)
         else:
@@ -124,10 +124,10 @@ def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
     ledger = Ledger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
-        ledger.state_arrived(Covered(ordinal, b"x", ordinal % 50))
+        ledger.state_arrived(CoveredState(ordinal, b"x", ordinal % 50))
     assert ledger.held() == 50
     ledger.opened("fast", 10_000)
-    ledger.state_arrived(Covered(10_001, b"y", 1))
+    ledger.state_arrived(CoveredState(10_001, b"y", 1))
     assert ledger.held() == 51
     ledger.cut("fast")
     ledger.committed("fast", 10_000)
@@ -137,8 +137,8 @@ def test_between_two_batches_one_state_of_each_stream_is_kept() -> None:
 # How they leave
 
 
-def left(form: StreamStates, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
-    line = form.leaving(Covered(1, text, scope, rows))
+def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
+    line = form.leaving(CoveredState(1, text, scope, rows))
     assert b"\n" not in line
     message = json.loads(line)
     assert message["type"] == "STATE"
@@ -165,21 +165,23 @@ def test_a_state_leaves_as_it_came_but_for_our_statistics(body: dict[str, Any]) 
         json.dumps(body, separators=(",", ":")),
         f" {json.dumps(body)} ",
     ):
-        found = left(StreamStates(), text.strip().encode(), None, 4)
+        found = left(PerStreamStateFormat(), text.strip().encode(), None, 4)
         assert found == {**body, "destinationStats": {"recordCount": 4}}
 
 
 def test_the_bytes_inside_a_state_are_left_alone() -> None:
     text = b'{ "type":"STREAM", "x": 1.10, "x": 1e400, "y": "\\ud83d" }'
-    line = StreamStates().leaving(Covered(1, text, None, 0))
+    line = PerStreamStateFormat().leaving(CoveredState(1, text, None, 0))
     assert line.startswith(b'{"type":"STATE","state":' + text[:-2])
-    again = StreamStates().leaving(Covered(1, b'{"x":1e400,"destinationStats":null}', None, 0))
+    again = PerStreamStateFormat().leaving(
+        CoveredState(1, b'{"x":1e400,"destinationStats":null}', None, 0)
+    )
     assert b'"x":1e400' in again
     assert again.count(b"destinationStats") == 1
 
 
 def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
-    form, a, b = StreamStates(), StreamId("a"), StreamId("b")
+    form, a, b = PerStreamStateFormat(), StreamId("a"), StreamId("b")
     counts = [
         left(form, b"{}", scope, rows)["destinationStats"]
         for scope, rows in [(a, 3), (b, 5), (a, 10), (a, 10), (None, 20), (None, 21)]
@@ -189,7 +191,7 @@ def test_rows_are_counted_since_the_last_state_of_the_stream() -> None:
 
 
 def test_rows_that_were_set_aside_count_as_rejected() -> None:
-    form, a = StreamStates(), StreamId("a")
+    form, a = PerStreamStateFormat(), StreamId("a")
     form.rejected(a, 4)
     stats = [
         left(form, b"{}", scope, rows)["destinationStats"]
@@ -211,14 +213,16 @@ def as_list(states: Iterable[Any]) -> str:
 
 
 def test_a_commit_keeps_a_list_of_the_newest_states() -> None:
-    kept = StreamStates().kept([Covered(1, b'{"a":1}', "a"), Covered(2, b'{"b":2}', "b")])
+    kept = PerStreamStateFormat().kept(
+        [CoveredState(1, b'{"a":1}', "a"), CoveredState(2, b'{"b":2}', "b")]
+    )
     assert kept == b'[{"a":1},{"b":2}]'
 
 
 def test_streams_of_which_a_run_says_nothing_stay_where_they_were() -> None:
     before = as_list([state("a", 1), state("b", 1), state("b", 2, namespace="x")])
     after = as_list([state("b", 3)])
-    assert json.loads(joined(before, after)) == [
+    assert json.loads(merge_states(before, after)) == [
         state("a", 1),
         state("b", 2, namespace="x"),
         state("b", 3),
@@ -228,27 +232,29 @@ def test_streams_of_which_a_run_says_nothing_stay_where_they_were() -> None:
 def test_a_state_of_all_streams_takes_the_place_of_all_before_it() -> None:
     """Rule ST4: GLOBAL and LEGACY hold everything."""
     before = as_list([state("a"), whole(1), state("b")])
-    assert json.loads(joined(before, as_list([state("a", 2)]))) == [
+    assert json.loads(merge_states(before, as_list([state("a", 2)]))) == [
         whole(1),
         state("b"),
         state("a", 2),
     ]
-    assert json.loads(joined(before, as_list([whole(2)]))) == [whole(2)]
+    assert json.loads(merge_states(before, as_list([whole(2)]))) == [whole(2)]
 
 
 def test_what_another_protocol_kept_is_replaced() -> None:
     lists, whole_ones = as_list([state("a")]), '{"bookmarks":{}}'
-    markers = [Marker("j", "r", run, 1, 1, text) for run, text in enumerate([whole_ones, lists])]
+    markers = [
+        CommitMetadata("j", "r", run, 1, 1, text) for run, text in enumerate([whole_ones, lists])
+    ]
     assert markers[1].carrying(markers[0]).state == lists
     assert markers[0].carrying(markers[1]).state == whole_ones
-    assert joined("[broken", lists) == lists
+    assert merge_states("[broken", lists) == lists
 
 
 def test_recovery_takes_the_newest_state_of_each_stream_from_all_tables() -> None:
     """A run that loads one of two streams leaves the other's state in the other table."""
-    old = Marker("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
-    new = Marker("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
-    found = newest([new, None, old])
+    old = CommitMetadata("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
+    new = CommitMetadata("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
+    found = latest_marker([new, None, old])
     assert found is not None
     assert (found.run, found.ordinal) == ("r2", 3)
     assert json.loads(found.state or "") == [state("b", 1), state("a", 2)]

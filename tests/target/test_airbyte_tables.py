@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
-from target_spark import settings
-from target_spark.batches import BatchWriter
+from tap_core.events import ActivateVersion, Checkpoint, Event, Rows, SchemaEvent, StreamId
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions, RunInfo, StreamOptions, WriteMode
 from target_spark.errors import QuarantineError, UnsupportedError
-from target_spark.loader import Loader
-from target_spark.options import LoadOptions, Run, StreamOptions, WriteMode
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
 from tests.target.test_loader import SharedEngine, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -35,11 +35,13 @@ TIME = {"type": ["null", "string"], "format": "date-time"}
 FORMATS = ["delta", "iceberg"]
 
 
-def described(keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **more: Any) -> Describe:
+def described(
+    keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **more: Any
+) -> SchemaEvent:
     """Return a stream with a key, a cursor and a value; ``nested`` and further properties."""
     nested = more.pop("nested", {})
     properties = {"id": ID, "at": TIME, "x": TEXT, **more}
-    return Describe(S, {"type": "object", "properties": properties}, keys, cursor, nested)
+    return SchemaEvent(S, {"type": "object", "properties": properties}, keys, cursor, nested)
 
 
 def rows(*records: dict[str, Any], **more: Any) -> Rows:
@@ -83,7 +85,7 @@ class House:
         self.tables.runs += 1
         engine, report = SharedEngine(self.tables.session), Report()
         options = self.options(columns or {}, batch, **asked)
-        run = Run("job", f"run{self.tables.runs}", self.tables.runs)
+        run = RunInfo("job", f"run{self.tables.runs}", self.tables.runs)
         with closing(SpoolFolder(self.tables.folder.parent / "spool")) as spool:
             commits = partial(BatchWriter, engine, options, run, spool)
             loader = Loader(options, engine, spool, commits, report, lambda _state: None)
@@ -302,13 +304,13 @@ def test_rows_of_older_generations_end_and_do_not_stand_in_the_way(house: House)
     house.load(
         described(),
         new(row(1, day(1), "new"), row(3, day(2), "new")),
-        Truncate(S, 2),
+        ActivateVersion(S, 2),
         least_version=2,
     )
     assert house.x() == {1: "new", 3: "new"}
     assert house.tables.rows("s", "_airbyte_generation_id") == [(2,), (2,)]
     assert "_sdc_table_version" not in house.tables.read("s").columns
-    house.load(described(), new(row(1, day(1), "again")), Truncate(S, 2), least_version=2)
+    house.load(described(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2)
     assert house.x() == {1: "again", 3: "new"}
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tap_core.events import Files, StreamId
+from tap_core.events import BatchFiles, StreamId
+from target_spark.config.settings import load_options
 from target_spark.errors import FilesError
-from target_spark.files import batch_files
-from target_spark.settings import load_options
+from target_spark.loader.batch_files import batch_files
 
 JSONL = {"format": "jsonl"}
 
@@ -27,13 +27,13 @@ JSONL = {"format": "jsonl"}
 )
 def test_addresses_of_other_hosts_are_not_followed(address: str) -> None:
     """SEC16: target-spark follows no address of another host in a BATCH message."""
-    files = Files(StreamId("a"), [address], JSONL)
+    files = BatchFiles(StreamId("a"), [address], JSONL)
     with pytest.raises(FilesError, match=r"address.*Nothing of its batch is committed"):
         batch_files(files, 1, {})
 
 
 def test_an_address_at_the_host_of_the_tables_is_followed() -> None:
-    files = Files(StreamId("a"), ["hdfs://name:8020/in/a.jsonl"], JSONL)
+    files = BatchFiles(StreamId("a"), ["hdfs://name:8020/in/a.jsonl"], JSONL)
     assert batch_files(files, 1, {}, roots=["hdfs://name:8020/tables"])
 
 
@@ -43,11 +43,11 @@ def test_what_is_no_regular_file_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
     for name in ("pipe.jsonl", "zero.jsonl"):
         with pytest.raises(FilesError, match="it is not a regular file"):
-            batch_files(Files(StreamId("a"), [str(tmp_path / name)], JSONL), 1, {})
+            batch_files(BatchFiles(StreamId("a"), [str(tmp_path / name)], JSONL), 1, {})
 
 
 def test_the_setting_allows_more_schemes() -> None:
-    files = Files(StreamId("a"), ["sftp://host/a.jsonl"], JSONL)
+    files = BatchFiles(StreamId("a"), ["sftp://host/a.jsonl"], JSONL)
     options = load_options({"path": "/tables", "batch_schemes": ["sftp"]})
     assert batch_files(files, 1, {}, options.batch_limits)
 
@@ -66,14 +66,14 @@ def test_properties_that_are_more_than_text_are_known(
     schema: dict[str, Any], more: set[str]
 ) -> None:
     """SEC21: also where the schema is an odd one; it declares no properties then."""
-    files = Files(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
+    files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
     (found,) = batch_files(files, 1, schema, roots=["hdfs://name/tables"])
     assert found.in_json == more
 
 
 def test_a_message_of_too_many_files_is_refused_before_one_is_looked_at(tmp_path: Path) -> None:
     """SEC13: target-spark refuses a manifest of very many files in words."""
-    missing = Files(StreamId("a"), [str(tmp_path / "missing.jsonl")] * 20, JSONL)
+    missing = BatchFiles(StreamId("a"), [str(tmp_path / "missing.jsonl")] * 20, JSONL)
     limits = load_options({"path": "/tables", "batch_max_files": 19}).batch_limits
     with pytest.raises(FilesError) as error:
         batch_files(missing, 1, {}, limits)

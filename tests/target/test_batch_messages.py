@@ -17,16 +17,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tap_core.batch.addresses import SCHEMES
 from tap_core.batch.limits import FileLimits
-from tap_core.events import Files, StreamId
+from tap_core.batch.url_schemes import SCHEMES
+from tap_core.events import BatchFiles, StreamId
 from target_spark.errors import FilesError, QuarantineError, UnsupportedError
-from target_spark.files import BatchFile, batch_files, file_key
-from target_spark.folders import remove_file
-from target_spark.frames import lines_of_files, renumbered
-from target_spark.loader import Loader
-from target_spark.places import spark_address
-from target_spark.session import Session
+from target_spark.frames import assign_ordinals, spool_lines_from_files
+from target_spark.loader.batch_files import BatchFile, batch_files, get_file_key
+from target_spark.loader.loader import Loader
+from target_spark.spark.session import Session
+from target_spark.storage.hadoop_fs import remove_file
+from target_spark.storage.uris import to_spark_uri
 from tests.target.test_loader import (
     FORMATS,
     ID,
@@ -168,12 +168,12 @@ def test_lines_of_large_files_keep_their_order_in_blocks_read_side_by_side(
     large = lines(tmp_path / "z.jsonl", *texts[:20_000], "", "  \r", *texts[20_000:25_000])
     zipped = lines(tmp_path / "a.jsonl.gz", *texts[25_000:])
     files = [
-        BatchFile(StreamId("a"), spark_address(f"{tmp_path}/{name}"), "jsonl", 7, 3)
+        BatchFile(StreamId("a"), to_spark_uri(f"{tmp_path}/{name}"), "jsonl", 7, 3)
         for name in ("z.jsonl", "a.jsonl.gz", "z.jsonl")
     ]
     assert large
     assert zipped
-    found = lines_of_files(spark, files, spark_address(f"{tmp_path}/out"), 10)
+    found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out"), 10)
     read = spark.read.schema("n BIGINT, v BIGINT, r STRUCT<id: BIGINT>").json(list(found.paths))
     rows = sorted((row.n, row.r.id) for row in read.collect())
     assert found.rows == len(rows) == 55_000
@@ -190,8 +190,8 @@ def test_ordinals_behind_many_files_are_moved_by_those_before_them(
     spool = tmp_path / "spool"
     spool.write_text("".join(f'{{"n":{n},"t":null,"v":null,"r":{{}}}}\n' for n in range(10)))
     moves = [(2, 100), (3, 10), (7, 1)]
-    renumbered(spark, [spark_address(str(spool))], spark_address(f"{tmp_path}/out"), moves, 1000)
-    read = spark.read.schema("n BIGINT, r STRUCT<>").json(spark_address(f"{tmp_path}/out"))
+    assign_ordinals(spark, [to_spark_uri(str(spool))], to_spark_uri(f"{tmp_path}/out"), moves, 1000)
+    read = spark.read.schema("n BIGINT, r STRUCT<>").json(to_spark_uri(f"{tmp_path}/out"))
     found = sorted(row.n for row in read.collect())
     assert found == [1000, 1001, 1002, 1103, 1114, 1115, 1116, 1117, 1119, 1120]
 
@@ -556,13 +556,13 @@ def test_a_file_that_is_named_again_and_again_is_read_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """SEC13: what a manifest of one file many times costs grows with its rows alone."""
-    named = [spark_address(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
+    named = [to_spark_uri(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
     assert [lines(tmp_path / f"{name}.jsonl", {"id": name}, {"id": 0}) for name in "ab"]
     jobs = []
     for times in (1, 40):
         files = [BatchFile(StreamId("a"), each, "jsonl", 7, 3) for each in named * times]
         spark.sparkContext.setJobGroup(f"{times} times", "")
-        found = lines_of_files(spark, files, spark_address(f"{tmp_path}/out{times}"), 10)
+        found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out{times}"), 10)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{times} times")))
         assert (found.rows, found.moves) == (4 * times, ((7, 4 * times),))
         read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(found.paths))
@@ -590,13 +590,13 @@ def test_addresses_of_objects_are_those_that_spark_knows() -> None:
     }
     schemes = SCHEMES | {"hdfs"}
     limits = FileLimits(schemes=schemes)
-    found = batch_files(Files(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
+    found = batch_files(BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits)
     assert [file.address for file in found] == list(addresses.values())
     assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
     assert found[-1].pattern.endswith(r"/\[a\].jsonl")
     assert found[-1].shown == "abfss://account.dfs.core.windows.net/[a].jsonl"
-    assert file_key("file:///a//b c") == file_key("file:/a/b%20c", escaped=True)
-    assert file_key("s3a://bucket/a%20b") != file_key("s3a://bucket/a%20b", escaped=True)
+    assert get_file_key("file:///a//b c") == get_file_key("file:/a/b%20c", escaped=True)
+    assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
 
 
 def test_only_files_are_deleted_never_folders(spark: SparkSession, tmp_path: Path) -> None:
@@ -635,7 +635,7 @@ def test_batches_of_a_tap_load_as_its_records_do(spark: SparkSession, tmp_path: 
     )
     assert done.returncode == 0, done.stderr.decode()
     found = [
-        spark.read.format("delta").load(spark_address(f"{tmp_path}/tables/{name}")).collect()
+        spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/{name}")).collect()
         for name in kinds
     ]
     records, *others = (sorted(rows, key=repr) for rows in found)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import TableError
-from target_spark.places import spark_address
-from target_spark.tables import Table
-from target_spark.writers.iceberg_place import place_of
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.iceberg.catalog import resolve_table
 from tests.target.test_loader import Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -39,8 +39,8 @@ class Changed(Warehouse):
     def ref(self, table: str) -> str:
         place = f"{self.folder}/{table}"
         if self.format == "iceberg":
-            return place_of(self.spark, Table(place, table)).ref
-        return f"{self.format}.`{spark_address(place)}`"
+            return resolve_table(self.spark, Table(place, table)).ref
+        return f"{self.format}.`{to_spark_uri(place)}`"
 
     def sql(self, table: str, words: str) -> Any:
         """Run a statement in which ``{t}`` is the table."""

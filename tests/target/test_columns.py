@@ -17,27 +17,27 @@ from target_spark.columns import (
     Boolean,
     Column,
     ColumnOptions,
+    ColumnSource,
     ColumnType,
     Date,
     Decimal,
     Double,
-    Feed,
     Integer,
-    Layout,
     Struct,
+    TableSchema,
     Text,
     Timestamp,
-    json_schema_of,
-    layout_of,
-    layout_of_table,
+    from_table,
+    schema_from_json_schema,
+    to_json_schema,
 )
-from target_spark.names import clean
+from target_spark.tables.identifiers import sanitize_names
 
 PLAIN = ColumnOptions()
 
 
 def columns_of(properties: dict[str, Any], options: ColumnOptions = PLAIN) -> dict[str, ColumnType]:
-    layout = layout_of({"type": "object", "properties": properties}, (), options)
+    layout = schema_from_json_schema({"type": "object", "properties": properties}, (), options)
     return {column.name: column.type for column in layout.columns}
 
 
@@ -213,40 +213,46 @@ def test_all_of_does_not_hide_alternatives():
     "schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "object", "properties": None}]
 )
 def test_a_stream_without_properties_keeps_the_whole_record(schema: dict[str, Any]):
-    (column,) = layout_of(schema, (), PLAIN).columns
-    assert (column.name, column.type, column.feed) == ("record", Text(), Feed.WHOLE)
+    (column,) = schema_from_json_schema(schema, (), PLAIN).columns
+    assert (column.name, column.type, column.feed) == ("record", Text(), ColumnSource.WHOLE)
 
 
 def test_alternatives_of_a_whole_record_are_one_table():
     schema = {"oneOf": [OBJECT_X, OBJECT_XY]}
-    assert layout_of(schema, (), PLAIN).types == {"x": "double", "y": "bigint"}
+    assert schema_from_json_schema(schema, (), PLAIN).types == {"x": "double", "y": "bigint"}
 
 
 def test_keys_are_named_as_their_columns():
-    layout = layout_of({"properties": {"user id": INT, "b": INT}}, ("user id", "lost"), PLAIN)
+    layout = schema_from_json_schema(
+        {"properties": {"user id": INT, "b": INT}}, ("user id", "lost"), PLAIN
+    )
     assert layout.key_sources == ("user id", "lost")
     assert layout.keys == ("user_id", "lost")
     assert layout.types == {"user_id": "bigint", "lost": "string", "b": "bigint"}
 
 
 def test_descriptions_become_comments_and_change_nothing():
-    one = layout_of({"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN)
+    one = schema_from_json_schema(
+        {"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN
+    )
     assert one.columns[0].comment == "how many"
-    assert one == layout_of({"properties": {"a": INT}}, (), PLAIN)
+    assert one == schema_from_json_schema({"properties": {"a": INT}}, (), PLAIN)
 
 
 def test_metadata_columns_come_last_and_keep_their_names():
     properties = {"_sdc_sequence": INT, "_sdc_deleted_at": {"type": "string"}, "a": INT}
-    layout = layout_of({"properties": properties}, (), ColumnOptions(metadata=True))
+    layout = schema_from_json_schema({"properties": properties}, (), ColumnOptions(metadata=True))
     names = list(layout.types)
     assert names == ["_sdc_sequence_2", "a", *METADATA_COLUMNS]
-    versioned = layout_of({"properties": {"a": INT}}, (), ColumnOptions(table_version=True))
+    versioned = schema_from_json_schema(
+        {"properties": {"a": INT}}, (), ColumnOptions(table_version=True)
+    )
     assert versioned.types == {"a": "bigint", "_sdc_table_version": "bigint"}
 
 
 def test_a_layout_finds_what_a_property_feeds():
-    layout = layout_of({"properties": {"a b": INT}}, (), PLAIN)
-    assert isinstance(layout, Layout)
+    layout = schema_from_json_schema({"properties": {"a b": INT}}, (), PLAIN)
+    assert isinstance(layout, TableSchema)
     assert layout.column_fed_by("a b").name == "a_b"
     assert layout.column_fed_by("a_b") is None
 
@@ -308,7 +314,7 @@ def test_references_are_followed_and_circles_are_text():
         "definitions": {"when": {"type": "string", "format": "date"}},
     }
     resolved = resolve_schema_references(schema, cut_circles=True)
-    assert layout_of(resolved, (), PLAIN).types == {
+    assert schema_from_json_schema(resolved, (), PLAIN).types == {
         "at": "timestamp",
         "old": "date",
         "node": "struct<`id`: bigint, `next`: string>",
@@ -329,7 +335,8 @@ def structs(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnTyp
     return fields.map(
         lambda found: Struct(
             tuple(
-                Column(source, name, found[source]) for source, name in clean(list(found)).items()
+                Column(source, name, found[source])
+                for source, name in sanitize_names(list(found)).items()
             )
         )
     )
@@ -340,10 +347,12 @@ TYPES = st.recursive(SCALARS | DECIMALS, lambda inner: inner.map(Array) | struct
 
 @given(structs(TYPES))
 def test_a_schema_that_came_back_gives_the_same_columns(found: Struct):
-    there = Layout(found.fields)
-    schema = json_schema_of(there)
-    assert layout_of(json.loads(json.dumps(schema)), (), PLAIN).columns == there.columns
-    of_table = json_schema_of(layout_of_table(there.types, there.sources))
+    there = TableSchema(found.fields)
+    schema = to_json_schema(there)
+    assert (
+        schema_from_json_schema(json.loads(json.dumps(schema)), (), PLAIN).columns == there.columns
+    )
+    of_table = to_json_schema(from_table(there.types, there.sources))
     assert of_table == schema
 
 
@@ -359,16 +368,19 @@ def test_a_schema_that_came_back_gives_the_same_columns(found: Struct):
     ],
 )
 def test_types_that_are_not_ours_come_back_as_what_takes_their_values(ddl: str, back: str):
-    schema = json_schema_of(layout_of_table({"a": ddl}))
-    assert layout_of(schema, (), PLAIN).types == {"a": back}
+    schema = to_json_schema(from_table({"a": ddl}))
+    assert schema_from_json_schema(schema, (), PLAIN).types == {"a": back}
 
 
 def test_what_comes_back_has_descriptions_and_no_columns_of_ours():
     options = ColumnOptions(metadata=True)
     described = {"a": {"type": ["null", "integer"], "description": "how many"}}
-    there = layout_of({"type": "object", "properties": described}, (), options)
-    assert json_schema_of(there) == {"type": "object", "properties": described}
-    assert json_schema_of(layout_of({}, (), PLAIN)) == {"type": "object", "properties": {}}
+    there = schema_from_json_schema({"type": "object", "properties": described}, (), options)
+    assert to_json_schema(there) == {"type": "object", "properties": described}
+    assert to_json_schema(schema_from_json_schema({}, (), PLAIN)) == {
+        "type": "object",
+        "properties": {},
+    }
 
 
 def test_thousands_of_columns_are_mapped():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from target_spark.completeness import is_empty, is_final
+from target_spark.loader.state_inspection import is_empty, is_final
 
 
 @pytest.mark.parametrize("state", [b"{}", b" { } ", b"null", b"{ }\r"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from target_spark.constraints import check_rules, refuses_null
 from target_spark.errors import TableError
-from target_spark.retries import Fault, fault_of, first_line
-from target_spark.tables import Table
+from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
+from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
+from target_spark.tables.model import Table
 
 TABLE = Table("/lake/t", "t")
 
@@ -29,9 +29,9 @@ TABLE = Table("/lake/t", "t")
     ],
 )
 def test_a_null_that_is_refused_is_tried_once_more(text: str):
-    assert refuses_null(text)
-    assert fault_of(RuntimeError(text)) is Fault.STALE
-    check_rules(TABLE, RuntimeError(text))
+    assert is_not_null_violation(text)
+    assert classify_failure(RuntimeError(text)) is FailureKind.STALE
+    check_constraint_violation(TABLE, RuntimeError(text))
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def test_a_null_that_is_refused_is_tried_once_more(text: str):
     ],
 )
 def test_other_errors_are_no_matter_of_nulls(text: str):
-    assert not refuses_null(text)
-    check_rules(TABLE, RuntimeError(text))
+    assert not is_not_null_violation(text)
+    check_constraint_violation(TABLE, RuntimeError(text))
 
 
 def test_what_pyspark_has_no_words_for_is_read_all_the_same():
     said = "org.apache.spark.sql.delta.DeltaAnalysisException: [DELTA_X] Cannot resolve t.a\n\tat x"
     wordless = RuntimeError("[INTERNAL_ERROR] Cannot find main error class 'DELTA_X'")
     wordless.__context__ = RuntimeError(said)
-    assert fault_of(wordless) is Fault.STALE
-    assert "Cannot resolve t.a" in first_line(wordless)
+    assert classify_failure(wordless) is FailureKind.STALE
+    assert "Cannot resolve t.a" in first_error_line(wordless)
 
 
 @pytest.mark.parametrize("written", ["pos (id > 0)", "pos id > 0"])
@@ -62,7 +62,7 @@ def test_a_constraint_is_named_without_the_row(written: str):
         " values:\n - id : -1\n\tat org.apache"
     )
     with pytest.raises(TableError, match=r"constraint pos \(id > 0\)") as raised:
-        check_rules(TABLE, RuntimeError(text))
+        check_constraint_violation(TABLE, RuntimeError(text))
     assert "-1" not in str(raised.value)
 
 
@@ -81,5 +81,5 @@ def test_a_constraint_is_named_without_the_row(written: str):
 )
 def test_a_text_that_is_too_long_is_named_without_its_value(text: str, rule: str):
     with pytest.raises(TableError, match=rule) as raised:
-        check_rules(TABLE, RuntimeError(text))
+        check_constraint_violation(TABLE, RuntimeError(text))
     assert "secret" not in str(raised.value)

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from target_spark.columns import ORDINAL, ColumnOptions, layout_of
-from target_spark.frames import Metadata, read_spool
+from target_spark.columns import ORDINAL, ColumnOptions, schema_from_json_schema
+from target_spark.frames import BatchMetadata, read_spool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -303,10 +303,10 @@ def spool(path: Path, records: Sequence[str]) -> str:
 def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
     """Put each value into each type's column, a record for each, all in one frame."""
     schema = {name: schema for name, (schema, _) in REFERENCE.items()}
-    layout = layout_of({"properties": schema}, (), ColumnOptions())
+    layout = schema_from_json_schema({"properties": schema}, (), ColumnOptions())
     cases = [(raw, name) for raw in raws for name in REFERENCE]
     records = [f'{{"{name}":{raw}}}' for raw, name in cases]
-    frame = read_spool(spark, [spool(path, records)], layout, Metadata(NOW, NOW, 0))
+    frame = read_spool(spark, [spool(path, records)], layout, BatchMetadata(NOW, NOW, 0))
     shown = [f"unix_micros({name}) AS {name}" if name == "at" else name for name in REFERENCE]
     rows = frame.good(strict=False).selectExpr(*shown, ORDINAL).collect()
     good = {row[ORDINAL]: row for row in rows}

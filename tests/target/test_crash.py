@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.places import spark_address
+from target_spark.storage.uris import to_spark_uri
 from tests.target.crash import MODES
 from tests.target.crash_life import Life
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -161,7 +161,7 @@ def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]
     for stream, columns in (("numbers", ("'' AS part", "id")), ("shuffled", ("part", "at"))):
         place = folder / "tables" / stream
         if any(place.glob("*.parquet")):
-            table = spark.read.format(form).load(spark_address(str(place)))
+            table = spark.read.format(form).load(to_spark_uri(str(place)))
             rows += [(part, n) for part, n in table.selectExpr(*columns).collect()]
     return rows
 

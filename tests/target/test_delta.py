@@ -13,33 +13,44 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
 
-from target_spark.columns import Change, Column, Decimal, Integer, Layout, Struct, Text, Timestamp
+from target_spark.columns import (
+    Column,
+    Decimal,
+    Integer,
+    SchemaChange,
+    Struct,
+    TableSchema,
+    Text,
+    Timestamp,
+)
 from target_spark.errors import CommitLostError, TableError, UnsupportedError
-from target_spark.ledger import Marker, txn_app_id
-from target_spark.names import quote
-from target_spark.places import spark_address
-from target_spark.tables import Design, Table
-from target_spark.writers import Keys, writer_for
-from target_spark.writers.base import ddl_of
-from target_spark.writers.delta import DeltaWriter
-from target_spark.writers.delta_log import commits, newest_marker
-from target_spark.writers.widening import delta_widens
+from target_spark.loader.ledger import CommitMetadata, txn_app_id
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import Table, TableLayout
+from target_spark.writers import MergeKeys, get_writer
+from target_spark.writers.base import to_ddl
+from target_spark.writers.delta.log_reader import commits, latest_marker
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.type_widening import delta_widens
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
-LAYOUT = Layout(
+LAYOUT = TableSchema(
     (Column("id", "id", Integer()), Column("name", "name", Text()), Column("n", "n", Integer()))
 )
-KEYS = Keys(("id",), order="at")
+KEYS = MergeKeys(("id",), order="at")
 
 
-def marker(batch: int, state: str | None = None, *, run: str = "r1", started: int = 1) -> Marker:
-    return Marker("job", run, started, batch, batch * 10 if state else 0, state)
+def marker(
+    batch: int, state: str | None = None, *, run: str = "r1", started: int = 1
+) -> CommitMetadata:
+    return CommitMetadata("job", run, started, batch, batch * 10 if state else 0, state)
 
 
 def rows(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
@@ -54,7 +65,7 @@ def batch(spark: SparkSession, *values: tuple[int, str, int]) -> DataFrame:
 
 
 def content(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
-    read = spark.read.format("delta").load(spark_address(table.path))
+    read = spark.read.format("delta").load(to_spark_uri(table.path))
     return sorted(tuple(row) for row in read.collect())
 
 
@@ -67,7 +78,7 @@ def log(table: Table) -> list[dict[str, dict[str, object]]]:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "people"), "people")
-    DeltaWriter().create(spark, made, LAYOUT, Design())
+    DeltaWriter().create(spark, made, LAYOUT, TableLayout())
     return made
 
 
@@ -79,7 +90,9 @@ def test_a_batch_and_its_marker_are_one_commit(spark, table):
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
 
     actions = log(table)
-    assert Marker.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(1, '{"x": 1}')
+    assert CommitMetadata.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(
+        1, '{"x": 1}'
+    )
     assert [a["txn"]["version"] for a in actions if "txn" in a] == [1]
     assert [a["txn"]["appId"] for a in actions if "txn" in a] == ["target-spark:job:people:r1"]
     assert sum("add" in a for a in actions) == 1
@@ -93,7 +106,7 @@ def test_a_merge_carries_marker_and_transaction_in_its_own_commit(spark, table):
 
     actions = log(table)
     assert actions[0]["commitInfo"]["operation"] == "MERGE"
-    assert Marker.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(2, "{}")
+    assert CommitMetadata.from_json(actions[0]["commitInfo"]["userMetadata"]) == marker(2, "{}")
     assert [a["txn"]["version"] for a in actions if "txn" in a] == [2]
     assert content(spark, table) == [(1, "b", 2)]
 
@@ -155,7 +168,7 @@ def test_a_batch_that_delta_skips_is_no_success(spark, table, mode):
     """Delta has seen a higher version of our transaction from a commit without a marker."""
     app_id = txn_app_id("job", "people", "r1")
     foreign = rows(spark, (1, "a", 1)).write.format("delta").mode("append")
-    foreign.options(txnAppId=app_id, txnVersion=7).save(spark_address(table.path))
+    foreign.options(txnAppId=app_id, txnVersion=7).save(to_spark_uri(table.path))
 
     writer = DeltaWriter()
     write = writer.append if mode == "append" else writer.replace
@@ -176,7 +189,7 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(spark, table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = newest_marker(spark, table)
+    found = latest_marker(spark, table)
     assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
@@ -204,7 +217,7 @@ def test_replace_is_one_commit_with_its_marker(spark, table):
 
 def test_the_marker_is_found_below_commits_of_others(spark, table):
     DeltaWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
-    address = spark_address(table.path)
+    address = to_spark_uri(table.path)
     for metadata in ("not json", "[1]", '{"target_spark": {"job": 1}}', '{"target_spark": null}'):
         write = rows(spark, (9, "z", 9)).write.format("delta").mode("append")
         write.option("userMetadata", metadata).save(address)
@@ -214,7 +227,7 @@ def test_the_marker_is_found_below_commits_of_others(spark, table):
     writer = DeltaWriter()
     assert writer.last_marker(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert newest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert latest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, table):
@@ -229,13 +242,13 @@ def test_a_log_whose_old_commits_are_gone_gives_the_marker_that_is_left(spark, t
         if file.stem.isdigit() and int(file.stem) < checkpoint:
             file.unlink()
 
-    assert newest_marker(spark, table) == marker(3, "[3]")
+    assert latest_marker(spark, table) == marker(3, "[3]")
     fresh = DeltaWriter()
     fresh.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert len(content(spark, table)) == 4
     for file in folder.glob("*.json"):
         file.unlink()
-    assert newest_marker(spark, table) is None
+    assert latest_marker(spark, table) is None
 
 
 def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
@@ -255,7 +268,7 @@ def test_the_log_is_read_as_the_protocol_writes_it(tmp_path):
 
     found = list(commits(None, Table(str(tmp_path), "t")))
     assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
-    assert newest_marker(None, Table(str(tmp_path), "t")) == marker(1)
+    assert latest_marker(None, Table(str(tmp_path), "t")) == marker(1)
 
 
 def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spark):
@@ -267,7 +280,7 @@ def test_a_place_that_spark_cannot_reach_is_an_error_and_not_an_empty_table(spar
 
 def test_types_are_written_with_every_name_quoted():
     struct = StructType([StructField("a`b", DecimalType(10, 2))])
-    assert ddl_of(MapType(StringType(), ArrayType(struct))) == (
+    assert to_ddl(MapType(StringType(), ArrayType(struct))) == (
         "map<string, array<struct<`a``b`: decimal(10,2)>>>"
     )
 
@@ -277,11 +290,11 @@ def test_history_is_read_the_same_way_from_places_that_are_no_folders(spark, tab
     for number in range(1, 5):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = list(commits(spark, table))
-    monkeypatch.setattr("target_spark.writers.delta_log.local_folder", lambda _: None)
-    monkeypatch.setattr("target_spark.writers.delta_log._FIRST_LOOKS", (2, 3))
+    monkeypatch.setattr("target_spark.writers.delta.log_reader.local_folder", lambda _: None)
+    monkeypatch.setattr("target_spark.writers.delta.log_reader._FIRST_LOOKS", (2, 3))
     assert list(commits(spark, table)) == by_files
     assert len(by_files) == 5
-    assert newest_marker(spark, table.beside("_none")) is None
+    assert latest_marker(spark, table.beside("_none")) is None
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -308,7 +321,7 @@ def test_files_of_others_are_not_taken_for_an_empty_table(spark, tmp_path):
 def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design())
+    writer.create(spark, table, LAYOUT, TableLayout())
     data = batch(spark, (1, "old", 1), (1, "new", 3), (2, "x", 2))
     writer.upsert(spark, table, data, KEYS, marker(1))
     assert log(table)[0]["commitInfo"]["operation"] == "WRITE"
@@ -321,8 +334,8 @@ def test_the_first_rows_of_an_empty_table_are_appended(spark, tmp_path):
 def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
     writer = DeltaWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.alter(spark, table, [Change("add", ("extra",), "string")])
-    address = f"delta.`{spark_address(table.path)}`"
+    writer.alter(spark, table, [SchemaChange("add", ("extra",), "string")])
+    address = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"UPDATE {address} SET extra = 'kept'").collect()  # noqa: S608
     writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
@@ -334,13 +347,13 @@ def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
     table = Table(str(tmp_path / "odd 'table'"), "odd")
     writer = DeltaWriter()
-    writer.create(spark, table, Layout((*columns, nested)), Design())
+    writer.create(spark, table, TableSchema((*columns, nested)), TableLayout())
     values = ", ".join(f"1L AS {quote(name)}" for name in odd)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
-    keys = Keys(("a.b", "😀"), order="or.der")
+    keys = MergeKeys(("a.b", "😀"), order="or.der")
     writer.upsert(spark, table, data, keys, marker(1))
     writer.upsert(spark, table, data, keys, marker(2))
-    writer.alter(spark, table, [Change("add", ("o.o", "n.w"), "bigint")])
+    writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(1, 1, 1, 1, 1, (1, None))]
     assert writer.table_types(spark, table) == {
         **dict.fromkeys(odd, "bigint"),
@@ -359,7 +372,7 @@ def protocol(table: Table) -> tuple[int, int]:
     raise AssertionError(table)
 
 
-DELETING = Layout(
+DELETING = TableSchema(
     (
         Column("id", "id", Integer()),
         Column("name", "name", Text()),
@@ -388,7 +401,7 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
 def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    keys = Keys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
+    keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
     before = [(1, "one", False), (2, "two", False), (3, "three", True)]
     after = [
         (1, None, True),  # deleted
@@ -401,7 +414,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
         (6, None, True),
         (6, "six", False),  # deleted, then born
     ]
-    writer.create(spark, table, DELETING, Design())
+    writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
         writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
     else:
@@ -418,7 +431,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
 
 
 def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark, tmp_path):
-    layout = Layout(
+    layout = TableSchema(
         (
             Column("id", "id", Integer(32)),
             Column("d", "d", Decimal(10, 2)),
@@ -427,18 +440,18 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = DeltaWriter()
-    writer.create(spark, table, layout, Design())
+    writer.create(spark, table, layout, TableLayout())
     data = spark.sql(
         "SELECT 1 AS id, 1.50BD::decimal(10,2) AS d, named_struct('x', 2.25BD::decimal(10,2)) AS o"
     )
     writer.append(spark, table, data, marker(1, "{}"))
     steps = [
-        Change("add", ("new",), "string"),
-        Change("add", ("o", "y"), "array<struct<`k`: bigint>>"),
-        Change("add", ("o", "y", "element", "m"), "bigint"),
-        Change("widen", ("id",), "bigint"),
-        Change("widen", ("d",), "decimal(38,6)"),
-        Change("widen", ("o", "x"), "decimal(20,2)"),
+        SchemaChange("add", ("new",), "string"),
+        SchemaChange("add", ("o", "y"), "array<struct<`k`: bigint>>"),
+        SchemaChange("add", ("o", "y", "element", "m"), "bigint"),
+        SchemaChange("widen", ("id",), "bigint"),
+        SchemaChange("widen", ("d",), "decimal(38,6)"),
+        SchemaChange("widen", ("o", "x"), "decimal(20,2)"),
     ]
     DeltaWriter().alter(spark, table, steps[:2])
     DeltaWriter().alter(spark, table, steps[2:])
@@ -482,7 +495,7 @@ def test_columns_fields_and_types_grow_and_each_commit_repeats_the_marker(spark,
 )
 def test_what_we_say_can_be_widened_delta_widens(spark, tmp_path, old, new, possible):
     assert DeltaWriter().can_widen(old, new) is possible
-    address = f"delta.`{spark_address(str(tmp_path / 't'))}`"
+    address = f"delta.`{to_spark_uri(str(tmp_path / 't'))}`"
     if old == new:
         return
     spark.sql(
@@ -505,11 +518,15 @@ def test_widening_is_pure_and_knows_nothing_it_was_not_told():
 def test_comments_and_retention_are_in_the_table(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     comment = 'it\'s \\ "so"\n`x`'
-    DeltaWriter().create(spark, table, Layout((Column("a", "a", Text(), comment),)), Design())
+    DeltaWriter().create(
+        spark, table, TableSchema((Column("a", "a", Text(), comment),)), TableLayout()
+    )
     assert spark.table(f"delta.`{table.path}`").schema["a"].metadata == {"comment": comment}
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{table.path}`").collect()[0]
     assert detail["properties"]["delta.setTransactionRetentionDuration"] == "interval 14 days"
-    DeltaWriter().create(spark, table, LAYOUT, Design())  # a table that is there stays as it is
+    DeltaWriter().create(
+        spark, table, LAYOUT, TableLayout()
+    )  # a table that is there stays as it is
     assert DeltaWriter().table_types(spark, table) == {"a": "string"}
 
 
@@ -529,7 +546,7 @@ def test_merges_of_many_threads_carry_only_their_own_metadata(
         try:
             spark = spark_session.thread_session()
             writer = DeltaWriter()
-            writer.create(spark, tables[i], LAYOUT, Design())
+            writer.create(spark, tables[i], LAYOUT, TableLayout())
             first = replace(marker(1, f'"{i}-1"'), job=f"job{i}")
             writer.append(spark, tables[i], rows(spark, (i, "a", 1)), first)
             barrier.wait(120)
@@ -580,7 +597,7 @@ def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
     with pytest.raises(Exception, match="boom"):
         writer.upsert(spark, table, broken, KEYS, marker(3))
     assert spark.catalog.listTables() == []
-    rows(spark, (5, "e", 5)).write.format("delta").mode("append").save(spark_address(table.path))
+    rows(spark, (5, "e", 5)).write.format("delta").mode("append").save(to_spark_uri(table.path))
     actions = log(table)
     assert "userMetadata" not in actions[0]["commitInfo"]
     assert not any("txn" in action for action in actions)
@@ -595,7 +612,7 @@ def test_a_table_that_is_gone_is_an_error_of_the_write(spark, table):
 
 
 def test_writers_are_chosen_by_name():
-    assert writer_for("delta").keeps_batch
-    assert not writer_for("iceberg").keeps_batch
+    assert get_writer("delta").keeps_batch
+    assert not get_writer("iceberg").keeps_batch
     with pytest.raises(UnsupportedError, match="delta, iceberg, parquet"):
-        writer_for("csv")
+        get_writer("csv")

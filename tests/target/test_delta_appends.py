@@ -13,21 +13,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from target_spark.columns import Change, Column, Integer, Layout, Text
+from target_spark.columns import Column, Integer, SchemaChange, TableSchema, Text
 from target_spark.columns.types import LocalTimestamp
-from target_spark.errors import CommitLostError, ConflictError, CountError, TableError
-from target_spark.places import spark_address
-from target_spark.tables import Care, Design, Partition, Table
-from target_spark.writers import delta_files
-from target_spark.writers.delta import DeltaWriter
-from target_spark.writers.delta_log import commits
+from target_spark.errors import CommitLostError, ConflictError, RowCountError, TableError
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.writers.delta.log_reader import commits
+from target_spark.writers.delta.writer import DeltaWriter, data_files
 from tests.target.test_delta import KEYS, LAYOUT, batch, content, marker, rows
 from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +64,7 @@ def named_files(folder: Path) -> list[str]:
 
 def made(spark: SparkSession, table: Table) -> DeltaWriter:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(), has_rows=True)
+    writer.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
     return writer
 
 
@@ -120,7 +119,7 @@ def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, ta
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     theirs(table, 7)
     spark_rows = rows(spark, (8, "b", 2)).write.format("delta").mode("append")
-    spark_rows.save(spark_address(table.path))
+    spark_rows.save(to_spark_uri(table.path))
     writer.append(spark, table, rows(spark, (2, "a", 1)), marker(2))
     assert [row[0] for row in content(spark, table)] == [1, 2, 7, 8]
     assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
@@ -171,7 +170,7 @@ def test_the_first_rows_of_a_partitioned_table_are_merged_too(
 ) -> None:
     """Spark commits them; rows of others that it reads there make it merge."""
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(partition_by=(Partition("name"),)))
+    writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
     theirs(table, 1, 3)
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(ConflictError):
@@ -185,7 +184,7 @@ def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_ke
     spark: SparkSession, table: Table
 ) -> None:
     writer = DeltaWriter()
-    writer.create(spark, table, LAYOUT, Design(partition_by=(Partition("name"),)))
+    writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
     done = threading.Event()
 
     def fill() -> None:
@@ -208,7 +207,7 @@ def test_first_rows_of_a_partitioned_table_never_stand_beside_others_of_their_ke
     done.set()
     thread.join()
     writer.upsert(spark, table, slow, KEYS, marker(1))
-    found = spark.read.format("delta").load(spark_address(table.path))
+    found = spark.read.format("delta").load(to_spark_uri(table.path))
     assert (found.count(), found.select("id").distinct().count()) == (400_000, 400_000)
 
 
@@ -251,11 +250,11 @@ def test_files_with_fewer_rows_than_were_given_are_not_committed(
 ) -> None:
     """As when the output of a task vanishes, which Spark takes for a task without rows."""
     writer, folder = made(spark, table), Path(table.path)
-    with pytest.raises(CountError, match=r"3 rows were to be written, but .* have 2"):
+    with pytest.raises(RowCountError, match=r"3 rows were to be written, but .* have 2"):
         writer.append(spark, table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
-    file_of = delta_files._data_file
-    monkeypatch.setattr(delta_files, "_data_file", lambda path: without_rows(file_of(path)))
-    with pytest.raises(CountError, match=r"1 rows were to be written, but .* have 0"):
+    file_of = data_files._data_file
+    monkeypatch.setattr(data_files, "_data_file", lambda path: without_rows(file_of(path)))
+    with pytest.raises(RowCountError, match=r"1 rows were to be written, but .* have 0"):
         writer.upsert(spark, table, batch(spark, (1, "a", 1)), KEYS, marker(1))
     monkeypatch.undo()
     assert named_files(folder) == []
@@ -263,8 +262,8 @@ def test_files_with_fewer_rows_than_were_given_are_not_committed(
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1), 1)
 
 
-def without_rows(file: delta_files.DataFile) -> delta_files.DataFile:
-    return delta_files.DataFile(file.path, 0, file.size, file.modified, file.statistics)
+def without_rows(file: data_files.DataFile) -> data_files.DataFile:
+    return data_files.DataFile(file.path, 0, file.size, file.modified, file.statistics)
 
 
 @pytest.mark.parametrize("fault", ["gone", "cut"])
@@ -297,7 +296,7 @@ def test_a_table_in_the_place_of_ours_is_left_alone(
         "append": lambda: writer.append(spark, table, rows(spark, (2, "b", 1)), marker(2)),
         "upsert": lambda: writer.upsert(spark, table, batch(spark, (2, "b", 1)), KEYS, marker(2)),
         "replace": lambda: writer.replace(spark, table, rows(spark, (2, "b", 1)), marker(2)),
-        "care": lambda: writer.care(spark, table, Care(compact=True)),
+        "care": lambda: writer.care(spark, table, MaintenanceOptions(compact=True)),
         "commit_empty": lambda: writer.commit_empty(spark, table, marker(2, "{}")),
     }
     with pytest.raises(TableError, match="was replaced by another table"):
@@ -310,8 +309,8 @@ def test_what_a_killed_run_of_the_job_staged_is_removed_and_nothing_else(
 ) -> None:
     """A run of another job may be alive, and its files must stay."""
     writer, folder = made(spark, table), Path(table.path)
-    ours = folder / f"{delta_files._staging_prefix('job')}1" / "_temporary"
-    others = folder / f"{delta_files._staging_prefix('other')}1"
+    ours = folder / f"{data_files._staging_prefix('job')}1" / "_temporary"
+    others = folder / f"{data_files._staging_prefix('other')}1"
     for each in (ours, others):
         each.mkdir(parents=True)
         (each / "part-0.parquet").write_bytes(b"PAR1")
@@ -327,13 +326,13 @@ def test_appends_go_on_after_commits_of_sparks(
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number))
     if step == "alter":
-        writer.alter(spark, table, [Change("add", ("more",), "STRING")])
+        writer.alter(spark, table, [SchemaChange("add", ("more",), "STRING")])
     elif step == "upsert":
         writer.upsert(spark, table, batch(spark, (2, "b", 9)), KEYS, marker(3))
     elif step == "replace":
         writer.replace(spark, table, rows(spark, (9, "b", 9)), marker(3))
     else:
-        writer.care(spark, table, Care(compact=True))
+        writer.care(spark, table, MaintenanceOptions(compact=True))
     writer.append(spark, table, rows(spark, (4, "a", 1)), marker(4))
     assert engines(Path(table.path))[-1] == "delta-rs"
     assert writer.last_marker(spark, table) == marker(4)
@@ -348,7 +347,7 @@ def test_it_is_a_table_like_any_other_afterwards(spark: SparkSession, table: Tab
     writer.upsert(spark, table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
     DeltaWriter().append(spark, table, rows(spark, (4, "f", 1)), marker(1, run="r2", started=2))
     assert content(spark, table) == [(1, "d", 3), (2, "e", 1), (3, "c", 1), (4, "f", 1)]
-    ref = f"delta.`{spark_address(table.path)}`"
+    ref = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"OPTIMIZE {ref}")
     spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more STRUCT<x: BIGINT>)")
     spark.sql(f"DELETE FROM {ref} WHERE id = 4")  # noqa: S608
@@ -378,13 +377,13 @@ def test_a_table_that_another_run_has_just_made_is_appended_to(
 @pytest.mark.parametrize(
     "design",
     [
-        Design(partition_by=(Partition("name"),)),
-        Design(cluster_by=("id",)),
-        Design(properties=(("delta.appendOnly", "true"),)),
+        TableLayout(partition_by=(PartitionField("name"),)),
+        TableLayout(cluster_by=("id",)),
+        TableLayout(properties=(("delta.appendOnly", "true"),)),
     ],
 )
 def test_a_table_that_is_asked_to_be_more_than_files_is_made_by_spark(
-    spark: SparkSession, table: Table, design: Design
+    spark: SparkSession, table: Table, design: TableLayout
 ) -> None:
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, design)
@@ -408,7 +407,7 @@ def test_what_a_table_demands_of_its_writers_holds(
 ) -> None:
     """Spark's Delta makes commits to tables that deltalake does not write to, or not fully."""
     writer = made(spark, table)
-    ref = f"delta.`{spark_address(table.path)}`"
+    ref = f"delta.`{to_spark_uri(table.path)}`"
     spark.sql(f"ALTER TABLE {ref} {words}")
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[-1].startswith("Apache-Spark")
@@ -420,8 +419,8 @@ def test_what_a_table_demands_of_its_writers_holds(
 
 def test_points_in_time_without_a_zone_are_committed_too(spark: SparkSession, table: Table) -> None:
     writer = DeltaWriter()
-    layout = Layout((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
-    writer.create(spark, table, layout, Design())
+    layout = TableSchema((*LAYOUT.columns, Column("at", "at", LocalTimestamp())))
+    writer.create(spark, table, layout, TableLayout())
     data = rows(spark, (1, "a", 1)).selectExpr("*", "TIMESTAMP_NTZ'2024-01-01 12:00:00' AS at")
     writer.append(spark, table, data, marker(1))
     assert engines(Path(table.path)) == ["delta-rs", "delta-rs"]
@@ -435,7 +434,7 @@ def test_a_users_settings_for_delta_are_sparks_to_keep(
     key = f"spark.databricks.delta.{key}"
     spark.conf.set(key, "true")
     try:
-        DeltaWriter().create(spark, table, LAYOUT, Design(), has_rows=True)
+        DeltaWriter().create(spark, table, LAYOUT, TableLayout(), has_rows=True)
     finally:
         spark.conf.unset(key)
     assert engines(Path(table.path))[0].startswith("Apache-Spark")
@@ -444,16 +443,16 @@ def test_a_users_settings_for_delta_are_sparks_to_keep(
 def test_comments_properties_and_nulls_are_as_spark_makes_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    layout = Layout(
+    layout = TableSchema(
         (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
     )
     found = []
     for name in ("spark", "deltalake"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
         writer._has_own_settings = name == "spark"
-        writer.create(spark, table, layout, Design())
+        writer.create(spark, table, layout, TableLayout())
         writer.append(spark, table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
-        ref = f"delta.`{spark_address(table.path)}`"
+        ref = f"delta.`{to_spark_uri(table.path)}`"
         kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
         found.append((spark.table(ref).schema.jsonValue(), kept, writer.sources(spark, table)))
         assert engines(Path(table.path))[0].startswith("Apache" if name == "spark" else "delta-rs")

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from tap_core.events import StreamId
-from target_spark import settings
-from target_spark.columns import ColumnOptions, Layout, layout_of
-from target_spark.designs import design_of, with_filled
+from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.config import settings
 from target_spark.errors import UnsupportedError
-from target_spark.tables import Design, Partition
-from target_spark.writers.delta_design import (
-    arrangement,
-    clusters_of,
-    columns_for,
-    own_columns,
-    parts_of,
+from target_spark.tables.layout_resolution import add_partition_columns, resolve_layout
+from target_spark.tables.model import PartitionField, TableLayout
+from target_spark.writers.delta.layout import (
+    build_layout_ddl,
+    build_partition_specs,
+    generated_columns,
+    get_clustering,
+    layout_columns,
 )
-from target_spark.writers.iceberg_design import parted_otherwise
+from target_spark.writers.iceberg.layout import describe_partition_mismatch
 
 SALES = StreamId("sales")
-LAYOUT = layout_of(
+LAYOUT = schema_from_json_schema(
     {
         "properties": {
             "id": {"type": "integer"},
@@ -37,8 +37,8 @@ LAYOUT = layout_of(
 )
 
 
-def design(**config: Any) -> tuple[Design, tuple[str, ...]]:
-    return design_of(settings.load_options({"path": "/t", **config}), SALES, LAYOUT)
+def design(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
+    return resolve_layout(settings.load_options({"path": "/t", **config}), SALES, LAYOUT)
 
 
 def test_what_is_asked_of_all_holds_where_it_can() -> None:
@@ -47,8 +47,8 @@ def test_what_is_asked_of_all_holds_where_it_can() -> None:
         sort_by=["id", "id", "gone"],
         target_file_size=1 << 20,
     )
-    assert found == Design(
-        (Partition("region"), Partition("at", "day")), (), ("id",), file_bytes=1 << 20
+    assert found == TableLayout(
+        (PartitionField("region"), PartitionField("at", "day")), (), ("id",), file_bytes=1 << 20
     )
     assert len(left_out) == 4
     assert left_out[0].startswith("partition_by is left out here: hour(on): 'on' is of type date")
@@ -57,7 +57,7 @@ def test_what_is_asked_of_all_holds_where_it_can() -> None:
 def test_what_is_asked_of_a_stream_wins_and_must_be_possible() -> None:
     own = {"sales": {"partition_by": ["year(on)"]}}
     found, left_out = design(partition_by=["gone"], streams=own)
-    assert found.partition_by == (Partition("on", "year"),)
+    assert found.partition_by == (PartitionField("on", "year"),)
     assert left_out == ()
     with pytest.raises(UnsupportedError, match=r"streams\.sales\.cluster_by: .*'tags' is of type"):
         design(streams={"sales": {"cluster_by": ["tags"]}})
@@ -66,44 +66,48 @@ def test_what_is_asked_of_a_stream_wins_and_must_be_possible() -> None:
 def test_a_text_that_divides_a_delta_table_must_not_be_empty() -> None:
     wish = {"path": "/t", "partition_by": ["region", "on", "day(at)", "gone"]}
     asked = settings.load_options(wish)
-    assert with_filled(asked, SALES, LAYOUT).filled == ("region",)
+    assert add_partition_columns(asked, SALES, LAYOUT).filled == ("region",)
     iceberg = settings.load_options({**wish, "format": "iceberg"})
-    assert with_filled(iceberg, SALES, LAYOUT) == LAYOUT
+    assert add_partition_columns(iceberg, SALES, LAYOUT) == LAYOUT
 
 
 def test_delta_has_columns_of_its_own_for_parts() -> None:
-    wish = Design((Partition("region"), Partition("at", "hour"), Partition("gone")))
-    parts = parts_of(LAYOUT, wish)
+    wish = TableLayout(
+        (PartitionField("region"), PartitionField("at", "hour"), PartitionField("gone"))
+    )
+    parts = build_partition_specs(LAYOUT, wish)
     assert [(part.name, part.ddl) for part in parts] == [
         ("region", "string"),
         ("_part_hour_at", "string"),
     ]
-    assert columns_for(parts).startswith(", `_part_hour_at` string GENERATED ALWAYS AS (CONCAT(")
-    assert arrangement(LAYOUT, wish) == (" PARTITIONED BY (`region`, `_part_hour_at`)", {})
-    assert arrangement(LAYOUT, Design()) == ("", {})
+    assert layout_columns(parts).startswith(", `_part_hour_at` string GENERATED ALWAYS AS (CONCAT(")
+    assert build_layout_ddl(LAYOUT, wish) == (" PARTITIONED BY (`region`, `_part_hour_at`)", {})
+    assert build_layout_ddl(LAYOUT, TableLayout()) == ("", {})
 
 
 def test_clusters_are_compared_by_delta() -> None:
-    wish = Design(cluster_by=("region", "gone"))
-    assert clusters_of(LAYOUT, wish) == ("region",)
-    words, properties = arrangement(LAYOUT, wish)
+    wish = TableLayout(cluster_by=("region", "gone"))
+    assert get_clustering(LAYOUT, wish) == ("region",)
+    words, properties = build_layout_ddl(LAYOUT, wish)
     assert words == " CLUSTER BY (`region`)"
     assert properties == {"delta.dataSkippingStatsColumns": "`region`,`id`,`at`,`on`"}
-    narrow = Layout(LAYOUT.columns[:2])
-    assert arrangement(narrow, wish) == (words, {})
+    narrow = TableSchema(LAYOUT.columns[:2])
+    assert build_layout_ddl(narrow, wish) == (words, {})
 
 
 def test_only_columns_that_delta_computes_are_left_out_of_a_table() -> None:
     types = {"at": "timestamp", "_part_day_at": "date", "_part_day_gone": "date"}
     others = {"_part_hour_at": "bigint", "_part_week_at": "date"}
     kept = {"at": "timestamp", "_part_day_gone": "date", **others}
-    assert own_columns({**types, **others}) == kept
+    assert generated_columns({**types, **others}) == kept
 
 
 def test_iceberg_says_how_a_table_is_partitioned() -> None:
-    wish = Design((Partition("region"), Partition("at", "day")))
+    wish = TableLayout((PartitionField("region"), PartitionField("at", "day")))
     made = "CREATE TABLE t (\n  id BIGINT)\nUSING iceberg\nPARTITIONED BY (region, days(at))\nX"
-    assert parted_otherwise(made, LAYOUT, wish) is None
+    assert describe_partition_mismatch(made, LAYOUT, wish) is None
     other = made.replace("days", "hours")
-    assert parted_otherwise(other, LAYOUT, wish) == "partitioned by region, hours(at)"
-    assert parted_otherwise("CREATE TABLE t (id BIGINT)", LAYOUT, wish) == "not partitioned"
+    assert describe_partition_mismatch(other, LAYOUT, wish) == "partitioned by region, hours(at)"
+    assert (
+        describe_partition_mismatch("CREATE TABLE t (id BIGINT)", LAYOUT, wish) == "not partitioned"
+    )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark import doctor
+from target_spark.cli import doctor
 from target_spark.errors import SparkUnavailableError
-from target_spark.lease import Lease, holder
-from target_spark.session import Session
+from target_spark.spark.session import Session
+from target_spark.storage.job_lock import JobLock, get_lock_holder
 from target_spark.target import TargetSpark
 from tests.target.test_loader import ID, Warehouse, record, schema, state
 
@@ -121,14 +121,14 @@ def test_little_room_and_a_run_at_work_are_warnings(
     monkeypatch.setattr(doctor, "check_java", refused)
     monkeypatch.setattr(doctor, "_ROOM", 1 << 60)
     config = written(tmp_path, max_spool_bytes=1 << 60)
-    assert holder(str(tmp_path / "tables"), "job") is None
-    lease = Lease.take(str(tmp_path / "tables"), "job")
+    assert get_lock_holder(str(tmp_path / "tables"), "job") is None
+    lease = JobLock.take(str(tmp_path / "tables"), "job")
     try:
         _, verdicts, said = examined(capsys, config)
         assert f"process {os.getpid()}" in said
     finally:
         lease.release()
-    assert holder(str(tmp_path / "tables"), "job") is None
+    assert get_lock_holder(str(tmp_path / "tables"), "job") is None
     assert [verdicts[name] for name in ("staging", "path", "lease")] == ["warning"] * 3
     assert verdicts["spark"] == "skipped"
     monkeypatch.setattr(doctor.os, "access", lambda *_args: False)
@@ -228,7 +228,7 @@ def test_a_row_that_does_not_come_back_is_a_failure(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from target_spark.writers.delta import DeltaWriter
+    from target_spark.writers.delta.writer import DeltaWriter
 
     monkeypatch.setattr(DeltaWriter, "rows", lambda _self, spark, _table: spark.range(2))
     _, verdicts, said = examined(capsys, written(tmp_path, format="delta"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran.enums import DataType
 from tests.target.fivetran_server import Destination, column, table
 from tests.target.test_target_cli import record, run, schema, without_java
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from target_spark.cli.replay import replay
 from target_spark.errors import IncompleteError, QuarantineError, UnsupportedError
-from target_spark.replay import replay
-from target_spark.writers import writer_for
+from target_spark.writers import get_writer
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -28,7 +28,7 @@ from tests.target.test_target_cli import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -128,7 +128,7 @@ def test_rows_of_other_versions_that_would_end_are_counted(delta: Warehouse) -> 
 
 
 def test_a_dry_writer_can_what_its_format_can() -> None:
-    delta, parquet = (writer_for(name, dry=True) for name in ("delta", "parquet"))
+    delta, parquet = (get_writer(name, dry=True) for name in ("delta", "parquet"))
     assert (delta.can_widen("int", "bigint"), parquet.can_widen("int", "bigint")) == (True, False)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.session import SparkSettings, _death
+from target_spark.spark.session import SparkSettings, _death
 from tests.target.test_signals import jvm_of, nothing_stays
 from tests.target.test_target_cli import (
     COMMAND,

@@ -24,16 +24,16 @@ import msgspec
 import pytest
 from pyspark.errors import PySparkException
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark.places import spark_address
-from target_spark.value_settings import find_conflicts
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.spark.exact_value_conf import find_conflicts
+from target_spark.storage.uris import to_spark_uri
 from tests.target.spark_keys import LEFT_OUT, Key, known_keys
 from tests.target.test_loader import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -283,7 +283,7 @@ class Sweep:
         config: dict[str, Any] = {"partition_by": ["part"]} if keyed else {}
         loader, spool = warehouse.open(flush_rows=len(FIRST), **config)
         try:
-            decoder = Decoder()
+            decoder = SingerReader()
             for line in messages(keyed=keyed):
                 for event in decoder.feed(line):
                     loader.fold(event)
@@ -305,7 +305,7 @@ def difference(plain: SparkSession, tables: Path, format: str) -> str:
 
     def read(table: str) -> DataFrame:
         reader = plain.read.format(format).option("mergeSchema", "true")
-        return reader.load(spark_address(str(tables / table)))
+        return reader.load(to_spark_uri(str(tables / table)))
 
     if read("a").schema.simpleString() != TYPE:
         return f"the type is {read('a').schema.simpleString()}"

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.columns import (
-    Change,
     Column,
     ColumnOptions,
-    Feed,
-    Layout,
+    ColumnSource,
+    SchemaChange,
+    TableSchema,
     Text,
     Timestamp,
-    against_table,
     can_share_batch,
-    evolve,
-    layout_of,
+    diff_with_table,
+    merge_layouts,
+    schema_from_json_schema,
 )
-from target_spark.columns.ddl import parse_ddl
-from target_spark.names import fold
+from target_spark.columns.ddl_parser import parse_ddl
+from target_spark.tables.identifiers import fold_case
 
 INT: dict[str, Any] = {"type": "integer"}
 BIG = {"type": "integer", "maximum": 10**30}
@@ -34,8 +34,10 @@ DATE = {"type": "string", "format": "date"}
 FLAG = {"type": "boolean"}
 
 
-def layout(keys: tuple[str, ...] = (), **properties: Any) -> Layout:
-    return layout_of({"type": "object", "properties": properties}, keys, ColumnOptions())
+def layout(keys: tuple[str, ...] = (), **properties: Any) -> TableSchema:
+    return schema_from_json_schema(
+        {"type": "object", "properties": properties}, keys, ColumnOptions()
+    )
 
 
 def struct(**properties: Any) -> dict[str, Any]:
@@ -51,13 +53,13 @@ def never(_old: str, _new: str) -> bool:
 
 
 def test_a_new_column_comes_last():
-    merged, changes = evolve(layout(a=INT), layout(b=TEXT, a=INT))
+    merged, changes = merge_layouts(layout(a=INT), layout(b=TEXT, a=INT))
     assert list(merged.types) == ["a", "b"]
-    assert changes == (Change("add", ("b",), "string"),)
+    assert changes == (SchemaChange("add", ("b",), "string"),)
 
 
 def test_a_column_that_is_gone_stays_and_is_still_fed():
-    merged, changes = evolve(layout(a=INT, b=TEXT), layout(a=INT))
+    merged, changes = merge_layouts(layout(a=INT, b=TEXT), layout(a=INT))
     assert list(merged.types) == ["a", "b"]
     assert merged.column_fed_by("b") is not None
     assert not changes
@@ -73,9 +75,9 @@ def test_a_column_that_is_gone_stays_and_is_still_fed():
     ],
 )
 def test_a_number_grows(old: Any, new: Any, ddl: str):
-    merged, changes = evolve(layout(a=old), layout(a=new))
+    merged, changes = merge_layouts(layout(a=old), layout(a=new))
     assert merged.types == {"a": ddl}
-    assert changes == (Change("widen", ("a",), ddl),)
+    assert changes == (SchemaChange("widen", ("a",), ddl),)
     assert can_share_batch(layout(a=old), merged)
 
 
@@ -84,7 +86,7 @@ def test_a_number_grows(old: Any, new: Any, ddl: str):
     [(TEXT, INT), (TEXT, TIME), (TEXT, struct(x=INT)), (BIG, INT), (FLOAT, INT), (FLAG, FLAG)],
 )
 def test_a_wider_column_takes_the_values_of_a_narrower_type(old: Any, new: Any):
-    merged, changes = evolve(layout(a=old), layout(a=new))
+    merged, changes = merge_layouts(layout(a=old), layout(a=new))
     assert merged.types == layout(a=old).types
     assert not changes
 
@@ -110,18 +112,18 @@ def test_a_wider_column_takes_the_values_of_a_narrower_type(old: Any, new: Any):
 )
 def test_what_does_not_go_into_a_column_gets_its_own(old: Any, new: Any, name: str):
     before = layout(a=old)
-    merged, changes = evolve(before, layout(a=new))
+    merged, changes = merge_layouts(before, layout(a=new))
     assert merged.column_fed_by("a").name == name
-    assert merged.columns[0].feed is Feed.EMPTIED
-    assert changes == (Change("add", (name,), merged.types[name], instead_of="a"),)
+    assert merged.columns[0].feed is ColumnSource.EMPTIED
+    assert changes == (SchemaChange("add", (name,), merged.types[name], instead_of="a"),)
     assert not can_share_batch(before, merged)
-    again, more = evolve(merged, layout(a=new))
+    again, more = merge_layouts(merged, layout(a=new))
     assert (again, more) == (merged, ())
 
 
 def test_what_a_format_cannot_widen_gets_its_own_column():
-    merged, changes = evolve(layout(a=INT), layout(a=BIG), never)
-    assert changes == (Change("add", ("a__decimal_38_0",), "decimal(38,0)", instead_of="a"),)
+    merged, changes = merge_layouts(layout(a=INT), layout(a=BIG), never)
+    assert changes == (SchemaChange("add", ("a__decimal_38_0",), "decimal(38,0)", instead_of="a"),)
     assert list(merged.types) == ["a", "a__decimal_38_0"]
 
 
@@ -132,13 +134,13 @@ def test_the_format_is_asked_with_both_types():
         asked.append((old, new))
         return True
 
-    evolve(layout(a=INT, l=array(INT)), layout(a=BIG, l=array(BIG)), can_widen)
+    merge_layouts(layout(a=INT, l=array(INT)), layout(a=BIG, l=array(BIG)), can_widen)
     assert asked == [("bigint", "decimal(38,0)")] * 2
 
 
 def test_own_columns_have_free_names():
     old = layout(a=array(INT), a__array=TEXT, a__array_2=array(TEXT))
-    merged, _ = evolve(old, layout(a=array(FLAG)))
+    merged, _ = merge_layouts(old, layout(a=array(FLAG)))
     assert merged.column_fed_by("a").name == "a__array_3"
     assert merged.column_fed_by("a__array").name == "a__array"
 
@@ -146,11 +148,11 @@ def test_own_columns_have_free_names():
 def test_structs_and_lists_of_them_grow_inside():
     old = layout(s=struct(x=INT, t=array(struct(y=INT))))
     new = layout(s=struct(x=TEXT, t=array(struct(y=BIG, z=FLAG))))
-    merged, changes = evolve(old, new)
+    merged, changes = merge_layouts(old, new)
     assert changes == (
-        Change("widen", ("s", "t", "element", "y"), "decimal(38,0)"),
-        Change("add", ("s", "t", "element", "z"), "boolean"),
-        Change("add", ("s", "x__string"), "string", instead_of="x"),
+        SchemaChange("widen", ("s", "t", "element", "y"), "decimal(38,0)"),
+        SchemaChange("add", ("s", "t", "element", "z"), "boolean"),
+        SchemaChange("add", ("s", "x__string"), "string", instead_of="x"),
     )
     assert merged.types["s"] == (
         "struct<`x`: bigint, `t`: array<struct<`y`: decimal(38,0), `z`: boolean>>, "
@@ -161,41 +163,46 @@ def test_structs_and_lists_of_them_grow_inside():
 
 def test_a_batch_is_shared_while_values_stay_where_they_were():
     old = layout(("a",), a=INT, s=struct(x=INT))
-    merged, _ = evolve(old, layout(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT)))
+    merged, _ = merge_layouts(old, layout(("a",), a=INT, b=TEXT, s=struct(x=BIG, y=INT)))
     assert can_share_batch(old, merged)
-    other_keys, _ = evolve(old, layout(("a", "b"), a=INT, b=TEXT))
+    other_keys, _ = merge_layouts(old, layout(("a", "b"), a=INT, b=TEXT))
     assert not can_share_batch(old, other_keys)
 
 
 def test_a_key_that_moves_is_named_anew():
-    merged, _ = evolve(layout(("id",), id=INT), layout(("id",), id=TEXT))
+    merged, _ = merge_layouts(layout(("id",), id=INT), layout(("id",), id=TEXT))
     assert merged.keys == ("id__string",)
     assert merged.key_sources == ("id",)
 
 
 def test_names_that_differ_only_in_case_keep_what_they_had():
     old = layout(a=INT)
-    merged, _ = evolve(old, layout(a=INT, A=INT))
+    merged, _ = merge_layouts(old, layout(a=INT, A=INT))
     assert merged.column_fed_by("a").name == "a"
     assert merged.column_fed_by("A").name == "A_2"
-    table, _ = against_table(layout(a=INT, A=INT), {"a": "bigint"})
+    table, _ = diff_with_table(layout(a=INT, A=INT), {"a": "bigint"})
     assert table.column_fed_by("a").name == "a"
 
 
 def test_a_whole_record_gives_way_to_properties():
     old = layout()
-    merged, changes = evolve(old, layout(a=INT))
-    assert [column.feed for column in merged.columns] == [Feed.NOTHING, Feed.PROPERTY]
-    assert changes == (Change("add", ("a",), "bigint"),)
+    merged, changes = merge_layouts(old, layout(a=INT))
+    assert [column.feed for column in merged.columns] == [
+        ColumnSource.NOTHING,
+        ColumnSource.PROPERTY,
+    ]
+    assert changes == (SchemaChange("add", ("a",), "bigint"),)
     assert not can_share_batch(old, merged)
 
 
 def test_metadata_is_kept_apart_from_properties():
     options = ColumnOptions(metadata=True)
-    old = layout_of({"properties": {"a": INT}}, (), options)
-    merged, changes = evolve(old, layout_of({"properties": {"a": INT, "b": INT}}, (), options))
-    assert changes == (Change("add", ("b",), "bigint"),)
-    assert merged.column_fed_by("_sdc_sequence", Feed.METADATA) is not None
+    old = schema_from_json_schema({"properties": {"a": INT}}, (), options)
+    merged, changes = merge_layouts(
+        old, schema_from_json_schema({"properties": {"a": INT, "b": INT}}, (), options)
+    )
+    assert changes == (SchemaChange("add", ("b",), "bigint"),)
+    assert merged.column_fed_by("_sdc_sequence", ColumnSource.METADATA) is not None
 
 
 # ------------------------------------------------------------------ against a table
@@ -203,16 +210,16 @@ def test_metadata_is_kept_apart_from_properties():
 
 def test_the_order_and_the_other_columns_of_the_table_stay():
     table = {"z": "map<string,int>", "b": "string", "a": "bigint"}
-    fitted, changes = against_table(layout(a=INT, b=INT, c=FLAG), table)
+    fitted, changes = diff_with_table(layout(a=INT, b=INT, c=FLAG), table)
     assert fitted.types == {**table, "c": "boolean"}
     assert [column.feed for column in fitted.columns] == [
-        Feed.NOTHING,
-        Feed.PROPERTY,
-        Feed.PROPERTY,
-        Feed.PROPERTY,
+        ColumnSource.NOTHING,
+        ColumnSource.PROPERTY,
+        ColumnSource.PROPERTY,
+        ColumnSource.PROPERTY,
     ]
     assert fitted.columns[1].type == Text()
-    assert changes == (Change("add", ("c",), "boolean"),)
+    assert changes == (SchemaChange("add", ("c",), "boolean"),)
 
 
 @pytest.mark.parametrize(
@@ -234,43 +241,48 @@ def test_the_order_and_the_other_columns_of_the_table_stay():
     ],
 )
 def test_a_table_made_by_others_is_fitted(ddl: str, schema: Any, name: str, changed: str | None):
-    fitted, changes = against_table(layout(a=schema), {"a": ddl})
+    fitted, changes = diff_with_table(layout(a=schema), {"a": ddl})
     assert fitted.column_fed_by("a").name == name
     assert [change.ddl for change in changes] == ([changed] if changed else [])
 
 
 def test_a_second_run_needs_nothing():
     options = ColumnOptions(metadata=True)
-    first = layout_of({"properties": {"a": INT, "A": TEXT, "s": struct(x=TIME)}}, ("a",), options)
-    fitted, changes = against_table(first, first.types)
+    first = schema_from_json_schema(
+        {"properties": {"a": INT, "A": TEXT, "s": struct(x=TIME)}}, ("a",), options
+    )
+    fitted, changes = diff_with_table(first, first.types)
     assert not changes
     assert fitted == first
 
 
 def test_columns_of_others_are_none_of_ours():
-    fitted, _ = against_table(layout(a=INT), {"a": "bigint", "theirs": "string"})
-    assert [column.feed for column in fitted.columns] == [Feed.PROPERTY, Feed.NOTHING]
+    fitted, _ = diff_with_table(layout(a=INT), {"a": "bigint", "theirs": "string"})
+    assert [column.feed for column in fitted.columns] == [
+        ColumnSource.PROPERTY,
+        ColumnSource.NOTHING,
+    ]
 
 
 def test_what_a_property_left_is_emptied_but_no_type_that_is_not_ours():
     table = {"a": "date", "b": "map<string,int>", "_sdc_sequence": "bigint"}
-    fitted, _ = against_table(layout(a=TEXT, b=TEXT), table)
+    fitted, _ = diff_with_table(layout(a=TEXT, b=TEXT), table)
     assert {column.name: column.feed for column in fitted.columns} == {
-        "a": Feed.EMPTIED,
-        "b": Feed.NOTHING,
-        "_sdc_sequence": Feed.EMPTIED,
-        "a__string": Feed.PROPERTY,
-        "b__string": Feed.PROPERTY,
+        "a": ColumnSource.EMPTIED,
+        "b": ColumnSource.NOTHING,
+        "_sdc_sequence": ColumnSource.EMPTIED,
+        "a__string": ColumnSource.PROPERTY,
+        "b__string": ColumnSource.PROPERTY,
     }
 
 
 def test_a_new_column_has_the_description_as_its_comment():
-    _, changes = evolve(layout(a=INT), layout(a=INT, b={**INT, "description": "how many"}))
+    _, changes = merge_layouts(layout(a=INT), layout(a=INT, b={**INT, "description": "how many"}))
     assert [change.comment for change in changes] == ["how many"]
 
 
 def test_changes_are_told_in_words():
-    _, changes = evolve(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
+    _, changes = merge_layouts(layout(s=struct(a=INT)), layout(s=struct(a=TEXT, b=INT)))
     assert [change.told() for change in changes] == [
         "column s.a__string is now string, beside a, which cannot take it",
         "column s.b is now bigint",
@@ -280,12 +292,12 @@ def test_changes_are_told_in_words():
 # ------------------------------------------------------------------ what a table remembers
 
 
-def runs(*layouts: Layout) -> list[Layout]:
+def runs(*layouts: TableSchema) -> list[TableSchema]:
     """Fit each layout to the table that the ones before it have made, as runs do."""
     fitted = [layouts[0]]
     remembered = layouts[0].sources
     for wanted in layouts[1:]:
-        found, _ = against_table(wanted, fitted[-1].types, sources=remembered)
+        found, _ = diff_with_table(wanted, fitted[-1].types, sources=remembered)
         remembered |= found.sources
         fitted.append(found)
     return fitted
@@ -349,58 +361,62 @@ FREE_OF_CONFLICTS = st.dictionaries(st.sampled_from("abcd"), st.just(INT), min_s
 )
 
 
-def apart(found: Layout) -> bool:
-    names = [fold(column.name) for column in found.columns]
+def apart(found: TableSchema) -> bool:
+    names = [fold_case(column.name) for column in found.columns]
     fed = [
-        (column.feed, column.source) for column in found.columns if column.feed is not Feed.NOTHING
+        (column.feed, column.source)
+        for column in found.columns
+        if column.feed is not ColumnSource.NOTHING
     ]
     return len(set(names)) == len(names) and len(set(fed)) == len(fed)
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_evolving_only_adds_and_feeds_everything(old: Layout, new: Layout):
-    merged, changes = evolve(old, new)
+def test_evolving_only_adds_and_feeds_everything(old: TableSchema, new: TableSchema):
+    merged, changes = merge_layouts(old, new)
     assert [column.name for column in merged.columns[: len(old.columns)]] == list(old.types)
     assert apart(merged)
     for column in new.columns:
-        if column.feed is Feed.PROPERTY:
+        if column.feed is ColumnSource.PROPERTY:
             assert merged.column_fed_by(column.source) is not None
     assert len({change.path for change in changes}) == len(changes)
     assert (merged.types == old.types) == (not changes)
 
 
 @given(LAYOUTS)
-def test_evolving_to_oneself_changes_nothing(found: Layout):
-    assert evolve(found, found) == (found, ())
+def test_evolving_to_oneself_changes_nothing(found: TableSchema):
+    assert merge_layouts(found, found) == (found, ())
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_a_schema_that_comes_again_changes_nothing(old: Layout, new: Layout):
-    merged, _ = evolve(old, new)
-    again, changes = evolve(merged, new)
+def test_a_schema_that_comes_again_changes_nothing(old: TableSchema, new: TableSchema):
+    merged, _ = merge_layouts(old, new)
+    again, changes = merge_layouts(merged, new)
     assert not changes
     assert again == merged
     assert can_share_batch(merged, again)
 
 
 @given(LAYOUTS, LAYOUTS)
-def test_a_table_that_was_made_so_needs_no_change(old: Layout, new: Layout):
-    merged, _ = evolve(old, new)
-    fitted, changes = against_table(merged, merged.types)
+def test_a_table_that_was_made_so_needs_no_change(old: TableSchema, new: TableSchema):
+    merged, _ = merge_layouts(old, new)
+    fitted, changes = diff_with_table(merged, merged.types)
     assert not changes
     assert fitted.types == merged.types
 
 
 @given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
-def test_without_conflicts_the_order_of_schemas_does_not_matter(one: Layout, other: Layout):
-    there, _ = evolve(one, other)
-    back, _ = evolve(other, one)
+def test_without_conflicts_the_order_of_schemas_does_not_matter(
+    one: TableSchema, other: TableSchema
+):
+    there, _ = merge_layouts(one, other)
+    back, _ = merge_layouts(other, one)
     assert there.types == dict(back.types)
     assert set(there.columns) == set(back.columns)
 
 
-def homes(found: Layout, path: tuple[str, ...] = ()) -> dict[str, str]:
-    return {c.source: c.name for c in found.columns if c.feed is Feed.PROPERTY}
+def homes(found: TableSchema, path: tuple[str, ...] = ()) -> dict[str, str]:
+    return {c.source: c.name for c in found.columns if c.feed is ColumnSource.PROPERTY}
 
 
 SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_size=1, unique=True)
@@ -413,9 +429,9 @@ def test_no_property_gets_into_the_column_of_another(sets: list[list[str]]):
     known: dict[str, str] = {}
     for found in fitted:
         for source, name in homes(found).items():
-            renamed = fold(owners.get(name, source)) == fold(source)
+            renamed = fold_case(owners.get(name, source)) == fold_case(source)
             assert renamed, (sets, owners, source, name)
-            if name == source or fold(name) != fold(source):  # else it is borrowed
+            if name == source or fold_case(name) != fold_case(source):  # else it is borrowed
                 assert known.setdefault(source, name) == name, (sets, source, name, known)
                 owners[name] = source
 
@@ -434,24 +450,24 @@ def test_a_type_that_goes_back_and_forth_makes_no_column_twice(kinds: list[Any])
     assert len(found[-1].columns) <= len({str(kind) for kind in kinds})
     in_one_run = layout(a=kinds[0])
     for kind in [*kinds, *kinds]:
-        in_one_run, _ = evolve(in_one_run, layout(a=kind))
+        in_one_run, _ = merge_layouts(in_one_run, layout(a=kind))
     assert len(in_one_run.columns) <= len(found[-1].columns)
 
 
 @given(LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.lists(st.booleans(), min_size=3))
 def test_the_table_is_the_same_wherever_batches_end(
-    first: Layout, more: list[Layout], written: list[bool]
+    first: TableSchema, more: list[TableSchema], written: list[bool]
 ):
     def load(at_each: list[bool]) -> dict[str, str]:
         found, table = first, None
         for wanted, write in zip(more, at_each, strict=False):
             if write:
                 table = fit(found, table)
-            found, _ = evolve(found, wanted)
+            found, _ = merge_layouts(found, wanted)
         return fit(found, table)
 
-    def fit(found: Layout, table: dict[str, str] | None) -> dict[str, str]:
-        return found.types if table is None else against_table(found, table)[0].types
+    def fit(found: TableSchema, table: dict[str, str] | None) -> dict[str, str]:
+        return found.types if table is None else diff_with_table(found, table)[0].types
 
     assert load(written) == load([False] * 3)
 
@@ -461,18 +477,18 @@ def test_numbers_that_fit_one_decimal_meet_in_it_in_any_order(order: list[Any]):
     small = {"type": "string", "format": "singer.decimal", "precision": 5, "scale": 1}
     found = layout(a=small)
     for schema in (*[s for s in order if s is not BIG], small):
-        found, _ = evolve(found, layout(a=schema))
+        found, _ = merge_layouts(found, layout(a=schema))
     assert found.types == {"a": "decimal(22,2)"}
 
 
 @given(LAYOUTS)
-def test_types_survive_their_ddl(found: Layout):
+def test_types_survive_their_ddl(found: TableSchema):
     assert {name: parse_ddl(ddl).ddl for name, ddl in found.types.items()} == found.types
 
 
 def test_a_deleted_at_that_the_loader_adds_is_metadata():
-    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=Feed.METADATA)
-    wanted = Layout((*layout(a=INT).columns, added))
-    fitted, changes = against_table(wanted, {"a": "bigint"})
-    assert fitted.columns[-1].feed is Feed.METADATA
-    assert changes == (Change("add", ("_sdc_deleted_at",), "timestamp"),)
+    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
+    wanted = TableSchema((*layout(a=INT).columns, added))
+    fitted, changes = diff_with_table(wanted, {"a": "bigint"})
+    assert fitted.columns[-1].feed is ColumnSource.METADATA
+    assert changes == (SchemaChange("add", ("_sdc_deleted_at",), "timestamp"),)

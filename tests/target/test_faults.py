@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark import retries
 from target_spark.errors import StorageError
-from target_spark.ledger import newest
-from target_spark.retries import Fault
-from target_spark.tables import Table
-from target_spark.writers import delta as delta_writer
-from target_spark.writers import writer_for
-from target_spark.writers.parquet import Manifest
+from target_spark.loader.ledger import latest_marker
+from target_spark.storage import retry
+from target_spark.storage.retry import FailureKind
+from target_spark.tables.model import Table
+from target_spark.writers import get_writer
+from target_spark.writers.delta import writer as delta_writer
+from target_spark.writers.parquet import CommitManifest
 from tests.target.crash import MODES
 from tests.target.test_loader import ID, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -53,8 +53,8 @@ def delta(warehouse_of: Callable[[str], Warehouse]) -> Warehouse:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait as long as people do."""
-    for fault, pauses in retries.PAUSES.items():
-        monkeypatch.setitem(retries.PAUSES, fault, tuple(0.01 for _ in pauses))
+    for fault, pauses in retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 class Storage:
@@ -95,7 +95,7 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
         (DataFrameWriterV2, "append"),
         (DataFrameWriterV2, "overwrite"),
         (MergeIntoWriter, "merge"),
-        (Manifest, "write"),
+        (CommitManifest, "write"),
     ):
         monkeypatch.setattr(kind, name, storage.around(getattr(kind, name), always))
     commit_files = storage.around(delta_writer.commit_files, always)
@@ -105,7 +105,7 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
 
 def rows(warehouse: Warehouse, name: str, column: str = "id") -> list[Any]:
     table = Table(f"{warehouse.folder}/{name}", name)
-    found = writer_for(warehouse.format).rows(warehouse.spark, table)
+    found = get_writer(warehouse.format).rows(warehouse.spark, table)
     return sorted(row[0] for row in found.select(column).collect())
 
 
@@ -180,7 +180,7 @@ def test_storage_that_stays_away_is_an_error_in_words_and_the_next_run_resumes(
 def test_a_signal_ends_the_waiting_for_storage(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(retries.PAUSES, Fault.PASSING, (600.0,))
+    monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
     storage.instead = set(range(1, 99))
     signalled = threading.Event()
     loader, spool = delta.open(flush_rows=1)
@@ -215,12 +215,12 @@ def test_nothing_is_written_again_after_a_commit_is_known(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What fails behind the commit, however passing, must not repeat it under a new number."""
-    from target_spark.frames import Frame
+    from target_spark.frames import SpoolFrame
 
     def late(_frame: Any, _count: int) -> None:
         raise CameToLateError(TIMEOUT)
 
-    monkeypatch.setattr(Frame, "counts", late)
+    monkeypatch.setattr(SpoolFrame, "counts", late)
     with pytest.raises(CameToLateError):
         delta.load(schema("a", ID), record("a", id=1), state(1), write_mode="append")
     assert delta.states == []
@@ -237,7 +237,7 @@ def test_a_run_whose_clock_was_set_back_is_still_the_newest(delta: Warehouse) ->
     delta.load(*both, **how)
     delta.runs = 3
     assert delta.load(schema("a", ID), record("a", id=2), state(2), **how) == [2]
-    found = newest([delta.marker("a"), delta.marker("b")])
+    found = latest_marker([delta.marker("a"), delta.marker("b")])
     assert found is not None
     assert (found.state, found.run) == ('{"at": 2}', "run4")
     sequences = [row[0] for row in delta.read("a").orderBy("id").select("_sdc_sequence").collect()]

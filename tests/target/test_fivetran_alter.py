@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import TableError, UnsupportedError
-from target_spark.fivetran.remembered import PROPERTY, written
-from target_spark.fivetran.shapes import Shape
-from target_spark.fivetran.tables import Tables
-from target_spark.options import LoadOptions, StreamOptions
-from target_spark.tables import Partition
+from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
+from target_spark.fivetran.table_schema import FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.tables.model import PartitionField
 from tests.target.test_fivetran_tables import content, fill, shape, there
 from tests.target.test_fivetran_tables import tables as tables
 
@@ -32,17 +32,17 @@ PEOPLE = shape(
 )
 
 
-def alter(tables: Tables, *columns: tuple[Any, ...], drops: bool = False) -> list[str]:
+def alter(tables: TableService, *columns: tuple[Any, ...], drops: bool = False) -> list[str]:
     return tables.alter("s", "t", shape(*columns), drops=drops)
 
 
-def make(tables: Tables, made: Shape, *rows: str) -> None:
+def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
     tables.create("s", "t", made)
     if rows:
         fill(tables, *rows)
 
 
-def commits(tables: Tables) -> int:
+def commits(tables: TableService) -> int:
     """Count what was done to the table, changes of its metadata too."""
     ref = there(tables).ref
     words = f"DESCRIBE HISTORY {ref}"
@@ -51,14 +51,14 @@ def commits(tables: Tables) -> int:
     return len(tables.spark.sql(words).collect())
 
 
-def names(tables: Tables) -> list[str]:
+def names(tables: TableService) -> list[str]:
     return [column.name for column in there(tables).shape.columns]
 
 
 # In place
 
 
-def test_columns_are_added_and_types_grow_in_place(tables: Tables) -> None:
+def test_columns_are_added_and_types_grow_in_place(tables: TableService) -> None:
     """F33: AlterTable adds columns, also of types that a table's readers must be told of."""
     make(tables, PEOPLE, "(1, 'a', date'1582-10-10')")
     asked: list[tuple[Any, ...]] = [
@@ -87,7 +87,7 @@ def test_columns_are_added_and_types_grow_in_place(tables: Tables) -> None:
     assert content(tables)[1][3:] == (None, "10:15", 5.0, Decimal("999.9900"))
 
 
-def test_a_table_that_is_not_there_is_not_altered(tables: Tables) -> None:
+def test_a_table_that_is_not_there_is_not_altered(tables: TableService) -> None:
     with pytest.raises(TableError, match="does not exist"):
         alter(tables, ("id", DataType.INT))
     make(tables, PEOPLE)
@@ -134,14 +134,14 @@ TEXTS = (
 
 
 @pytest.mark.thorough
-def test_all_types_become_text_and_text_all_types(tables: Tables) -> None:
+def test_all_types_become_text_and_text_all_types(tables: TableService) -> None:
     """F33: AlterTable changes the type of any column, also of keys, and loses no value.
 
     Text is what Fivetran would write into a file.
     """
     make(tables, TYPES, FULL, EMPTY)
     before = content(tables)
-    texts = Shape(
+    texts = FivetranSchema(
         tuple(replace(column, type=DataType.STRING, decimal=None) for column in TYPES.columns)
     )
     assert len(tables.alter("s", "t", texts, drops=False)) == len(TYPES.columns)
@@ -153,7 +153,7 @@ def test_all_types_become_text_and_text_all_types(tables: Tables) -> None:
     assert tables.alter("s", "t", TYPES, drops=False) == []
 
 
-def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: Tables) -> None:
+def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: TableService) -> None:
     """F33: a type that does not take every value is a Task that names the column, not the value."""
     made = shape(("id", DataType.LONG, True), ("code", DataType.STRING), ("n", DataType.DOUBLE))
     make(tables, made, "(9007199254740993L, '4711x', 0.5D)", "(2L, NULL, 2D)")
@@ -165,7 +165,7 @@ def test_a_value_that_would_be_lost_leaves_the_table_as_it_is(tables: Tables) ->
     assert (content(tables), commits(tables), there(tables).shape) == (*before, made)
 
 
-def test_bounds_of_a_type_that_the_format_lacks_hold(tables: Tables) -> None:
+def test_bounds_of_a_type_that_the_format_lacks_hold(tables: TableService) -> None:
     make(tables, PEOPLE, "(32768, 'a', NULL)")
     with pytest.raises(TableError, match="id to SHORT"):
         alter(tables, ("id", DataType.SHORT, True))
@@ -174,13 +174,13 @@ def test_bounds_of_a_type_that_the_format_lacks_hold(tables: Tables) -> None:
     assert content(tables) == [(32767, "a", None)]
 
 
-def test_a_change_that_died_on_its_way_has_changed_nothing(tables: Tables) -> None:
+def test_a_change_that_died_on_its_way_has_changed_nothing(tables: TableService) -> None:
     """After kill -9 the table is unchanged or complete, and the retry is right."""
     make(tables, PEOPLE, "(1, '2', NULL)")
     after = shape(("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE))
-    told = written(after, PEOPLE)
+    told = dump_metadata(after, PEOPLE)
     ref = there(tables).ref
-    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{PROPERTY}' = '{told}')")
+    tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('{TABLE_PROPERTY}' = '{told}')")
     assert there(tables).shape == PEOPLE
     columns = [("id", DataType.INT), ("name", DataType.LONG, True), ("at", DataType.NAIVE_DATE)]
     assert len(alter(tables, *columns)) == 2
@@ -188,7 +188,7 @@ def test_a_change_that_died_on_its_way_has_changed_nothing(tables: Tables) -> No
 
 
 @pytest.mark.thorough
-def test_columns_go_only_where_that_is_said(tables: Tables) -> None:
+def test_columns_go_only_where_that_is_said(tables: TableService) -> None:
     make(tables, PEOPLE, "(1, 'a', date'2024-01-01')")
     assert alter(tables, ("id", DataType.INT, True)) == []
     assert names(tables) == ["id", "name", "at"]
@@ -205,7 +205,7 @@ def test_columns_go_only_where_that_is_said(tables: Tables) -> None:
 # Keys
 
 
-def test_keys_change_both_ways(tables: Tables) -> None:
+def test_keys_change_both_ways(tables: TableService) -> None:
     """F33: AlterTable changes the key; a key column that is absent leaves it and stays a column."""
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
     before = commits(tables)
@@ -237,7 +237,7 @@ def test_keys_change_both_ways(tables: Tables) -> None:
     ],
 )
 def test_a_key_that_does_not_tell_the_rows_apart_is_refused(
-    tables: Tables, columns: list[tuple[Any, ...]], words: str
+    tables: TableService, columns: list[tuple[Any, ...]], words: str
 ) -> None:
     """F33: several rows with one key, or none, are a Task, and the table stays as it is."""
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
@@ -254,15 +254,18 @@ def test_a_key_that_does_not_tell_the_rows_apart_is_refused(
     "table_format,asked",
     [
         ("delta", StreamOptions(cluster_by=("id",))),
-        ("delta", StreamOptions(partition_by=(Partition("at"),))),
-        ("delta", StreamOptions(partition_by=(Partition("at", "month"),))),
-        ("iceberg", StreamOptions(partition_by=(Partition("at", "month"),), sort_by=("name",))),
+        ("delta", StreamOptions(partition_by=(PartitionField("at"),))),
+        ("delta", StreamOptions(partition_by=(PartitionField("at", "month"),))),
+        (
+            "iceberg",
+            StreamOptions(partition_by=(PartitionField("at", "month"),), sort_by=("name",)),
+        ),
     ],
 )
 def test_a_table_that_is_written_anew_stays_laid_out_as_it_was(
     spark: SparkSession, tmp_path: Path, table_format: str, asked: StreamOptions
 ) -> None:
-    tables = Tables(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
+    tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
 
     def layout() -> str:
@@ -282,7 +285,7 @@ def test_a_table_that_is_written_anew_stays_laid_out_as_it_was(
 
 
 @pytest.mark.thorough
-def test_a_thousand_columns_change_at_once(tables: Tables) -> None:
+def test_a_thousand_columns_change_at_once(tables: TableService) -> None:
     columns = [(f"c{number}", DataType.DOUBLE) for number in range(1000)]
     make(tables, shape(*columns), f"({', '.join(['0.5D'] * 1000)})")
     assert len(alter(tables, *((name, DataType.STRING) for name, _ in columns))) == 1000
@@ -290,7 +293,7 @@ def test_a_thousand_columns_change_at_once(tables: Tables) -> None:
 
 
 @pytest.mark.thorough
-def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: Tables) -> None:
+def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: TableService) -> None:
     make(tables, PEOPLE, "(1, 'a', NULL)")
     alter(tables, ("id", DataType.LONG, True))
     alter(tables, ("id", DataType.LONG, True), ("at", DataType.STRING))
@@ -305,8 +308,8 @@ def test_a_table_with_types_that_grew_can_still_be_written_anew(tables: Tables) 
 def test_a_column_by_a_part_of_which_files_are_divided_keeps_its_type(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    asked = StreamOptions(partition_by=(Partition("at", "month"),))
-    tables = Tables(spark, LoadOptions(str(tmp_path), every=asked))
+    asked = StreamOptions(partition_by=(PartitionField("at", "month"),))
+    tables = TableService(spark, LoadOptions(str(tmp_path), every=asked))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
     with pytest.raises(UnsupportedError, match="divided by _part_month_at"):
         alter(tables, ("id", DataType.INT, True), ("at", DataType.STRING))

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.errors import BatchFileError, TableError, UnsupportedError
-from target_spark.fivetran import batches
-from target_spark.fivetran.batch import File, Kind
-from target_spark.fivetran.batches import Written
-from target_spark.fivetran.shapes import Shape
-from target_spark.fivetran.tables import Tables
-from target_spark.options import LoadOptions
-from target_spark.workers import mapped
+from target_spark.config.options import LoadOptions
+from target_spark.errors import BatchFileLoadError, TableError, UnsupportedError
+from target_spark.fivetran import write_batch
+from target_spark.fivetran.batch_request import FileKind, RequestFile
+from target_spark.fivetran.table_schema import FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.write_batch import BatchResult
+from target_spark.spark.arrow_workers import map_in_arrow
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
 from tests.target.fivetran_writes import Lake, shape
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 PATIENCE = 60
-REPLACE, UPDATE, DELETE = Kind.REPLACE, Kind.UPDATE, Kind.DELETE
+REPLACE, UPDATE, DELETE = FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE
 SYNCED = "2024-01-08T18:52:07.754685370Z"
 PEOPLE = shape(id="*LONG", name="STRING", n="INT", _fivetran_synced="UTC_DATETIME")
 COLUMNS = [column.name for column in PEOPLE.columns]
@@ -39,7 +39,7 @@ COLUMNS = [column.name for column in PEOPLE.columns]
 def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    return Lake(Tables(spark, options), tmp_path / "files")
+    return Lake(TableService(spark, options), tmp_path / "files")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def people(lake: Lake) -> Lake:
     """A lake with a table of three people."""
     lake.make("people", PEOPLE)
     rows = [("1", "one", "10", SYNCED), ("2", "two", "20", SYNCED), ("3", "three", NULL, SYNCED)]
-    assert lake.write("people", PEOPLE, lake.file(REPLACE, COLUMNS, rows)) == Written(3, 1)
+    assert lake.write("people", PEOPLE, lake.file(REPLACE, COLUMNS, rows)) == BatchResult(3, 1)
     return lake
 
 
@@ -78,7 +78,7 @@ def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Lake) -> 
         ),
         people.file(DELETE, COLUMNS, [("98", NULL, NULL, NULL)]),
     )
-    assert people.write("people", PEOPLE, *files) == Written(6, 4)
+    assert people.write("people", PEOPLE, *files) == BatchResult(6, 4)
     wanted = [(1, None, 11), (2, None, 20), (3, "three", 30), (4, "four", 40)]
     assert names(people) == wanted
     assert people.commits("people") == before + 1
@@ -87,8 +87,8 @@ def test_replace_update_and_delete_in_one_batch_are_one_commit(people: Lake) -> 
 
     people.write("people", PEOPLE, people.file(DELETE, ["id"], [("1",), ("3",), ("97",)]))
     assert [row[0] for row in names(people)] == [2, 4]
-    assert people.write("people", PEOPLE) == Written(0, 0)
-    assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == Written(0, 1)
+    assert people.write("people", PEOPLE) == BatchResult(0, 0)
+    assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == BatchResult(0, 1)
 
 
 def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
@@ -96,7 +96,7 @@ def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
 ) -> None:
     """They come when the table was looked at, found empty, and the rows are being written."""
     began, go_on = tmp_path / "began", tmp_path / "go on"
-    real = batches.read
+    real = write_batch.read_files
 
     def wait(rows: Iterator[Any]) -> Iterator[Any]:
         began.touch()
@@ -107,14 +107,14 @@ def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
 
     def read(*args: Any) -> DataFrame:
         found = real(*args)
-        return mapped(found, wait, found.schema, "waits")
+        return map_in_arrow(found, wait, found.schema, "waits")
 
     lake.make("people", PEOPLE)
     ref, theirs = lake.ref("people"), lake.tables.spark.newSession()
     for key, value in lake.tables.spark.conf.getAll.items():
         if key.startswith("spark.sql.catalog."):
             theirs.conf.set(key, value)
-    monkeypatch.setattr(batches, "read", read)
+    monkeypatch.setattr(write_batch, "read_files", read)
     rows = [("1", "ours", "10", SYNCED), ("2", "ours", "20", SYNCED)]
     file = lake.file(REPLACE, COLUMNS, rows)
     with ThreadPoolExecutor() as pool:
@@ -124,7 +124,7 @@ def test_a_first_batch_is_merged_with_rows_that_others_put_in_meanwhile(
             time.sleep(0.02)
         theirs.sql(f"INSERT INTO {ref} VALUES (2, 'theirs', 0, now()), (3, 'theirs', 0, now())")  # noqa: S608
         go_on.touch()
-        assert writing.result() == Written(2, 1)
+        assert writing.result() == BatchResult(2, 1)
     assert names(lake) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
 
 
@@ -262,7 +262,7 @@ def test_keys_of_many_types(lake: Lake) -> None:
     lake.write("keyed", made, lake.file(UPDATE, columns, [(*other, "new")]))
     (row,) = lake.rows("keyed")
     assert row[-1] == "new"
-    lake.write("keyed", Shape(made.keys), lake.file(UPDATE, columns[:-1], [other]))
+    lake.write("keyed", FivetranSchema(made.keys), lake.file(UPDATE, columns[:-1], [other]))
     lake.write("keyed", made, lake.file(DELETE, columns[:-1], [other]))
     assert lake.rows("keyed") == []
 
@@ -311,15 +311,15 @@ def test_a_faulty_file_leaves_the_table_as_it_was(people: Lake) -> None:
         people.file(REPLACE, COLUMNS, [("6", "six", "6", SYNCED), ("7", "seven", "MARK", SYNCED)]),
         people.file(UPDATE, COLUMNS, [("MARK", "six", "6", SYNCED)]),
         people.file(DELETE, ["id", "MARK"], [("1", "2")]),
-        File(good.path, DELETE, b"MARK" * 8),
-        File(f"{good.path}.gone", UPDATE, good.key),
+        RequestFile(good.path, DELETE, b"MARK" * 8),
+        RequestFile(f"{good.path}.gone", UPDATE, good.key),
     ]
     cut = Path(people.file(UPDATE, COLUMNS, [("1", "x" * n, "1", SYNCED) for n in range(99)]).path)
     cut.write_bytes(cut.read_bytes()[:-16])
-    faulty.append(File(str(cut), UPDATE, good.key))
+    faulty.append(RequestFile(str(cut), UPDATE, good.key))
     before = people.commits("people")
     for file in faulty:
-        with pytest.raises(BatchFileError, match=Path(file.path).name) as caught:
+        with pytest.raises(BatchFileLoadError, match=Path(file.path).name) as caught:
             people.write("people", PEOPLE, good, file)
         assert "MARK" not in str(caught.value)
     assert names(people) == THREE

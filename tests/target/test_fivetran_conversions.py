@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.fivetran.conversions import conversion
+from target_spark.fivetran.type_conversion import get_conversion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ def test_single_values(spark: SparkSession) -> None:
     """AlterTable loses no value: one that the new type does not have is found before."""
     columns = []
     for old, value, new, _ in CASES:
-        made = conversion(f"CAST({value} AS {old})", old, new)
+        made = get_conversion(f"CAST({value} AS {old})", old, new)
         columns.append(f"if({made.lost}, NULL, named_struct('v', CAST({made.value} AS STRING)))")
     (row,) = spark.sql(f"SELECT {', '.join(columns)}").collect()
     wrong = []
@@ -123,7 +123,7 @@ def test_single_values(spark: SparkSession) -> None:
 
 def test_null_stays_null_in_every_type(spark: SparkSession) -> None:
     pairs = {(old, new) for old, _, new, _ in CASES}
-    parts = [conversion(f"CAST(NULL AS {old})", old, new) for old, new in pairs]
+    parts = [get_conversion(f"CAST(NULL AS {old})", old, new) for old, new in pairs]
     columns = (f"NOT {made.lost} AND ({made.value}) IS NULL" for made in parts)
     (row,) = spark.sql(f"SELECT {', '.join(columns)}").collect()
     assert all(row)
@@ -158,7 +158,7 @@ def test_many_numbers_by_a_reference(spark: SparkSession) -> None:
         ("t", "string", "double"),
         ("t", "string", "decimal(12,3)"),
     ]
-    lost = ", ".join(conversion(*pair).lost for pair in pairs)
+    lost = ", ".join(get_conversion(*pair).lost for pair in pairs)
     found = spark.sql(f"SELECT {lost} FROM numbers").collect()  # noqa: S608
     for row, i, d, m in zip(found, longs, doubles, decimals, strict=True):
         kept = (
@@ -175,8 +175,8 @@ def test_many_numbers_by_a_reference(spark: SparkSession) -> None:
 
 
 def test_text_of_every_instant_reads_back(spark: SparkSession) -> None:
-    text = conversion("at", "timestamp", "string").value
-    back = conversion(f"({text})", "string", "timestamp").value
+    text = get_conversion("at", "timestamp", "string").value
+    back = get_conversion(f"({text})", "string", "timestamp").value
     rows = spark.range(-7, 30).selectExpr(
         "timestamp_micros(id * 7919191919191919 + 123456) AS at", "id"
     )

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tap_core.events import StreamId
-from tap_core.protocols.fivetran.words import DataType
-from target_spark.fivetran.engine import Sparks
-from target_spark.options import LoadOptions
-from target_spark.writers import writer_for
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions
+from target_spark.fivetran.shared_spark import SharedSpark
+from target_spark.writers import get_writer
 from tests.fivetran.batch_files import NULL, UNMODIFIED
 from tests.target.fivetran_server import Destination, column, table
 
@@ -70,7 +70,7 @@ def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
 def rows(spark: SparkSession, server: Destination, schema: str, name: str) -> list[tuple]:
     """What stands in a table, without the time of the sync."""
     options = LoadOptions(str(server.home / "tables"), format=server.configuration["format"])
-    found = writer_for(options.format).rows(spark, options.table(StreamId(name, schema)))
+    found = get_writer(options.format).rows(spark, options.table(StreamId(name, schema)))
     return sorted(tuple(row) for row in found.drop("_fivetran_synced").collect())
 
 
@@ -105,7 +105,7 @@ def test_names_with_variables_in_them_stay_names(server) -> None:
 
 def test_sql_does_not_call_methods_of_java(spark) -> None:
     """A table of the caller's can have SQL in its constraints and defaults."""
-    guarded = Sparks()._guarded(spark.newSession())
+    guarded = SharedSpark()._guarded(spark.newSession())
     for name in ("reflect", "java_method", "try_reflect"):
         call = f"{name}('java.lang.String', 'valueOf', 'MARKED')"
         assert spark.sql(f"select {call} as it").first().it == "MARKED"

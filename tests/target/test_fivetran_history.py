@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from target_spark.config.options import LoadOptions
 from target_spark.errors import TableError
-from target_spark.fivetran.batch import File, Kind
-from target_spark.fivetran.batches import Written
-from target_spark.fivetran.history import write_history
-from target_spark.fivetran.tables import Tables
-from target_spark.options import LoadOptions
+from target_spark.fivetran.batch_request import FileKind, RequestFile
+from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.write_batch import BatchResult
+from target_spark.fivetran.write_history_batch import write_history_batch
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
 from tests.target.fivetran_writes import Lake, shape
 
@@ -89,16 +89,16 @@ class Sync:
     def earliest(self) -> dict[str, datetime]:
         return {} if self.without_earliest else self.first
 
-    def files(self, lake: Lake) -> list[File]:
+    def files(self, lake: Lake) -> list[RequestFile]:
         """Its files, a new one for each second version, those that count first last."""
         gone: list[list[Cell]] = [
             [row, NULL, NULL, NULL, text(end), NULL, NULL] for row, end in self.deleted.items()
         ]
-        told: list[tuple[Kind, list[str], list[list[Cell]]]] = [
-            (Kind.DELETE, COLUMNS, gone),
-            (Kind.UPDATE, COLUMNS, [version.cells() for version in self.updated]),
-            (Kind.REPLACE, COLUMNS[::-1], [each.cells()[::-1] for each in self.replaced]),
-            (Kind.EARLIEST_START, EARLIEST, [[i, text(t)] for i, t in self.earliest.items()]),
+        told: list[tuple[FileKind, list[str], list[list[Cell]]]] = [
+            (FileKind.DELETE, COLUMNS, gone),
+            (FileKind.UPDATE, COLUMNS, [version.cells() for version in self.updated]),
+            (FileKind.REPLACE, COLUMNS[::-1], [each.cells()[::-1] for each in self.replaced]),
+            (FileKind.EARLIEST_START, EARLIEST, [[i, text(t)] for i, t in self.earliest.items()]),
         ]
         return [
             lake.file(kind, columns, rows[half::2])
@@ -157,14 +157,14 @@ def close(table: Model, row: str, end: datetime) -> None:
 def lake(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    made = Lake(Tables(spark, options), tmp_path / "files")
+    made = Lake(TableService(spark, options), tmp_path / "files")
     made.make("versions", SHAPE)
     return made
 
 
-def write(lake: Lake, sync: Sync | Sequence[File]) -> Written:
+def write(lake: Lake, sync: Sync | Sequence[RequestFile]) -> BatchResult:
     files = sync.files(lake) if isinstance(sync, Sync) else sync
-    return lake.write("versions", SHAPE, *files, way=write_history)
+    return lake.write("versions", SHAPE, *files, way=write_history_batch)
 
 
 def content(lake: Lake) -> list[tuple[Any, ...]]:
@@ -201,7 +201,7 @@ def test_versions_begin_and_end_as_their_files_say(lake: Lake) -> None:
         ],
         without_earliest=True,
     )
-    assert write(lake, first) == Written(7, 2)
+    assert write(lake, first) == BatchResult(7, 2)
     model = after({}, first)
     assert content(lake) == told(model.values())
     second = Sync(
@@ -236,14 +236,14 @@ def test_versions_begin_and_end_as_their_files_say(lake: Lake) -> None:
 def test_a_table_without_versions_is_told_so(lake: Lake) -> None:
     """F44: a table that lacks the columns of history mode, and one without a key of its rows."""
     lake.make("plain", shape(id="*STRING", a="STRING"))
-    row = lake.file(Kind.DELETE, ["id"], [("1",)])
+    row = lake.file(FileKind.DELETE, ["id"], [("1",)])
     with pytest.raises(TableError, match=r"s\.plain keeps no versions.*_start is missing"):
-        lake.write("plain", shape(id="*STRING"), row, way=write_history)
+        lake.write("plain", shape(id="*STRING"), row, way=write_history_batch)
     keyless = [(c.name, c.type.name) for c in SHAPE.columns if c.name.startswith("_")]
     lake.make("keyless", shape(**dict(keyless)))
-    starts = lake.file(Kind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
+    starts = lake.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
     with pytest.raises(TableError, match="no key beside _fivetran_start"):
-        lake.write("keyless", shape(**dict(keyless)), starts, way=write_history)
+        lake.write("keyless", shape(**dict(keyless)), starts, way=write_history_batch)
 
 
 @pytest.mark.thorough

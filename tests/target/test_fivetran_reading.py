@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tap_core.protocols.fivetran.words import Compression, DataType, Encryption
-from target_spark.errors import BatchFileError
-from target_spark.fivetran.batch import File, FileParams, Kind
-from target_spark.fivetran.reading import OP, ORDINAL, check, fault_in, kept_name, read
-from target_spark.fivetran.shapes import Column, Shape
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
+from target_spark.errors import BatchFileLoadError
+from target_spark.fivetran.batch_frame import (
+    OP,
+    ORDINAL,
+    find_file_error,
+    read_files,
+    unmodified_flag,
+    validate_files,
+)
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from tests.fivetran.batch_files import (
     NULL,
     NULL_TEXT,
@@ -51,14 +58,16 @@ TYPES = {
     "json": (DataType.JSON, "string", '{"a": 1}', '{"a": 1}'),
     "time.of day": (DataType.NAIVE_TIME, "string", "10:15", "10:15"),
 }  # fmt: skip
-ALL = Shape(
+ALL = FivetranSchema(
     tuple(
-        Column(name, told[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_")
+        DestinationColumn(
+            name, told[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_"
+        )
         for name, told in TYPES.items()
     )
 )
 NAMES = [column.name for column in ALL.columns]
-FEW = Shape((ALL.columns[0], ALL.columns[7]))
+FEW = FivetranSchema((ALL.columns[0], ALL.columns[7]))
 
 
 @pytest.fixture
@@ -72,11 +81,11 @@ class Files:
     def __init__(self, home: Path) -> None:
         self._home, self._count = home, 0
 
-    def file(self, kind: Kind, names: list[str], *rows: list[Cell]) -> File:
+    def file(self, kind: FileKind, names: list[str], *rows: list[Cell]) -> RequestFile:
         self._count += 1
         path, key = self._home / f"batch_{self._count}.csv.zst.aes", new_key()
         write(path, names, rows, key=key)
-        return File(str(path), kind, key)
+        return RequestFile(str(path), kind, key)
 
 
 def in_order(frame: DataFrame) -> list[dict[str, object]]:
@@ -94,9 +103,9 @@ def in_order(frame: DataFrame) -> list[dict[str, object]]:
 def test_every_type_arrives_in_its_column_of_spark(spark: SparkSession, files: Files) -> None:
     """F40: exactly, to the ends of the calendar and of the numbers, and null as null."""
     told: list[Cell] = [each[2] for each in TYPES.values()]
-    file = files.file(Kind.REPLACE, NAMES, told, ["7", *[NULL] * (len(NAMES) - 1)])
-    check([file], PARAMS, ALL)
-    frame = read(spark, [file], PARAMS, ALL)
+    file = files.file(FileKind.REPLACE, NAMES, told, ["7", *[NULL] * (len(NAMES) - 1)])
+    validate_files([file], PARAMS, ALL)
+    frame = read_files(spark, [file], PARAMS, ALL)
     types = dict(frame.dtypes)
     assert types == {f"{name}_": each[1] for name, each in TYPES.items()} | {
         OP: "tinyint",
@@ -112,18 +121,18 @@ def test_files_of_all_kinds_make_one_frame_in_their_order(
     spark: SparkSession, files: Files
 ) -> None:
     """F35 to F37: each with its key and header; a partition for each; flags for what is kept."""
-    frame = read(
+    frame = read_files(
         spark,
         [
-            files.file(Kind.REPLACE, ["date", "id"], ["2024-01-08", "1"], [NULL, "2"]),
-            files.file(Kind.UPDATE, ["id", "date"], ["3", UNMODIFIED], ["4", "2024-01-09"]),
-            files.file(Kind.UPDATE, ["id"], ["5"]),
-            files.file(Kind.DELETE, ["id"], ["6"]),
+            files.file(FileKind.REPLACE, ["date", "id"], ["2024-01-08", "1"], [NULL, "2"]),
+            files.file(FileKind.UPDATE, ["id", "date"], ["3", UNMODIFIED], ["4", "2024-01-09"]),
+            files.file(FileKind.UPDATE, ["id"], ["5"]),
+            files.file(FileKind.DELETE, ["id"], ["6"]),
         ],
         PARAMS,
         FEW,
     )
-    kept = kept_name(FEW.columns[1])
+    kept = unmodified_flag(FEW.columns[1])
     assert frame.columns == ["id_", "date_", kept, OP, ORDINAL]
     assert [tuple(row.values()) for row in in_order(frame)] == [
         (1, date(2024, 1, 8), False, 1, 0),
@@ -134,7 +143,7 @@ def test_files_of_all_kinds_make_one_frame_in_their_order(
         (6, None, False, 3, 3 << 40),
     ]
     assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 4
-    none = read(spark, [], PARAMS, FEW)
+    none = read_files(spark, [], PARAMS, FEW)
     assert (none.columns, none.collect()) == (["id_", "date_", OP, ORDINAL], [])
 
 
@@ -142,19 +151,19 @@ def test_a_fault_of_a_file_ends_the_commit_and_comes_back_in_words(
     spark: SparkSession, files: Files, tmp_path: Path
 ) -> None:
     """F3, F42: nothing is committed; no cell and no key is in an error or in a plan."""
-    good = files.file(Kind.REPLACE, ["id", "date"], ["1", NULL])
-    bad = files.file(Kind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
-    check([good, bad], PARAMS, FEW)
+    good = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL])
+    bad = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
+    validate_files([good, bad], PARAMS, FEW)
     table = tmp_path / "table"
-    frame = read(spark, [good, bad], PARAMS, FEW)
+    frame = read_files(spark, [good, bad], PARAMS, FEW)
     with pytest.raises(Exception, match=r"batch_2\.csv\.zst\.aes") as caught:
         frame.write.format("delta").save(str(table))
-    fault = fault_in(caught.value)
+    fault = find_file_error(caught.value)
     assert str(fault) == (
         "The batch file batch_2.csv.zst.aes has a cell in row 2, column date, that is no date of"
         " the years 0001 to 9999."
     )
-    assert isinstance(fault, BatchFileError)
+    assert isinstance(fault, BatchFileLoadError)
     assert not (table / "_delta_log").exists() or not list((table / "_delta_log").glob("*.json"))
     plan = frame._jdf.queryExecution().toString()
     shown = "".join(traceback.format_exception(caught.value)) + plan

@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.protocols.fivetran.words import DataType
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import TableError, UnsupportedError
-from target_spark.fivetran.shapes import Column, Shape
-from target_spark.fivetran.tables import Described, Tables
-from target_spark.names import RESERVED, clean, quote
-from target_spark.options import LoadOptions, StreamOptions
-from target_spark.places import spark_address
-from target_spark.tables import Partition
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.tables import ExistingTable, TableService
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
+from target_spark.tables.model import PartitionField
 from tests.target.iceberg_rows import know
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
 ODD = ["select", "a.b", "Größe", "größe", "😀'", 'a"b', "x;{y}", "_pos", " lead"]
 
 
-def shape(*columns: tuple[Any, ...]) -> Shape:
+def shape(*columns: tuple[Any, ...]) -> FivetranSchema:
     """A shape as a request gives it: (name, type, is_key, digits), the last two or none."""
-    made = [Column(*column) for column in columns]
-    names = clean([column.name for column in made], RESERVED["iceberg"])
-    return Shape(tuple(replace(column, column=names[column.name]) for column in made))
+    made = [DestinationColumn(*column) for column in columns]
+    names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
+    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
 
 
 ROWS = shape(
@@ -46,23 +46,23 @@ ROWS = shape(
 
 
 @pytest.fixture(params=["delta", "iceberg"])
-def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Tables:
-    return Tables(spark, LoadOptions(str(tmp_path / "lake 'x'"), format=request.param))
+def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> TableService:
+    return TableService(spark, LoadOptions(str(tmp_path / "lake 'x'"), format=request.param))
 
 
-def there(tables: Tables, name: str = "t", schema: str = "s") -> Described:
+def there(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
     found = tables.described(schema, name)
     assert found is not None
     return found
 
 
-def fill(tables: Tables, *rows: str, name: str = "t") -> None:
+def fill(tables: TableService, *rows: str, name: str = "t") -> None:
     at = there(tables, name)
     columns = ", ".join(map(quote, at.types))
     tables.spark.sql(f"INSERT INTO {at.ref} ({columns}) VALUES {', '.join(rows)}")  # noqa: S608
 
 
-def content(tables: Tables, name: str = "t") -> list[tuple[Any, ...]]:
+def content(tables: TableService, name: str = "t") -> list[tuple[Any, ...]]:
     ref = there(tables, name).ref
     return sorted(tuple(row) for row in tables.spark.table(ref).collect())
 
@@ -70,7 +70,7 @@ def content(tables: Tables, name: str = "t") -> list[tuple[Any, ...]]:
 # Described and made
 
 
-def test_every_type_is_described_as_it_was_made(tables: Tables) -> None:
+def test_every_type_is_described_as_it_was_made(tables: TableService) -> None:
     """F31: DescribeTable tells all columns, with types, decimal digits and keys.
 
     Also those that are one type in Spark, system columns, and names that no format takes.
@@ -95,7 +95,7 @@ def test_every_type_is_described_as_it_was_made(tables: Tables) -> None:
     assert [key.name for key in found.keys] == ["id", "part"]
 
 
-def test_a_table_that_exists_is_not_made_again(tables: Tables) -> None:
+def test_a_table_that_exists_is_not_made_again(tables: TableService) -> None:
     """F32: CreateTable fails for a table that exists, and makes the schema that does not."""
     tables.create("new schema", "t", ROWS)
     ref = there(tables, schema="new schema").ref
@@ -104,10 +104,10 @@ def test_a_table_that_exists_is_not_made_again(tables: Tables) -> None:
         tables.create("new schema", "t", ROWS)
     assert tables.spark.table(ref).count() == 1
     with pytest.raises(TableError, match="without a column"):
-        tables.create("s", "empty", Shape(()))
+        tables.create("s", "empty", FivetranSchema(()))
 
 
-def test_names_of_tables_are_kept_apart(tables: Tables) -> None:
+def test_names_of_tables_are_kept_apart(tables: TableService) -> None:
     names = ["a.b", "a b", "A b", "😀", "files", "_x"]
     for number, name in enumerate(names):
         tables.create("s", name, shape((f"c{number}", DataType.INT)))
@@ -115,7 +115,7 @@ def test_names_of_tables_are_kept_apart(tables: Tables) -> None:
     assert found == [f"c{number}" for number in range(len(names))]
 
 
-def test_a_thousand_columns(tables: Tables) -> None:
+def test_a_thousand_columns(tables: TableService) -> None:
     made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
     tables.create("s", "wide", made)
     assert there(tables, "wide").shape == made
@@ -126,7 +126,7 @@ def create_side_by_side(session: Session, options: LoadOptions, *settings: Any) 
         spark = session.spark().newSession()
         for setting in settings:
             setting(spark)
-        Tables(spark, options).create("fresh", name, ROWS)
+        TableService(spark, options).create("fresh", name, ROWS)
 
     names = [f"t{number}" for number in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -134,7 +134,7 @@ def create_side_by_side(session: Session, options: LoadOptions, *settings: Any) 
     spark = session.spark().newSession()
     for setting in settings:
         setting(spark)
-    described = (Tables(spark, options).described("fresh", name) for name in names)
+    described = (TableService(spark, options).described("fresh", name) for name in names)
     assert [found and found.shape for found in described] == [ROWS] * 4
 
 
@@ -160,13 +160,13 @@ def test_tables_of_a_new_schema_of_a_catalog_are_made_side_by_side(
     )
 
     def told(spark: SparkSession) -> None:
-        know(spark, "theirs", type="hadoop", warehouse=spark_address(str(tmp_path / "ice")))
+        know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "ice")))
 
     settings: Iterable[Any] = () if table_format == "delta" else (told,)
     create_side_by_side(spark_session, options, *settings)
 
 
-def test_a_table_of_others_is_described_by_what_it_has(tables: Tables) -> None:
+def test_a_table_of_others_is_described_by_what_it_has(tables: TableService) -> None:
     tables.create("s", "t", ROWS)
     ref = there(tables).ref
     tables.spark.sql(f"ALTER TABLE {ref} ADD COLUMNS (more struct<a: int>, `Odd-One!` bigint)")
@@ -182,27 +182,27 @@ def test_a_table_of_others_is_described_by_what_it_has(tables: Tables) -> None:
         there(tables)
 
 
-def test_the_columns_of_a_request_are_met_by_their_names(tables: Tables) -> None:
+def test_the_columns_of_a_request_are_met_by_their_names(tables: TableService) -> None:
     tables.create("s", "t", shape(("a b", DataType.INT, True), ("c", DataType.INT)))
     asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
     assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
     at = there(tables)
-    assert at.meeting(Shape(asked.columns[1:])).columns[0].column == "a_b"
+    assert at.meeting(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
     with pytest.raises(TableError, match="no column a_b"):
         at.meeting(asked)
 
 
 def test_the_settings_of_the_layout_hold(spark: SparkSession, tmp_path: Path) -> None:
     every = StreamOptions(cluster_by=("id",))
-    tables = Tables(spark, LoadOptions(str(tmp_path), every=every))
+    tables = TableService(spark, LoadOptions(str(tmp_path), every=every))
     tables.create("s", "t", ROWS)
     (detail,) = spark.sql(f"DESCRIBE DETAIL {there(tables).ref}").collect()
     assert detail.clusteringColumns == ["id"]
-    every = StreamOptions(partition_by=(Partition("name"),))
+    every = StreamOptions(partition_by=(PartitionField("name"),))
     with pytest.raises(UnsupportedError, match="partitioned by name"):
-        Tables(spark, LoadOptions(str(tmp_path), every=every)).create("s", "u", ROWS)
+        TableService(spark, LoadOptions(str(tmp_path), every=every)).create("s", "u", ROWS)
     with pytest.raises(UnsupportedError, match="Set format to delta or iceberg"):
-        Tables(spark, LoadOptions(str(tmp_path), format="parquet"))
+        TableService(spark, LoadOptions(str(tmp_path), format="parquet"))
 
 
 # Truncated
@@ -216,7 +216,7 @@ SYNCED = (
 )
 
 
-def test_rows_that_were_synced_before_an_instant_go(tables: Tables) -> None:
+def test_rows_that_were_synced_before_an_instant_go(tables: TableService) -> None:
     """F34: Truncate means rows strictly before utc_delete_before, to the millisecond.
 
     A table that is absent is no error, and repeating it changes nothing.
@@ -237,7 +237,7 @@ def test_rows_that_were_synced_before_an_instant_go(tables: Tables) -> None:
     assert content(tables) == []
 
 
-def test_rows_are_marked_in_a_column_that_may_have_to_be_added(tables: Tables) -> None:
+def test_rows_are_marked_in_a_column_that_may_have_to_be_added(tables: TableService) -> None:
     """F34: a soft truncation removes nothing; it comes for tables without the column too."""
     tables.create("s", "t", ROWS)
     fill(tables, *SYNCED)

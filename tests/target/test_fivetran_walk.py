@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tap_core.protocols.fivetran.tester.destination import DestinationWalk
-from tap_core.protocols.fivetran.tester.findings import Findings
-from tap_core.protocols.fivetran.tester.samples import MARKER
-from tap_core.protocols.fivetran.tester.servers import Servers
+from fivetran_tester.destination import DestinationTester
+from fivetran_tester.findings import Findings
+from fivetran_tester.sample_tables import MARKER
+from fivetran_tester.server_pool import Servers
 
 
 @pytest.mark.spark
@@ -26,7 +26,7 @@ def test_a_walk_through_target_spark_finds_no_broken_rule(
     servers = Servers("DestinationConnector", findings, program)
     settings = {"path": str(tmp_path / "lake"), "format": table_format}
     said: list[str] = []
-    DestinationWalk(servers, settings, said.append).run()
+    DestinationTester(servers, settings, said.append).run()
     assert list(findings.lines()) == []
     assert "Tables are changed" in said
     assert MARKER not in capfd.readouterr().err

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tap_core.events import Checkpoint, Describe, Rows, StreamId
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import settings
-from target_spark.loader import Loader
-from target_spark.options import LoadOptions
-from target_spark.report import Report
-from target_spark.spool import Spool, SpoolFolder
-from target_spark.work import Outcome, Work
+from tap_core.events import Checkpoint, Rows, SchemaEvent, StreamId
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import Spool, SpoolFolder
 from tests.target.test_fold import Idle, Memory
 
 A, B = StreamId("a"), StreamId("b")
@@ -33,10 +33,10 @@ class Slow(Memory):
     """Tables in memory whose commits wait until they may go on."""
 
     may_go_on: threading.Event = field(default_factory=threading.Event)
-    before: Callable[[Work], None] = lambda _work: None
-    works: list[Work] = field(default_factory=list)
+    before: Callable[[CommitRequest], None] = lambda _work: None
+    works: list[CommitRequest] = field(default_factory=list)
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         self.works.append(work)
         self.before(work)
         assert self.may_go_on.wait(SOON)
@@ -59,8 +59,8 @@ def loading(
         folder.close()
 
 
-def describe(*streams: StreamId) -> list[Describe]:
-    return [Describe(stream, {"properties": {"id": {}}}) for stream in streams]
+def describe(*streams: StreamId) -> list[SchemaEvent]:
+    return [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in streams]
 
 
 def rows(stream: StreamId, nbytes: int = 10) -> Rows:
@@ -175,10 +175,10 @@ def test_the_same_description_again_changes_nothing_and_another_does(tmp_path: P
     tables = Memory()
     properties = {f"x{number}": {"type": "string"} for number in range(2_000)}
     with loading(tmp_path, tables, []) as (loader, report):
-        loader.fold(Describe(A, {"properties": properties}))
+        loader.fold(SchemaEvent(A, {"properties": properties}))
         loader.fold(rows(A))
-        loader.fold(Describe(A, {"properties": dict(reversed(properties.items()))}))
-        loader.fold(Describe(A, {"properties": {**properties, "y": {}}}, cursor="y"))
+        loader.fold(SchemaEvent(A, {"properties": dict(reversed(properties.items()))}))
+        loader.fold(SchemaEvent(A, {"properties": {**properties, "y": {}}}, cursor="y"))
         loader.fold(rows(A))
         loader.finish(whole=True)
     assert report.as_dict()["streams"]["a"]["commits"] == 1
@@ -190,7 +190,7 @@ def test_the_schemas_of_many_wide_streams_take_little_memory(tmp_path: Path) -> 
         tracemalloc.start()
         for number in range(5):
             properties = {f"column_{number}_{c}": dict(kinds[c % 2]) for c in range(2_000)}
-            loader.fold(Describe(StreamId(f"s{number}"), {"properties": properties}))
+            loader.fold(SchemaEvent(StreamId(f"s{number}"), {"properties": properties}))
         del properties
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -202,7 +202,7 @@ def test_a_long_record_is_copied_twice_at_most_on_its_way_to_the_disk(tmp_path: 
     size = 20 << 20
     line = b'{"type":"RECORD","stream":"a","record":{"x":"%s"}}\n' % (b"x" * size)
     folder = SpoolFolder(tmp_path)
-    spool, decoder, count = Spool(folder, A), Decoder(), 0
+    spool, decoder, count = Spool(folder, A), SingerReader(), 0
     tracemalloc.start()
     for start in range(0, len(line), 1 << 20):
         for event in decoder.feed(line[start : start + (1 << 20)]):

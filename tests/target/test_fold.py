@@ -13,17 +13,17 @@ from typing import Any, TypeGuard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tap_core.events import Checkpoint, Describe, Event, Rows, StreamId, Truncate
-from target_spark.columns import CanWiden, Layout
+from tap_core.events import ActivateVersion, Checkpoint, Event, Rows, SchemaEvent, StreamId
+from target_spark.columns import CanWiden, TableSchema
+from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
-from target_spark.loader import Loader
-from target_spark.options import LoadOptions, StreamOptions, WriteMode
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
-from target_spark.states import Covered
-from target_spark.tables import Design, Table
-from target_spark.versions import Versions
-from target_spark.work import Outcome, Work
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.table_versions import VersionTracker
+from target_spark.storage.spool import SpoolFolder
+from target_spark.tables.model import Table, TableLayout
 
 STREAMS = [StreamId(name) for name in "abc"]
 VERSIONED = STREAMS[0]
@@ -63,7 +63,7 @@ class Memory:
     def can_widen(self) -> CanWiden:
         return lambda _old, _new: True
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         with self.lock:
             assert work.table.name not in self.busy  # one table, one thread
             self.busy.add(work.table.name)
@@ -88,15 +88,15 @@ class Memory:
             self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
             if covered is not None:
                 self.carried.append((covered.ordinal, self.safe()))
-        return Outcome(len(lines), 0, covered, {})
+        return CommitResult(len(lines), 0, covered, {})
 
-    def prepare(self, table: Table, layout: Layout, design: Design) -> Outcome:
-        return Outcome(0, 0, None, {})
+    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+        return CommitResult(0, 0, None, {})
 
     def has_others(self, table: Table, version: int) -> bool:
         return True
 
-    def carry(self, table: Table, covered: Covered) -> None:
+    def carry(self, table: Table, covered: CoveredState) -> None:
         self.carried.append((covered.ordinal, self.safe()))
 
     def safe(self) -> set[int]:
@@ -111,7 +111,7 @@ class ChoosyMemory(Memory):
     unfit: int = 0
     aside: list[int] = field(default_factory=list)
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         if work.table.name != self.choosy or not work.batches or self.rows.get(self.choosy):
             outcome = super().write(work)
             return replace(outcome, quarantined=len(self.aside) * (work.table.name == self.choosy))
@@ -125,7 +125,9 @@ class ChoosyMemory(Memory):
             self.aside += taken.safe()
             if covered is not None and work.mode is not WriteMode.OVERWRITE:
                 self.carried.append((covered.ordinal, self.safe()))
-        return Outcome(0, quarantined, covered, {}, withheld="none of its rows could be written")
+        return CommitResult(
+            0, quarantined, covered, {}, withheld="none of its rows could be written"
+        )
 
     def safe(self) -> set[int]:
         """Return the rows that states may cover: those set aside once others were written."""
@@ -134,7 +136,7 @@ class ChoosyMemory(Memory):
 
 def events(plan: list[tuple[str, int]]) -> list[Event]:
     """Return events for a plan of (what, which)."""
-    made: list[Event] = [Describe(stream, {"properties": {"id": {}}}) for stream in STREAMS]
+    made: list[Event] = [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in STREAMS]
     for what, which in plan:
         stream = STREAMS[which % len(STREAMS)]
         if what == "rows":
@@ -143,9 +145,9 @@ def events(plan: list[tuple[str, int]]) -> list[Event]:
         elif what == "state":
             made.append(Checkpoint(b'{"n":%d}' % len(made)))
         elif what == "truncate":
-            made.append(Truncate(stream, which // 18))
+            made.append(ActivateVersion(stream, which // 18))
         else:
-            made.append(Describe(stream, {"properties": {"id": {}, f"x{which}": {}}}))
+            made.append(SchemaEvent(stream, {"properties": {"id": {}, f"x{which}": {}}}))
     return made
 
 
@@ -227,7 +229,7 @@ def test_no_state_is_ahead_of_the_rows_before_it(
 def test_no_state_covers_a_stream_of_which_nothing_was_written(
     plan: list[tuple[str, int]], flush_rows: int, unfit: int, overwritten: str | None
 ) -> None:
-    sequence = [event for event in events(plan) if not isinstance(event, Truncate)]
+    sequence = [event for event in events(plan) if not isinstance(event, ActivateVersion)]
     before = row_ordinals(sequence)
     tables = ChoosyMemory(unfit=unfit)
     released: list[int] = []
@@ -265,13 +267,15 @@ def is_state(event: Event) -> TypeGuard[Checkpoint]:
 def removal_due(sequence: list[Event], place: int) -> set[int]:
     """Return the version whose others must be gone before a state at this place may leave."""
     told = [
-        e.version for e in sequence[:place] if isinstance(e, Truncate) and e.stream == VERSIONED
+        e.version
+        for e in sequence[:place]
+        if isinstance(e, ActivateVersion) and e.stream == VERSIONED
     ]
-    versions = Versions()
+    versions = VersionTracker()
     for event in sequence:
         if isinstance(event, Rows) and event.stream == VERSIONED:
             versions.rows(event.version)
-        elif isinstance(event, Truncate) and event.stream == VERSIONED:
+        elif isinstance(event, ActivateVersion) and event.stream == VERSIONED:
             versions.activate(event.version)
     return set() if versions.doubtful else set(told[-1:])
 
@@ -279,7 +283,11 @@ def removal_due(sequence: list[Event], place: int) -> set[int]:
 def gone_over(sequence: list[Event], place: int) -> set[int]:
     """Return the version due, if another one was announced after it and carried out."""
     rest = sequence[place:]
-    return {0, 1} if any(isinstance(e, Truncate) and e.stream == VERSIONED for e in rest) else set()
+    return (
+        {0, 1}
+        if any(isinstance(e, ActivateVersion) and e.stream == VERSIONED for e in rest)
+        else set()
+    )
 
 
 def run(loader: Loader, sequence: list[Event], end: str) -> TargetSparkError | None:

@@ -18,15 +18,21 @@ from target_spark.columns import (
     ORDINAL,
     Column,
     ColumnOptions,
-    Feed,
+    ColumnSource,
     Integer,
-    Layout,
+    TableSchema,
     Timestamp,
-    evolve,
-    layout_of,
+    merge_layouts,
+    schema_from_json_schema,
 )
-from target_spark.frames import BAD_ROWS, Frame, Metadata, newest, read_spool
-from target_spark.ordinals import first_in_part
+from target_spark.frames import (
+    BAD_ROWS_MARKER,
+    BatchMetadata,
+    SpoolFrame,
+    latest_by_key,
+    read_spool,
+)
+from target_spark.storage.row_ordinals import first_in_part
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -35,7 +41,7 @@ pytestmark = pytest.mark.spark
 
 RECEIVED = datetime(2024, 5, 1, 12, 0, 0, 5, tzinfo=timezone.utc)
 BATCHED = datetime(2024, 5, 1, 12, 1, tzinfo=timezone.utc)
-METADATA = Metadata(RECEIVED, BATCHED, sync_started_at=1_714_564_800_000)
+METADATA = BatchMetadata(RECEIVED, BATCHED, sync_started_at=1_714_564_800_000)
 
 TYPES: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     "i": ({"type": "integer"}, "7", ('"x"', "1.7", "true", "9223372036854775808", "{}")),
@@ -61,8 +67,10 @@ GOOD = {name: good for name, (_, good, _) in TYPES.items()}
 
 def layout(
     properties: dict[str, Any], keys: tuple[str, ...] = (), *, metadata: bool = False
-) -> Layout:
-    return layout_of({"properties": properties}, keys, ColumnOptions(metadata=metadata))
+) -> TableSchema:
+    return schema_from_json_schema(
+        {"properties": properties}, keys, ColumnOptions(metadata=metadata)
+    )
 
 
 def line(n: int, record: str, at: str | None = None, version: int | None = None) -> str:
@@ -77,10 +85,12 @@ class Spooled:
         self._folder = folder
         self._files = 0
 
-    def frame(self, found: Layout, records: Sequence[str]) -> Frame:
+    def frame(self, found: TableSchema, records: Sequence[str]) -> SpoolFrame:
         return self.lines(found, [line(n, record) for n, record in enumerate(records)])
 
-    def lines(self, found: Layout, *files: Sequence[str], metadata: Metadata = METADATA) -> Frame:
+    def lines(
+        self, found: TableSchema, *files: Sequence[str], metadata: BatchMetadata = METADATA
+    ) -> SpoolFrame:
         paths = []
         for lines in files:
             self._files += 1
@@ -95,21 +105,21 @@ def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
     return Spooled(spark, tmp_path)
 
 
-def good_rows(frame: Frame, *, strict: bool = False) -> list[Row]:
+def good_rows(frame: SpoolFrame, *, strict: bool = False) -> list[Row]:
     return sorted(frame.good(strict).collect(), key=lambda row: row[ORDINAL])
 
 
-def strict_rows(frame: Frame) -> list[Row] | None:
+def strict_rows(frame: SpoolFrame) -> list[Row] | None:
     """The rows of the strict way; None where it ends the job, for the reason that it says."""
     try:
         return good_rows(frame, strict=True)
     except PySparkException as error:
-        if BAD_ROWS not in str(error):
+        if BAD_ROWS_MARKER not in str(error):
             raise
         return None
 
 
-def bad_rows(frame: Frame) -> dict[int, Row]:
+def bad_rows(frame: SpoolFrame) -> dict[int, Row]:
     return {row.ordinal: row for row in frame.bad().collect()}
 
 
@@ -197,7 +207,7 @@ def test_every_line_with_its_reasons(spooled: Spooled):
 def test_the_strict_way_ends_the_job(spooled: Spooled, name: str):
     properties = {name: schema for name, (schema, _, _) in TYPES.items()}
     records = [record(**GOOD), "{}", record(**{**GOOD, name: TYPES[name][2][0]})]
-    with pytest.raises(PySparkException, match=BAD_ROWS):
+    with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
         spooled.frame(layout(properties), records).good(strict=True).write.format("noop").mode(
             "overwrite"
         ).save()
@@ -217,7 +227,7 @@ def test_both_ways_give_the_same_rows(spooled: Spooled, copies: int):
 def test_unusual_spellings_need_the_second_way_and_are_good(spooled: Spooled):
     records = ['{"i":1e3,"dec":15e-1,"at":"2024-01-01t00:00:00z"}', '{"i":1.0}']
     frame = spooled.frame(layout({name: TYPES[name][0] for name in ("i", "dec", "at")}), records)
-    with pytest.raises(PySparkException, match=BAD_ROWS):
+    with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
         frame.good(strict=True).collect()
     assert [row.i for row in good_rows(frame)] == [1000, 1]
     assert frame.bad().count() == 0
@@ -283,13 +293,15 @@ def test_a_key_must_have_a_value(spooled: Spooled):
         1: ["b: a key must have a value"],
         2: ["a: a key must have a value", "b: a key must have a value"],
     }
-    with pytest.raises(PySparkException, match=BAD_ROWS):
+    with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
         spooled.frame(found, records[1:2]).good(strict=True).select("a").collect()
 
 
 def test_null_and_absent_are_null_whatever_is_required(spooled: Spooled):
     schema = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    frame = spooled.frame(layout_of(schema, (), ColumnOptions()), ["{}", '{"a":null}'])
+    frame = spooled.frame(
+        schema_from_json_schema(schema, (), ColumnOptions()), ["{}", '{"a":null}']
+    )
     assert [row.a for row in good_rows(frame, strict=True)] == [None, None]
 
 
@@ -300,7 +312,7 @@ def test_what_is_no_object_is_set_aside(spooled: Spooled):
     assert {n: row.raw for n, row in bad_rows(frame).items()} == {
         n: "x" if raw == '"x"' else raw for n, raw in enumerate(records[:-1])
     }
-    with pytest.raises(PySparkException, match=BAD_ROWS):
+    with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
         spooled.frame(layout({"a": {"type": "integer"}}), ["null"]).good(strict=True).collect()
 
 
@@ -404,7 +416,7 @@ def test_the_newest_is_told_by_the_ordinal_not_by_the_file(spooled: Spooled):
     first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
     last = [line(300, '{"k":1,"v":"new"}')]
     for files in ((first, last), (last, first)):
-        rows = newest(spooled.lines(found, *files).good(strict=True), ["k"]).collect()
+        rows = latest_by_key(spooled.lines(found, *files).good(strict=True), ["k"]).collect()
         assert sorted((row.k, row.v) for row in rows) == [(0, "old"), (1, "new"), (2, "old")]
         assert {row[ORDINAL] for row in rows} == {297, 299, 300}
 
@@ -444,8 +456,8 @@ def test_bad_rows_know_when_they_were_extracted(spooled: Spooled):
 
 
 def test_a_deletion_is_read_where_only_its_column_was_added(spooled: Spooled):
-    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=Feed.METADATA)
-    found = Layout((Column("a", "a", Integer()), added))
+    added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
+    found = TableSchema((Column("a", "a", Integer()), added))
     frame = spooled.frame(found, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
     assert [instants(row)["_sdc_deleted_at"] for row in good_rows(frame, strict=True)] == [
         utc(2024, 4, 1),
@@ -487,7 +499,7 @@ def test_columns_that_nothing_feeds_are_null(spooled: Spooled):
     new = layout(
         {"a": {"type": "string"}, "s": {"type": "object", "properties": {"x": {"type": "string"}}}}
     )
-    grown, _ = evolve(old, new)
+    grown, _ = merge_layouts(old, new)
     (row,) = good_rows(spooled.frame(grown, ['{"a":"x","s":{"x":"y"}}']), strict=True)
     assert (row.a, row.a__string, row.s.x, row.s.x__string) == (None, "x", None, "y")
 

@@ -16,32 +16,32 @@ import pytest
 from pyspark.sql.functions import udf
 
 from target_spark.columns import (
-    Change,
     Column,
     Integer,
-    Layout,
+    SchemaChange,
+    TableSchema,
     Text,
     Timestamp,
 )
 from target_spark.errors import CommitLostError, TableError
-from target_spark.retries import Fault, fault_of
-from target_spark.tables import Design, Effect, Table
-from target_spark.writers import Keys
-from target_spark.writers.base import Retirement
-from target_spark.writers.iceberg import IcebergWriter
-from target_spark.writers.iceberg_log import (
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.model import CommitStats, Table, TableLayout
+from target_spark.writers import MergeKeys
+from target_spark.writers.base import VersionDelete
+from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.snapshots import (
     PROPERTY,
-    Snapshot,
-    effect_of,
-    newest_marker,
-    written,
+    IcebergSnapshot,
+    latest_marker,
+    parse_summary,
+    snapshot_properties,
 )
-from target_spark.writers.iceberg_place import place_of
+from target_spark.writers.iceberg.writer import IcebergWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 
 from tests.target.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
@@ -52,7 +52,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "people"), "people")
-    IcebergWriter().create(spark, made, LAYOUT, Design())
+    IcebergWriter().create(spark, made, LAYOUT, TableLayout())
     return made
 
 
@@ -103,7 +103,7 @@ def test_an_exception_after_the_commit_does_not_write_the_batch_twice(spark, tab
     answers = iter([ConnectionError("lost"), None])
 
     class Losing(IcebergWriter):
-        def _verify(self, *args: Any) -> Snapshot:
+        def _verify(self, *args: Any) -> IcebergSnapshot:
             found = super()._verify(*args)
             error = next(answers, None)
             if error is not None:
@@ -139,7 +139,7 @@ def test_a_batch_number_that_does_not_move_on_is_an_error(spark, table, way):
             "replace": [rows(spark, (3, "c", 3))],
             "upsert": [batch(spark, (3, "c", 3)), KEYS],
             "commit_empty": [],
-            "retire": [Retirement(1, None, datetime.now(timezone.utc))],
+            "retire": [VersionDelete(1, None, datetime.now(timezone.utc))],
         }[way]
         with pytest.raises(CommitLostError, match="Batch"):
             getattr(who, way)(spark, table, *arguments, marker(number))
@@ -171,7 +171,7 @@ def test_a_marker_without_a_state_repeats_the_state_before_it(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     second = marker(1, run="r2", started=2)
     IcebergWriter().append(spark, table, rows(spark, (2, "b", 2)), second)
-    assert newest_marker(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
+    assert latest_marker(spark, table) == replace(marker(3, '{"s": 1}'), run="r2", batch=1)
 
 
 def test_replace_is_one_snapshot_with_its_marker(spark, table):
@@ -179,7 +179,7 @@ def test_replace_is_one_snapshot_with_its_marker(spark, table):
     writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 3)), marker(1))
     effect = writer.replace(spark, table, rows(spark, (2, "b", 2)), marker(2, "{}"))
     assert len(line(spark, table)) == 2
-    assert newest_marker(spark, table) == marker(2, "{}")
+    assert latest_marker(spark, table) == marker(2, "{}")
     assert content(spark, table) == [(2, "b", 2)]
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 2)
 
@@ -191,7 +191,7 @@ def test_a_reader_of_the_old_table_keeps_it_until_the_new_one_is_whole(spark, ta
     with pytest.raises(Exception, match="boom"):
         writer.replace(spark, table, broken, marker(2))
     assert content(spark, table) == [(1, "a", 1)]
-    assert newest_marker(spark, table) == marker(1)
+    assert latest_marker(spark, table) == marker(1)
 
 
 def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
@@ -204,7 +204,7 @@ def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
     with pytest.raises(Exception, match="boom"):
         writer.upsert(spark, table, broken, KEYS, marker(3))
     assert spark.catalog.listTables() == []
-    rows(spark, (5, "e", 5)).writeTo(place_of(spark, table).ref).append()
+    rows(spark, (5, "e", 5)).writeTo(resolve_table(spark, table).ref).append()
     assert line(spark, table)[0].marker is None
 
 
@@ -213,7 +213,7 @@ def test_settings_of_a_merge_do_not_stay_in_the_session(spark, table):
 
 def test_the_marker_is_found_below_snapshots_of_others(spark, table):
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1, "{}"))
-    ref = place_of(spark, table).ref
+    ref = resolve_table(spark, table).ref
     for words in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
         write = rows(spark, (9, "z", 9)).writeTo(ref)
         write.option("snapshot-property.target-spark", words).append()
@@ -222,7 +222,7 @@ def test_the_marker_is_found_below_snapshots_of_others(spark, table):
     writer = IcebergWriter()
     assert writer.last_marker(spark, table) == marker(1, "{}")
     writer.append(spark, table, rows(spark, (2, "b", 2)), marker(2))
-    assert newest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
+    assert latest_marker(spark, table) == replace(marker(1, "{}"), batch=2)
 
 
 def test_what_was_rolled_back_says_nothing_any_more(spark, table):
@@ -230,10 +230,10 @@ def test_what_was_rolled_back_says_nothing_any_more(spark, table):
     for number in (1, 2):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
     first = line(spark, table)[-1]
-    place = place_of(spark, table)
+    place = resolve_table(spark, table)
     words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
     spark.sql(f"CALL {words}")
-    assert newest_marker(spark, table) == marker(1, "[1]")
+    assert latest_marker(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
     # The same run would write beside rows that it counts as committed, and are gone.
     with pytest.raises(TableError, match="removed while it was loaded"):
@@ -245,7 +245,7 @@ def test_snapshots_are_the_same_from_files_and_from_a_catalog(spark, table, tmp_
     for number in range(1, 4):
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = line(spark, table)
-    monkeypatch.setattr("target_spark.writers.iceberg_log.local_folder", lambda _: None)
+    monkeypatch.setattr("target_spark.writers.iceberg.snapshots.local_folder", lambda _: None)
     found = line(spark, table)
     assert [(each.id, each.parent) for each in found] == [
         (each.id, each.parent) for each in by_files
@@ -276,27 +276,31 @@ def test_metadata_files_are_read_as_the_specification_writes_them(tmp_path):
     (folder / "v10.gz.metadata.json").write_bytes(packed)
     (folder / "v9.metadata.json").write_text("{}")
     assert [found.id for found in line(None, table)] == [8, 6, 5]
-    assert newest_marker(None, table) == marker(1)
+    assert latest_marker(None, table) == marker(1)
 
 
 def test_a_long_state_is_packed_and_what_is_no_marker_is_none():
     short, long = marker(1, "{}"), marker(2, json.dumps([f"é😀{n}" for n in range(2000)]))
-    assert written(short) == short.to_json()
-    assert len(written(long)) < len(long.to_json()) / 2
+    assert snapshot_properties(short) == short.to_json()
+    assert len(snapshot_properties(long)) < len(long.to_json()) / 2
     for known in (short, long):
-        assert Snapshot(1, None, {PROPERTY: written(known)}).marker == known
+        assert IcebergSnapshot(1, None, {PROPERTY: snapshot_properties(known)}).marker == known
     for foreign in ({}, {PROPERTY: "zlib:?"}, {PROPERTY: "zlib:aaaa"}, {PROPERTY: "x"}):
-        assert Snapshot(1, None, foreign).marker is None
+        assert IcebergSnapshot(1, None, foreign).marker is None
 
 
 def test_an_effect_is_told_as_far_as_the_summary_says_it():
     counted = {"added-records": "9", "deleted-records": "5", "added-data-files": "2"}
-    assert effect_of(Snapshot(1, None, counted), merged=False) == Effect(9, 0, 5, 2, 0)
-    assert effect_of(Snapshot(1, None, counted), merged=True) == Effect(4, 0, 0, 2, 0)
+    assert parse_summary(IcebergSnapshot(1, None, counted), merged=False) == CommitStats(
+        9, 0, 5, 2, 0
+    )
+    assert parse_summary(IcebergSnapshot(1, None, counted), merged=True) == CommitStats(
+        4, 0, 0, 2, 0
+    )
     of_merge = {f"spark.merge-into.num-target-rows-{what}": "3" for what in ("inserted", "updated")}
     of_merge["spark.merge-into.num-target-rows-deleted"] = "-1"
-    found = effect_of(Snapshot(1, None, {**counted, **of_merge}), merged=True)
-    assert found == Effect(3, 3, 0, 2, 0)
+    found = parse_summary(IcebergSnapshot(1, None, {**counted, **of_merge}), merged=True)
+    assert found == CommitStats(3, 3, 0, 2, 0)
 
 
 # ---------------------------------------------------------------------------- upserting
@@ -316,14 +320,14 @@ def test_the_first_rows_of_an_empty_table_are_appended(spark, table):
 def test_an_upsert_leaves_columns_alone_that_the_batch_does_not_have(spark, table):
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    writer.alter(spark, table, [Change("add", ("extra",), "string", comment="it's more")])
-    spark.sql(f"UPDATE {place_of(spark, table).ref} SET extra = 'kept'")  # noqa: S608
+    writer.alter(spark, table, [SchemaChange("add", ("extra",), "string", comment="it's more")])
+    spark.sql(f"UPDATE {resolve_table(spark, table).ref} SET extra = 'kept'")  # noqa: S608
     writer.upsert(spark, table, batch(spark, (1, "b", 2), (2, "c", 3)), KEYS, marker(2))
     assert content(spark, table) == [(1, "b", 2, "kept"), (2, "c", 3, None)]
     assert writer.rows(spark, table).schema["extra"].metadata == {"comment": "it's more"}
 
 
-DELETING = Layout(
+DELETING = TableSchema(
     (
         Column("id", "id", Integer()),
         Column("name", "name", Text()),
@@ -352,7 +356,7 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
 def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_at_first):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    keys = Keys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
+    keys = MergeKeys(("id",), "at", deleted="_sdc_deleted_at", hard_delete=hard)
     before = [(1, "one", False), (2, "two", False), (3, "three", True)]
     after = [
         (1, None, True),  # deleted
@@ -365,7 +369,7 @@ def test_a_delete_record_deletes_and_wipes_nothing(spark, tmp_path, hard, empty_
         (6, None, True),
         (6, "six", False),  # deleted, then born
     ]
-    writer.create(spark, table, DELETING, Design())
+    writer.create(spark, table, DELETING, TableLayout())
     if empty_at_first:
         writer.upsert(spark, table, changes(spark, *before, *after), keys, marker(1))
     else:
@@ -383,7 +387,7 @@ def content_of(spark: SparkSession, table: Table) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in IcebergWriter().rows(spark, table).collect()]
 
 
-VERSIONED = Layout((*LAYOUT.columns, *DELETING.columns[2:]))
+VERSIONED = TableSchema((*LAYOUT.columns, *DELETING.columns[2:]))
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -391,7 +395,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     table = Table(str(tmp_path / "t"), "t")
     columns = (*VERSIONED.columns, Column("v", "_sdc_table_version", Integer()))
     writer = IcebergWriter()
-    writer.create(spark, table, Layout(columns), Design())
+    writer.create(spark, table, TableSchema(columns), TableLayout())
     values = "(1L, 5L), (2L, 4L), (3L, NULL)"
     data = spark.sql(
         "SELECT id, 'a' AS name, 1L AS n, CAST(NULL AS TIMESTAMP) AS _sdc_deleted_at,"  # noqa: S608
@@ -399,9 +403,9 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     )
     writer.append(spark, table, data, marker(1))
     at = datetime(2024, 5, 1, tzinfo=timezone.utc)
-    ending = Retirement(5, "_sdc_deleted_at" if soft else None, at)
+    ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
     effect = writer.retire(spark, table, ending, marker(2, "[2]"))
-    assert newest_marker(spark, table) == marker(2, "[2]")
+    assert latest_marker(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
     living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
     assert [row.id for row in living.collect()] == [1]
@@ -411,7 +415,7 @@ def test_rows_of_other_versions_end_in_one_snapshot_with_its_marker(spark, tmp_p
     effect = writer.retire(spark, table, ending, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
     writer.retire(spark, table, replace(ending, version=6), marker(4, "[4]"))
-    assert newest_marker(spark, table) == marker(4, "[4]")
+    assert latest_marker(spark, table) == marker(4, "[4]")
 
 
 # ------------------------------------------------------------------------- other writers
@@ -437,7 +441,7 @@ def run_beside(*steps: Callable[[], None]) -> list[BaseException]:
 
 
 def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session, spark, table):
-    ref = place_of(spark, table).ref
+    ref = resolve_table(spark, table).ref
 
     def ours() -> None:
         mine = spark_session.thread_session()
@@ -447,13 +451,13 @@ def test_appends_of_another_writer_at_the_same_time_are_both_kept(spark_session,
 
     def theirs() -> None:
         mine = spark_session.thread_session()
-        place_of(mine, table)
+        resolve_table(mine, table)
         for number in range(4):
             rows(mine, (number, "theirs", 1)).writeTo(ref).append()
 
     assert run_beside(ours, theirs) == []
     assert len(content(spark, table)) == 8
-    assert newest_marker(spark, table) == marker(4)
+    assert latest_marker(spark, table) == marker(4)
 
 
 def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
@@ -462,9 +466,9 @@ def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
     """What Iceberg cannot do again by itself is known as a conflict, which is tried again."""
     writer = IcebergWriter()
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    ref = place_of(spark, table).ref
+    ref = resolve_table(spark, table).ref
     other = spark.newSession()
-    place_of(other, table)
+    resolve_table(other, table)
     reads, changed = tmp_path / "reads", tmp_path / "changed"
 
     def wait(name):
@@ -491,9 +495,9 @@ def test_a_merge_that_meets_another_writers_rows_is_a_conflict_and_then_goes_in(
         changed.touch()
 
     assert run_beside(merge, change) == []
-    assert [fault_of(error) for error in failures] == [Fault.CONFLICT]
+    assert [classify_failure(error) for error in failures] == [FailureKind.CONFLICT]
     assert content(spark, table) == [(1, "b", 2)]
-    assert newest_marker(spark, table) == marker(2)
+    assert latest_marker(spark, table) == marker(2)
 
 
 def test_merges_of_many_threads_carry_only_their_own_markers(
@@ -506,7 +510,7 @@ def test_merges_of_many_threads_carry_only_their_own_markers(
     def load(i: int) -> None:
         spark = spark_session.thread_session()
         writer = IcebergWriter()
-        writer.create(spark, tables[i], LAYOUT, Design())
+        writer.create(spark, tables[i], LAYOUT, TableLayout())
         first, *more = (
             replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
             for number in range(1, 2 + rounds)

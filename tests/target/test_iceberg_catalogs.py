@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import StreamId
-from target_spark import settings
-from target_spark.tables import Table
+from target_spark.config import settings
+from target_spark.tables.model import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,22 +121,22 @@ def test_a_table_is_a_folder_below_path_and_a_database_one_between() -> None:
 def test_what_iceberg_cannot_do_is_refused_at_start_with_the_way_out(
     config: dict[str, Any], words: str
 ) -> None:
-    found = settings.faults({"path": "/lake", "format": "iceberg", **config})
+    found = settings.find_faults({"path": "/lake", "format": "iceberg", **config})
     assert any(words in fault for fault in found), found
 
 
 def test_what_iceberg_can_do_is_not_refused(tmp_path: Path) -> None:
     fine = {"partition_by": ["day(at)"], "sort_by": ["at"], "database": "crm", "compact": True}
-    assert settings.faults({"path": "/lake", "format": "iceberg", **fine}) == []
-    assert settings.faults(in_catalog(tmp_path)) == []
+    assert settings.find_faults({"path": "/lake", "format": "iceberg", **fine}) == []
+    assert settings.find_faults(in_catalog(tmp_path)) == []
 
 
 def test_names_that_iceberg_has_for_itself_are_not_given_to_columns() -> None:
-    from target_spark.columns import layout_of
+    from target_spark.columns import schema_from_json_schema
 
     schema = {"properties": {"_file": {"type": "string"}, "_DELETED": {}, "_pos": {}, "pos": {}}}
     options = settings.load_options({"path": "/lake", "format": "iceberg"})
-    names = list(layout_of(schema, ["_pos"], options.columns).types)
+    names = list(schema_from_json_schema(schema, ["_pos"], options.columns).types)
     assert sorted(names) == ["_DELETED_2", "_file_2", "_pos_2", "pos"]
     delta = settings.load_options({"path": "/lake"})
-    assert "_file" in layout_of(schema, ["_pos"], delta.columns).types
+    assert "_file" in schema_from_json_schema(schema, ["_pos"], delta.columns).types

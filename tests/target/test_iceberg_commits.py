@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from target_spark.columns import Boolean, Change, Column, Layout, Timestamp
-from target_spark.errors import CommitLostError, CountError, TableError
-from target_spark.retries import Fault, fault_of
-from target_spark.tables import Care, Design, Effect, Partition, Table
-from target_spark.writers import Keys, iceberg
-from target_spark.writers.iceberg import IcebergWriter
-from target_spark.writers.iceberg_log import Snapshot
-from target_spark.writers.iceberg_place import place_of
+from target_spark.columns import Boolean, Column, SchemaChange, TableSchema, Timestamp
+from target_spark.errors import CommitLostError, RowCountError, TableError
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.model import (
+    CommitStats,
+    MaintenanceOptions,
+    PartitionField,
+    Table,
+    TableLayout,
+)
+from target_spark.writers import MergeKeys
+from target_spark.writers.iceberg import writer as iceberg
+from target_spark.writers.iceberg.catalog import resolve_table
+from target_spark.writers.iceberg.snapshots import IcebergSnapshot
+from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
 
 if TYPE_CHECKING:
@@ -48,16 +55,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "db" / "people"
 
 
-def made(spark: SparkSession, table: Table, design: Design | None = None) -> IcebergWriter:
+def made(spark: SparkSession, table: Table, design: TableLayout | None = None) -> IcebergWriter:
     writer = IcebergWriter()
-    writer.create(spark, table, LAYOUT, design or Design())
+    writer.create(spark, table, LAYOUT, design or TableLayout())
     return writer
 
 
 def theirs(spark: SparkSession, table: Table, *ids: int) -> None:
     """Append rows, or none, as another tool does."""
     named = rows(spark, *((id_, "theirs", 0) for id_ in ids or (0,)))
-    named.where(f"{bool(ids)}").writeTo(place_of(spark, table).ref).append()
+    named.where(f"{bool(ids)}").writeTo(resolve_table(spark, table).ref).append()
 
 
 def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
@@ -70,7 +77,7 @@ def test_the_first_rows_of_a_keyed_table_are_merged_when_others_came_in_between(
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(Exception, match="conflicting files") as failed:
         writer.upsert(spark, table, data, KEYS, marker(1))
-    assert fault_of(failed.value) is Fault.CONFLICT
+    assert classify_failure(failed.value) is FailureKind.CONFLICT
     writer.upsert(spark, table, data, KEYS, marker(1))
     assert content(spark, table) == [(1, "ours", 1), (2, "ours", 1), (3, "theirs", 0)]
 
@@ -84,7 +91,7 @@ def test_first_rows_follow_only_a_table_without_rows(
     made(spark, table)
     if before != "nothing":
         theirs(spark, table, *([] if before == "no rows" else [9]))
-        spark.sql(f"DELETE FROM {place_of(spark, table).ref}")  # noqa: S608
+        spark.sql(f"DELETE FROM {resolve_table(spark, table).ref}")  # noqa: S608
     writer = IcebergWriter()
     assert writer.is_empty(spark, table)
     if meanwhile != "nothing":
@@ -100,9 +107,9 @@ def test_first_rows_follow_only_a_table_without_rows(
     assert is_merged == (meanwhile == "rows")
 
 
-@pytest.mark.parametrize("design", [Design(), Design((Partition("name"),))])
+@pytest.mark.parametrize("design", [TableLayout(), TableLayout((PartitionField("name"),))])
 def test_rows_that_others_add_while_the_first_are_written_are_a_conflict(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: Design
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, design: TableLayout
 ) -> None:
     """They come when the table was seen to be empty, while Spark makes the rows."""
     table = Table(str(tmp_path / "people"), "people")
@@ -189,7 +196,7 @@ def test_a_key_that_another_writer_adds_during_a_merge_is_a_conflict(
     writer = made(spark, table)
     with pytest.raises(Exception, match="conflicting files") as failed:
         meet_theirs(spark, table, writer, tmp_path / "signs")
-    assert fault_of(failed.value) is Fault.CONFLICT
+    assert classify_failure(failed.value) is FailureKind.CONFLICT
     writer.upsert(spark, table, batch(spark, (2, "ours", 2)), KEYS, marker(2))
     assert content(spark, table) == [(1, "a", 1), (2, "ours", 2)]
 
@@ -200,7 +207,7 @@ def test_a_table_whose_merges_do_not_see_keys_that_others_add_is_refused(
 ) -> None:
     """Without the refusal the key would be in the table twice."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table, Design(properties=(("write.merge.isolation-level", level),)))
+    writer = made(spark, table, TableLayout(properties=(("write.merge.isolation-level", level),)))
     words = rf"write\.merge\.isolation-level = '{level}'.*Set the property to 'serializable'"
     with pytest.raises(TableError, match=words):
         meet_theirs(spark, table, writer, tmp_path / "signs")
@@ -217,7 +224,7 @@ def test_other_rows_than_were_given_are_an_error(
 ) -> None:
     writer = made(spark, table)
     data = rows(spark, (1, "a", 1), (2, "b", 1))
-    with pytest.raises(CountError, match=r"3 rows were to be written, but snapshot \d+ has 2"):
+    with pytest.raises(RowCountError, match=r"3 rows were to be written, but snapshot \d+ has 2"):
         getattr(writer, step)(spark, table, data, marker(1), 3)
     getattr(made(spark, table), step)(spark, table, data, marker(2), 2)
 
@@ -230,17 +237,17 @@ def test_a_snapshot_that_says_fewer_rows_than_were_seen_is_an_error(
     writer = made(spark, table)
     if step == "upsert":
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    effect_of = iceberg.effect_of
+    effect_of = iceberg.parse_summary
 
-    def without_one(snapshot: Snapshot, *, merged: bool) -> Effect:
+    def without_one(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
         found = effect_of(snapshot, merged=merged)
-        return Effect(found.inserted - 1, found.updated, found.deleted)
+        return CommitStats(found.inserted - 1, found.updated, found.deleted)
 
-    monkeypatch.setattr(iceberg, "effect_of", without_one)
+    monkeypatch.setattr(iceberg, "parse_summary", without_one)
     values = ((1, "a", 1), (2, "b", 1))
     given = [batch(spark, *values), KEYS] if "upsert" in step else [rows(spark, *values)]
     commit = getattr(writer, step.removeprefix("first "))
-    with pytest.raises(CountError, match=r"2 rows were to be written, but snapshot .* 1\. No"):
+    with pytest.raises(RowCountError, match=r"2 rows were to be written, but snapshot .* 1\. No"):
         commit(spark, table, *given, marker(2))
 
 
@@ -263,7 +270,7 @@ def test_a_snapshot_whose_files_are_not_there_is_an_error(
     table = Table(str(tmp_path / "people"), "people")
 
     class Spoiling(IcebergWriter):
-        def _verify(self, *args: Any) -> Snapshot:
+        def _verify(self, *args: Any) -> IcebergSnapshot:
             (file,) = Path(table.path).glob("data/*.parquet")
             if fault == "gone":
                 file.unlink()
@@ -272,7 +279,7 @@ def test_a_snapshot_whose_files_are_not_there_is_an_error(
             return super()._verify(*args)
 
     writer = Spoiling()
-    writer.create(spark, table, LAYOUT, Design())
+    writer.create(spark, table, LAYOUT, TableLayout())
     with pytest.raises(CommitLostError, match=r"Snapshot \d+ of table people names the file"):
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
 
@@ -282,7 +289,7 @@ def test_all_files_and_folders_of_a_commit_are_on_the_disk_when_it_is_done(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     table = Table(str(tmp_path / "tables" / "people"), "people")
-    writer = made(spark, table, Design((Partition("name"),)))
+    writer = made(spark, table, TableLayout((PartitionField("name"),)))
     writer.append(spark, table, rows(spark, (1, "a", 1), (3, "c", 1)), marker(1))
     synced: set[Path] = set()
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
@@ -306,8 +313,8 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
     "append": lambda w, s, t: w.append(s, t, rows(s, (2, "b", 1)), marker(2)),
     "upsert": lambda w, s, t: w.upsert(s, t, batch(s, (2, "b", 1)), KEYS, marker(2)),
     "replace": lambda w, s, t: w.replace(s, t, rows(s, (2, "b", 1)), marker(2)),
-    "alter": lambda w, s, t: w.alter(s, t, [Change("add", ("more",), "STRING")]),
-    "care": lambda w, s, t: w.care(s, t, Care(compact=True)),
+    "alter": lambda w, s, t: w.alter(s, t, [SchemaChange("add", ("more",), "STRING")]),
+    "care": lambda w, s, t: w.care(s, t, MaintenanceOptions(compact=True)),
     "commit_empty": lambda w, s, t: w.commit_empty(s, t, marker(2, "{}")),
 }
 
@@ -336,7 +343,7 @@ def test_a_table_that_is_made_anew_under_the_same_uuid_is_left_alone(
     """CREATE OR REPLACE TABLE keeps the uuid."""
     writer = made(spark, table)
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
-    ref = place_of(spark, table).ref
+    ref = resolve_table(spark, table).ref
     theirs_ = "SELECT 7L AS id, 'theirs' AS name, 0L AS n"
     spark.sql(f"CREATE OR REPLACE TABLE {ref} USING iceberg AS {theirs_}")
     with pytest.raises(TableError, match="was removed while it was loaded"):
@@ -384,7 +391,7 @@ def test_a_commit_to_a_folder_that_is_made_late_is_made_once(
     late: list[Path] = []
 
     class Failing(IcebergWriter):
-        def _verify(self, *args: Any) -> Snapshot:
+        def _verify(self, *args: Any) -> IcebergSnapshot:
             if args[-1].batch == 2 and not late:
                 late.append(metadata / "v3.metadata.json")
                 late[0].rename(aside)
@@ -393,7 +400,7 @@ def test_a_commit_to_a_folder_that_is_made_late_is_made_once(
             return super()._verify(*args)
 
     writer = Failing()
-    writer.create(spark, table, LAYOUT, Design())
+    writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     data = rows(spark, (2, "b", 2))
     with pytest.raises(OSError, match="timed out"):
@@ -407,7 +414,7 @@ def test_a_commit_to_a_folder_that_is_made_late_is_made_once(
 
 # --------------------------------------------------------------------------------- history
 
-HISTORY = Layout(
+HISTORY = TableSchema(
     (
         *LAYOUT.columns,
         Column("_sdc_valid_from", "_sdc_valid_from", Timestamp()),
@@ -415,7 +422,7 @@ HISTORY = Layout(
         Column("_sdc_is_current", "_sdc_is_current", Boolean()),
     )
 )
-VERSIONS = Keys(("id",), order="at", compared=("name",))
+VERSIONS = MergeKeys(("id",), order="at", compared=("name",))
 
 
 def version(spark: SparkSession, id_: int, name: str, day: int) -> DataFrame:
@@ -436,7 +443,7 @@ def test_a_history_that_others_change_when_it_is_read_has_one_current_version_of
 ) -> None:
     """Versions of a batch are found by reading the table, and put in by a MERGE after that."""
     table = Table(str(tmp_path / "people"), "people")
-    ref = place_of(spark, table).ref
+    ref = resolve_table(spark, table).ref
 
     class Late(IcebergWriter):
         def rows(self, spark: SparkSession, table: Table) -> DataFrame:
@@ -451,7 +458,7 @@ def test_a_history_that_others_change_when_it_is_read_has_one_current_version_of
             return found
 
     first = IcebergWriter()
-    first.create(spark, table, HISTORY, Design())
+    first.create(spark, table, HISTORY, TableLayout())
     first.history(spark, table, version(spark, 1, "a", 1), VERSIONS, marker(1))
     writer = Late()
     writer.history(spark, table, version(spark, 1, "b", 3), VERSIONS, marker(2))

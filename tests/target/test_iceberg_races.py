@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.places import spark_address
+from target_spark.storage.uris import to_spark_uri
 from tests.target.test_target_cli import record, running, schema, state
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_two_jobs_at_the_birth_of_a_table_keep_their_rows_or_end_with_an_error(
         loads["b"].stdin.close()
         ends = {job: load.end() for job, load in loads.items()}
 
-    found = spark.read.format("iceberg").load(spark_address(str(tables / "t")))
+    found = spark.read.format("iceberg").load(to_spark_uri(str(tables / "t")))
     ids = Counter(row.id for row in found.select("id").collect())
     least, most = Counter[int](), Counter[int]()
     for job, load in loads.items():

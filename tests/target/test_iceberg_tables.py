@@ -14,32 +14,32 @@ from target_spark.columns import (
     Array,
     Binary,
     Boolean,
-    Change,
     Column,
     ColumnType,
     Date,
     Decimal,
     Double,
     Integer,
-    Layout,
     LocalTimestamp,
+    SchemaChange,
     Struct,
+    TableSchema,
     Text,
     Timestamp,
-    against_table,
+    diff_with_table,
 )
-from target_spark.columns.ddl import parse_ddl
+from target_spark.columns.ddl_parser import parse_ddl
 from target_spark.errors import TableError, UnsupportedError
-from target_spark.names import quote
-from target_spark.places import spark_address
-from target_spark.retries import Fault, fault_of
-from target_spark.tables import Care, Design, Partition, Table
-from target_spark.writers import Keys
-from target_spark.writers.iceberg import IcebergWriter
-from target_spark.writers.iceberg_care import expire
-from target_spark.writers.iceberg_log import newest_marker
-from target_spark.writers.iceberg_place import OUR_CATALOG, place_of
-from target_spark.writers.widening import iceberg_widens
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.writers import MergeKeys
+from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG, resolve_table
+from target_spark.writers.iceberg.maintenance import expire_snapshots
+from target_spark.writers.iceberg.snapshots import latest_marker
+from target_spark.writers.iceberg.writer import IcebergWriter
+from target_spark.writers.type_widening import iceberg_widens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,14 +53,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "people"), "people")
-    IcebergWriter().create(spark, made, LAYOUT, Design())
+    IcebergWriter().create(spark, made, LAYOUT, TableLayout())
     return made
 
 
 @pytest.fixture
 def named(spark: SparkSession, tmp_path: Path) -> Table:
     """A table in a catalog of the user's, whose database is not there yet."""
-    know(spark, "mine", type="hadoop", warehouse=spark_address(str(tmp_path / "mine")))
+    know(spark, "mine", type="hadoop", warehouse=to_spark_uri(str(tmp_path / "mine")))
     return Table("", "people", ("mine", "crm", "people"))
 
 
@@ -69,12 +69,12 @@ def named(spark: SparkSession, tmp_path: Path) -> Table:
 
 def test_a_table_lies_in_the_folder_of_its_name_and_others_read_it_by_that(spark, tmp_path):
     table = Table(str(tmp_path / "lake" / "people"), "people")
-    IcebergWriter().create(spark, table, LAYOUT, Design())
+    IcebergWriter().create(spark, table, LAYOUT, TableLayout())
     IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     assert (tmp_path / "lake" / "people" / "metadata" / "v2.metadata.json").is_file()
-    found = spark.read.format("iceberg").load(spark_address(table.path))
+    found = spark.read.format("iceberg").load(to_spark_uri(table.path))
     assert [tuple(row) for row in found.collect()] == [(1, "a", 1)]
-    know(spark, "theirs", type="hadoop", warehouse=spark_address(str(tmp_path)))
+    know(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path)))
     assert spark.table("theirs.lake.people").count() == 1
     assert [row.tableName for row in spark.sql("SHOW TABLES IN theirs.lake").collect()] == [
         "people"
@@ -88,10 +88,10 @@ def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_pat
     table = Table(str(tmp_path / name), name)
     writer = IcebergWriter()
     assert writer.table_types(spark, table) is None
-    writer.create(spark, table, LAYOUT, Design())
+    writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, table, batch(spark, (1, "b", 2)), KEYS, marker(2))
-    writer.care(spark, table, Care(compact=True, retain_days=7))
+    writer.care(spark, table, MaintenanceOptions(compact=True, retain_days=7))
     assert content(spark, table) == [(1, "b", 2)]
 
 
@@ -107,11 +107,11 @@ def test_names_that_mean_something_to_iceberg_are_names_of_tables(spark, tmp_pat
     ],
 )
 def test_the_folder_above_a_table_is_its_database(spark, path, database, warehouse):
-    place = place_of(spark, Table(path, "t"))
-    assert place.catalog.startswith(f"{OUR_CATALOG}_")
+    place = resolve_table(spark, Table(path, "t"))
+    assert place.catalog.startswith(f"{DEFAULT_CATALOG}_")
     assert (place.database, place.name) == (database, "t")
     assert spark.conf.get(f"spark.sql.catalog.{place.catalog}.warehouse") == warehouse
-    assert place_of(spark, Table(path, "t")) == place
+    assert resolve_table(spark, Table(path, "t")) == place
 
 
 def test_a_path_right_below_the_root_works(spark):
@@ -123,7 +123,7 @@ def test_a_path_right_below_the_root_works(spark):
         pytest.skip("the root of this machine cannot be written")
     try:
         table = Table(f"{folder}/files", "files")
-        IcebergWriter().create(spark, table, LAYOUT, Design())
+        IcebergWriter().create(spark, table, LAYOUT, TableLayout())
         IcebergWriter().append(spark, table, rows(spark, (1, "a", 1)), marker(1))
         assert content(spark, table) == [(1, "a", 1)]
         assert (folder / "files" / "metadata").is_dir()
@@ -135,23 +135,23 @@ def test_a_catalog_of_the_users_gets_its_database_and_its_tables(spark, named):
     writer = IcebergWriter()
     assert writer.table_types(spark, named) is None
     assert writer.last_marker(spark, named) is None
-    writer.create(spark, named, LAYOUT, Design())
+    writer.create(spark, named, LAYOUT, TableLayout())
     writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
     writer.upsert(spark, named, batch(spark, (1, "b", 2), (2, "c", 2)), KEYS, marker(2, "[2]"))
     assert spark.table("mine.crm.people").count() == 2
     assert IcebergWriter().last_marker(spark, named) == marker(2, "[2]")
     IcebergWriter().append(spark, named, rows(spark, (1, "b", 2)), marker(2, "[2]"))
     assert len(line(spark, named)) == 2
-    writer.care(spark, named, Care(compact=True, retain_days=7))
+    writer.care(spark, named, MaintenanceOptions(compact=True, retain_days=7))
     aside = named.beside("__quarantine")
-    writer.create(spark, aside, LAYOUT, Design())
+    writer.create(spark, aside, LAYOUT, TableLayout())
     assert {row.tableName for row in spark.sql("SHOW TABLES IN mine.crm").collect()} == {
         "people",
         "people__quarantine",
     }
     writer.drop(spark, named)
     assert writer.table_types(spark, named) is None
-    writer.create(spark, named, LAYOUT, Design())
+    writer.create(spark, named, LAYOUT, TableLayout())
     writer.append(spark, named, rows(spark, (1, "a", 1)), marker(1))
     assert content(spark, named) == [(1, "a", 1)]
 
@@ -162,16 +162,16 @@ def test_a_catalog_that_nothing_says_anything_of_is_named_with_the_way_out(spark
 
 
 def test_properties_of_tables_are_the_users(spark, tmp_path):
-    setting = f"spark.sql.catalog.{OUR_CATALOG}.table-default.write.metadata.compression-codec"
+    setting = f"spark.sql.catalog.{DEFAULT_CATALOG}.table-default.write.metadata.compression-codec"
     spark.conf.set(setting, "gzip")
-    spark.conf.set(f"spark.sql.catalog.{OUR_CATALOG}.table-default.format-version", "3")
+    spark.conf.set(f"spark.sql.catalog.{DEFAULT_CATALOG}.table-default.format-version", "3")
     table = Table(str(tmp_path / "own" / "people"), "people")
     writer = IcebergWriter()
-    writer.create(spark, table, LAYOUT, Design())
+    writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
     assert list((tmp_path / "own" / "people" / "metadata").glob("v2.gz.metadata.json"))
-    assert newest_marker(spark, table) == marker(1, "[1]")
-    found = spark.sql(f"SHOW TBLPROPERTIES {place_of(spark, table).ref}").collect()
+    assert latest_marker(spark, table) == marker(1, "[1]")
+    found = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
     assert ("format-version", "3") in {tuple(row) for row in found}
 
 
@@ -218,7 +218,7 @@ def test_a_dropped_folder_is_gone(spark, table):
 
 def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
     nested = Struct((Column("x", "x", Integer(32)), Column("x.y", "x.y", Text())))
-    layout = Layout(
+    layout = TableSchema(
         (
             Column("i", "i", Integer(32)),
             Column("d", "d", Decimal(10, 2)),
@@ -228,7 +228,7 @@ def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
     )
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, layout, Design())
+    writer.create(spark, table, layout, TableLayout())
     data = spark.sql(
         "SELECT 1 AS i, 1.25BD AS d, named_struct('x', 1, 'x.y', 'a') AS `o.o`,"
         " array(named_struct('a', 1)) AS l"
@@ -238,13 +238,13 @@ def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
         spark,
         table,
         [
-            Change("widen", ("i",), "bigint"),
-            Change("widen", ("d",), "decimal(20,2)"),
-            Change("widen", ("o.o", "x"), "bigint"),
-            Change("widen", ("l", "element", "a"), "bigint"),
-            Change("add", ("o.o", "n.w"), "timestamp"),
-            Change("add", ("l", "element", "b"), "struct<`c`: string>"),
-            Change("add", ("new.one",), "array<bigint>"),
+            SchemaChange("widen", ("i",), "bigint"),
+            SchemaChange("widen", ("d",), "decimal(20,2)"),
+            SchemaChange("widen", ("o.o", "x"), "bigint"),
+            SchemaChange("widen", ("l", "element", "a"), "bigint"),
+            SchemaChange("add", ("o.o", "n.w"), "timestamp"),
+            SchemaChange("add", ("l", "element", "b"), "struct<`c`: string>"),
+            SchemaChange("add", ("new.one",), "array<bigint>"),
         ],
     )
     assert writer.table_types(spark, table) == {
@@ -254,7 +254,7 @@ def test_columns_fields_and_types_grow_and_the_marker_stays(spark, tmp_path):
         "l": "array<struct<`a`: bigint, `b`: struct<`c`: string>>>",
         "new.one": "array<bigint>",
     }
-    assert newest_marker(spark, table) == marker(1, "[1]")
+    assert latest_marker(spark, table) == marker(1, "[1]")
     (row,) = writer.rows(spark, table).collect()
     assert (row["i"], row["o.o"]["x"], row["l"][0]["a"], row["new.one"]) == (1, 1, 1, None)
 
@@ -276,8 +276,8 @@ def test_iceberg_widens_what_we_say_and_nothing_else(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     pairs = {f"c{n}": pair for n, pair in enumerate(WIDENED + REFUSED)}
     columns = (Column(name, name, parse_ddl(old)) for name, (old, _) in pairs.items())
-    IcebergWriter().create(spark, table, Layout(tuple(columns)), Design())
-    ref = place_of(spark, table).ref
+    IcebergWriter().create(spark, table, TableSchema(tuple(columns)), TableLayout())
+    ref = resolve_table(spark, table).ref
     for name, (old, new) in pairs.items():
         words = f"ALTER TABLE {ref} ALTER COLUMN {name} TYPE {new}"
         assert iceberg_widens(old, new) == ((old, new) in WIDENED)
@@ -289,8 +289,8 @@ def test_iceberg_widens_what_we_say_and_nothing_else(spark, tmp_path):
 
 
 def test_a_type_that_cannot_grow_gets_a_column_beside_it():
-    wanted = Layout((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
-    layout, steps = against_table(wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens)
+    wanted = TableSchema((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
+    layout, steps = diff_with_table(wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens)
     assert [step.path for step in steps] == [("a__double",), ("b__decimal_20_4",)]
     assert list(layout.types) == ["a", "b", "a__double", "b__decimal_20_4"]
 
@@ -328,19 +328,19 @@ VALUES = [
 
 def test_every_type_of_ours_is_written_and_comes_back_equal(spark, tmp_path):
     columns = tuple(Column(f"c{n}", f"c{n}", type_) for n, type_ in enumerate(ALL_TYPES))
-    layout = Layout((Column("k.k", "k.k", Integer()), *columns))
+    layout = TableSchema((Column("k.k", "k.k", Integer()), *columns))
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, layout, Design())
+    writer.create(spark, table, layout, TableLayout())
     types = writer.table_types(spark, table)
     assert {name: parse_ddl(ddl).ddl for name, ddl in types.items()} == layout.types
-    assert against_table(layout, types, iceberg_widens)[1] == ()
+    assert diff_with_table(layout, types, iceberg_widens)[1] == ()
     values = ", ".join(
         f"CAST({value} AS {column.type.ddl}) AS {quote(column.name)}"
         for value, column in zip(VALUES, columns, strict=True)
     )
     data = spark.sql(f"SELECT 1L AS `k.k`, {values}, 1L AS at")
-    keys = Keys(("k.k",), order="at")
+    keys = MergeKeys(("k.k",), order="at")
     for number in (1, 2):  # an append, then a MERGE of the same
         writer.upsert(spark, table, data, keys, marker(number))
         assert writer.rows(spark, table).exceptAll(data.drop("at")).count() == 0
@@ -352,41 +352,45 @@ def test_odd_names_are_columns_fields_and_keys(spark, tmp_path):
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
     table = Table(str(tmp_path / "odd 'table'"), "odd")
     writer = IcebergWriter()
-    writer.create(spark, table, Layout((*columns, nested)), Design())
+    writer.create(spark, table, TableSchema((*columns, nested)), TableLayout())
     values = ", ".join(f"1L AS {quote(name)}" for name in ODD)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
-    keys = Keys(("a.b", "😀"), order="or.der")
+    keys = MergeKeys(("a.b", "😀"), order="or.der")
     writer.upsert(spark, table, data, keys, marker(1))
     writer.upsert(spark, table, data, keys, marker(2))
-    writer.alter(spark, table, [Change("add", ("o.o", "n.w"), "bigint")])
+    writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(*(1 for _ in ODD), (1, None))]
 
 
 def test_columns_that_iceberg_takes_for_one_are_refused_in_words(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     inner = Struct((Column("b", "b", Integer()),))
-    layout = Layout((Column("a", "a", inner), Column("a.b", "a.b", Integer())))
+    layout = TableSchema((Column("a", "a", inner), Column("a.b", "a.b", Integer())))
     with pytest.raises(TableError, match=r"refuses.*multiple fields for name a\.b") as caught:
-        IcebergWriter().create(spark, table, layout, Design())
+        IcebergWriter().create(spark, table, layout, TableLayout())
     assert "\n" not in str(caught.value)
-    assert fault_of(caught.value) is Fault.LASTING
-    IcebergWriter().create(spark, table, replace(layout, columns=layout.columns[:1]), Design())
+    assert classify_failure(caught.value) is FailureKind.LASTING
+    IcebergWriter().create(spark, table, replace(layout, columns=layout.columns[:1]), TableLayout())
     with pytest.raises(TableError, match="refuses"):
-        IcebergWriter().alter(spark, table, [Change("add", ("a.b",), "bigint")])
+        IcebergWriter().alter(spark, table, [SchemaChange("add", ("a.b",), "bigint")])
 
 
 def test_comments_are_in_the_table(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     comment = 'it\'s \\ "so"\n`x`'
-    IcebergWriter().create(spark, table, Layout((Column("a", "a", Text(), comment),)), Design())
+    IcebergWriter().create(
+        spark, table, TableSchema((Column("a", "a", Text(), comment),)), TableLayout()
+    )
     assert IcebergWriter().rows(spark, table).schema["a"].metadata == {"comment": comment}
-    IcebergWriter().create(spark, table, LAYOUT, Design())  # a table that is there stays as it is
+    IcebergWriter().create(
+        spark, table, LAYOUT, TableLayout()
+    )  # a table that is there stays as it is
     assert IcebergWriter().table_types(spark, table) == {"a": "string"}
 
 
 # ------------------------------------------------------------------------- layout and care
 
-DATED = Layout(
+DATED = TableSchema(
     (
         Column("id", "id", Integer()),
         Column("at", "the.time", Timestamp()),
@@ -397,12 +401,12 @@ DATED = Layout(
 
 
 def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, tmp_path):
-    design = Design(
+    design = TableLayout(
         partition_by=(
-            Partition("at", "hour"),
-            Partition("day", "month"),
-            Partition("kind"),
-            Partition("nobody"),
+            PartitionField("at", "hour"),
+            PartitionField("day", "month"),
+            PartitionField("kind"),
+            PartitionField("nobody"),
         ),
         sort_by=("at", "id", "nobody"),
         file_bytes=1 << 20,
@@ -410,7 +414,7 @@ def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, t
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
     writer.create(spark, table, DATED, design)
-    (made,) = spark.sql(f"SHOW CREATE TABLE {place_of(spark, table).ref}").collect()
+    (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
     assert "PARTITIONED BY (hours(`the.time`), months(day), kind)" in made[0]
     assert "'write.target-file-size-bytes' = '1048576'" in made[0]
     assert "'sort-order' = 'the.time ASC NULLS FIRST, id ASC NULLS FIRST'" in made[0]
@@ -421,30 +425,30 @@ def test_a_design_is_the_partitions_the_order_and_the_size_of_the_files(spark, t
     )
     effect = writer.append(spark, table, data, marker(1))
     assert (effect.inserted, effect.files) == (100, 2)
-    keys = Keys(("id",), order="o")
+    keys = MergeKeys(("id",), order="o")
     writer.upsert(spark, table, data.selectExpr("*", "1L AS o"), keys, marker(2))
-    writer.care(spark, table, Care(compact=True))
+    writer.care(spark, table, MaintenanceOptions(compact=True))
     assert writer.rows(spark, table).count() == 100
 
 
 @pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
 def test_each_part_of_a_date_divides_a_table(spark, tmp_path, transform):
     table = Table(str(tmp_path / "t"), "t")
-    IcebergWriter().create(spark, table, DATED, Design((Partition("at", transform),)))
-    (made,) = spark.sql(f"SHOW CREATE TABLE {place_of(spark, table).ref}").collect()
+    IcebergWriter().create(spark, table, DATED, TableLayout((PartitionField("at", transform),)))
+    (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
     assert f"PARTITIONED BY ({transform}s(`the.time`))" in made[0]
 
 
 def test_a_part_of_what_is_no_date_is_refused_in_words(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     with pytest.raises(TableError, match=r"layout of table t .*transform: day.*partition_by"):
-        IcebergWriter().create(spark, table, DATED, Design((Partition("kind", "day"),)))
+        IcebergWriter().create(spark, table, DATED, TableLayout((PartitionField("kind", "day"),)))
 
 
 def test_rows_of_each_file_are_sorted_without_partitions_too(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
-    writer.create(spark, table, LAYOUT, Design(sort_by=("n",)))
+    writer.create(spark, table, LAYOUT, TableLayout(sort_by=("n",)))
     values = [(n, "a", n * 7 % 10) for n in range(10)]
     writer.append(spark, table, rows(spark, *values).coalesce(1), marker(1))
     assert [row.n for row in writer.rows(spark, table).collect()] == sorted(range(10))
@@ -454,17 +458,17 @@ def test_care_makes_few_files_of_many_and_the_marker_stays_newest(spark, table):
     writer = IcebergWriter()
     for number in range(1, 8):
         writer.append(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
-    writer.care(spark, table, Care(compact=True))
+    writer.care(spark, table, MaintenanceOptions(compact=True))
     newest = line(spark, table)[0]
     assert newest.marker == marker(7, "[7]")
     assert newest.summary["total-data-files"] == "1"
     assert len(content(spark, table)) == 7
     # A second time there is nothing to do, and nothing is committed.
     count = len(line(spark, table))
-    writer.care(spark, table, Care(compact=True))
+    writer.care(spark, table, MaintenanceOptions(compact=True))
     assert len(line(spark, table)) == count
     writer.append(spark, table, rows(spark, (8, "a", 1)), marker(8))
-    assert newest_marker(spark, table) == replace(marker(7, "[7]"), batch=8)
+    assert latest_marker(spark, table) == replace(marker(7, "[7]"), batch=8)
 
 
 def make_old(folder: Path) -> None:
@@ -476,17 +480,17 @@ def test_what_is_old_goes_and_the_newest_snapshot_with_the_marker_stays(spark, t
     writer = IcebergWriter()
     for number in (1, 2, 3):
         writer.replace(spark, table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
-    place = place_of(spark, table)
+    place = resolve_table(spark, table)
     rows(spark, (4, "z", 9)).writeTo(place.ref).append()  # another's
     stray, fresh = (Path(table.path, "data", name) for name in ("a.parquet", "b.parquet"))
     stray.write_bytes(b"x")
     make_old(Path(table.path))
     fresh.write_bytes(b"x")
-    writer.care(spark, table, Care(retain_days=7))
+    writer.care(spark, table, MaintenanceOptions(retain_days=7))
     assert len(line(spark, table)) == 5  # nothing is as old as that; the marker is repeated
     assert line(spark, table)[0].marker == marker(3, "[3]")
     assert (stray.exists(), fresh.exists()) == (False, True)
-    expire(spark, place, -1)
+    expire_snapshots(spark, place, -1)
     (left,) = line(spark, table)
     assert left.marker == marker(3, "[3]")
     assert content(spark, table) == [(3, "a", 1), (4, "z", 9)]
@@ -498,18 +502,18 @@ def test_files_of_a_table_that_lies_in_another_are_left_alone(spark, tmp_path):
     outer, inner = Table(str(tmp_path / "o"), "o"), Table(str(tmp_path / "o" / "data"), "data")
     writer = IcebergWriter()
     for table in (outer, inner):
-        writer.create(spark, table, LAYOUT, Design())
+        writer.create(spark, table, LAYOUT, TableLayout())
         writer.append(spark, table, rows(spark, (1, "a", 1)), marker(1))
     make_old(tmp_path)
-    writer.care(spark, outer, Care(retain_days=7))
+    writer.care(spark, outer, MaintenanceOptions(retain_days=7))
     assert content(spark, inner) == [(1, "a", 1)]
 
 
 def test_a_table_that_is_there_is_told_from_how_it_would_be_made_now(spark, tmp_path):
-    table, parted = Table(str(tmp_path / "t"), "t"), Design((Partition("at", "day"),))
+    table, parted = Table(str(tmp_path / "t"), "t"), TableLayout((PartitionField("at", "day"),))
     writer = IcebergWriter()
     writer.create(spark, table, DATED, parted)
     assert writer.arranged_otherwise(spark, table, DATED, parted) is None
-    assert writer.arranged_otherwise(spark, table, DATED, Design()) is None
-    found = writer.arranged_otherwise(spark, table, DATED, Design((Partition("kind"),)))
+    assert writer.arranged_otherwise(spark, table, DATED, TableLayout()) is None
+    found = writer.arranged_otherwise(spark, table, DATED, TableLayout((PartitionField("kind"),)))
     assert found == "partitioned by days(the.time)"

@@ -11,23 +11,23 @@ import pytest
 from target_spark.columns import (
     Column,
     ColumnOptions,
-    Feed,
+    ColumnSource,
     Integer,
     Text,
-    against_table,
-    layout_of,
+    diff_with_table,
+    schema_from_json_schema,
 )
-from target_spark.fivetran.batch import Kind
-from target_spark.fivetran.tables import Tables
-from target_spark.names import is_internal, quote
-from target_spark.options import LoadOptions
+from target_spark.config.options import LoadOptions
+from target_spark.fivetran.batch_request import FileKind
+from target_spark.fivetran.tables import TableService
+from target_spark.tables.identifiers import is_internal, quote
 from tests.target.fivetran_writes import Lake, shape
 from tests.target.test_loader import Warehouse, record, schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 SOURCES = Path(__file__).parents[2] / "target_spark"
 FOUND = sorted(
@@ -82,15 +82,15 @@ def test_columns_of_fivetran_keep_theirs(
 ) -> None:
     """Replaced and updated in one batch."""
     (tmp_path / "files").mkdir()
-    tables = Tables(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
+    tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
     lake = Lake(tables, tmp_path / "files")
     made = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
     lake.make("a", made)
     columns = [column.name for column in made.columns]
-    first = lake.file(Kind.REPLACE, columns, [("1", "1", *values(1).values())])
+    first = lake.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])
     lake.write("a", made, first)
     new = {**values(1), NAMES[0]: "new"}
-    update = lake.file(Kind.UPDATE, columns, [("1", "2", *new.values())])
+    update = lake.file(FileKind.UPDATE, columns, [("1", "2", *new.values())])
     lake.write("a", made, update)
     names = [column.column for column in made.columns]
     assert lake.rows("a", *names) == [(1, 2, *new.values())]
@@ -99,17 +99,17 @@ def test_columns_of_fivetran_keep_theirs(
 def test_a_table_that_has_such_a_column_gets_another_one() -> None:
     """It was never filled; the next run finds the same one again."""
     name, table = "__target_spark_rank", {"id": "bigint", "__target_spark_rank": "string"}
-    wanted = layout_of(
+    wanted = schema_from_json_schema(
         {"properties": {"id": {"type": "integer"}, name: {}}}, ["id"], ColumnOptions()
     )
     for sources in ({}, None):
-        fitted, changes = against_table(wanted, table, sources=sources)
+        fitted, changes = diff_with_table(wanted, table, sources=sources)
         assert [change.path for change in changes] == [("___target_spark_rank",)]
         grown = {**table, "___target_spark_rank": "string"}
-        again, changes = against_table(wanted, grown, sources=fitted.sources)
+        again, changes = diff_with_table(wanted, grown, sources=fitted.sources)
         assert changes == ()
         assert again.columns == fitted.columns
-        fed = [column.name for column in again.columns if column.feed is Feed.PROPERTY]
+        fed = [column.name for column in again.columns if column.feed is ColumnSource.PROPERTY]
         assert fed == ["id", "___target_spark_rank"]
     assert Column("id", "id", Integer()) in wanted.columns
     assert Column(name, "___target_spark_rank", Text()) in wanted.columns

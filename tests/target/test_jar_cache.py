@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from target_spark import doctor
+from target_spark.cli import doctor
 from target_spark.errors import SparkUnavailableError
-from target_spark.jar_cache import cached, locked, remove_torn
-from target_spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
-from target_spark.jars import every_library, format_conf
+from target_spark.spark.jar_cache import cached, locked, remove_torn
+from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
+from target_spark.spark.jars import every_library, format_conf
 from tests.other_user import STRANGER, as_root
 from tests.target.cached_jars import publish, put_jars
 
@@ -164,7 +164,7 @@ def test_a_jar_that_a_repository_gives_is_checked_before_spark_gets_it(tmp_path:
     )
     conf = {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(settings)}
     code = (
-        "from target_spark.session import Session, SparkSettings\n"
+        "from target_spark.spark.session import Session, SparkSettings\n"
         f"session = Session.start(SparkSettings(master='local[1]', conf={conf!r}))\n"
         "try:\n    session.spark()\nexcept Exception as error:\n    print(error)\n"
         "print(session.jvm_pid)\nsession.stop()\n"

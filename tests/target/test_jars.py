@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.jar_cache import cached, ivy_folder
-from target_spark.jar_versions import ARTIFACTS
-from target_spark.jars import format_conf, jars_hint, resolving, wanted
+from target_spark.spark.jar_cache import cached, ivy_folder
+from target_spark.spark.jar_versions import ARTIFACTS
+from target_spark.spark.jars import format_conf, jars_hint, required_jars, resolve_lock
 from tests.target.cached_jars import publish
 
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
@@ -24,14 +24,14 @@ def test_each_line_of_spark_has_its_artifact_or_none() -> None:
         ("iceberg", "4.0"),
         ("iceberg", "4.1"),
     }
-    assert wanted("iceberg", "4.1.4") == (ICEBERG,)
-    assert wanted("iceberg", "4.0.5")[0].endswith("iceberg-spark-runtime-4.0_2.13:1.11.0")
+    assert required_jars("iceberg", "4.1.4") == (ICEBERG,)
+    assert required_jars("iceberg", "4.0.5")[0].endswith("iceberg-spark-runtime-4.0_2.13:1.11.0")
 
 
 @pytest.mark.parametrize("version", ["3.5.1", "4.2.1", "4.3.0"])
 def test_a_spark_without_an_iceberg_library_is_refused_with_the_way_out(version: str) -> None:
     with pytest.raises(SparkUnavailableError, match=r"no iceberg library.*4\.0, 4\.1.*parquet"):
-        wanted("iceberg", version)
+        required_jars("iceberg", version)
 
 
 def test_iceberg_is_resolved_once_and_then_taken_from_the_cache(tmp_path, monkeypatch) -> None:
@@ -111,7 +111,7 @@ def test_jars_from_the_cache_need_no_resolver(tmp_path, monkeypatch):
 def test_a_torn_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
     jar = Path(publish(monkeypatch, tmp_path, DELTA)[1])
     jar.write_bytes(jar.read_bytes()[:40])
-    assert cached(tmp_path, wanted("delta", "4.1.4")) is None
+    assert cached(tmp_path, required_jars("delta", "4.1.4")) is None
     conf = format_conf("delta", {"spark.jars.ivy": str(tmp_path)}, [], "4.1.4")
     assert conf["spark.jars.packages"] == "io.delta:delta-spark_4.1_2.13:4.4.0"
     assert "org.apache.hadoop:hadoop-client-api" in conf["spark.jars.excludes"].split(",")
@@ -134,8 +134,8 @@ def test_jars_that_are_given_are_taken_instead(tmp_path, conf, jars):
 
 def test_a_spark_without_a_delta_library_is_refused_with_the_way_out():
     with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0 .*4\.1.*format to parquet"):
-        wanted("delta", "4.3.0")
-    assert wanted("parquet", "4.3.0") == ()
+        required_jars("delta", "4.3.0")
+    assert required_jars("parquet", "4.3.0") == ()
 
 
 def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
@@ -148,14 +148,14 @@ def test_the_cache_is_in_a_stable_folder_of_the_user(monkeypatch):
 
 def test_resolvers_of_two_processes_take_turns(tmp_path):
     conf = {"spark.jars.packages": "a:b:1", "spark.jars.ivy": str(tmp_path / "ivy")}
-    with resolving(conf):
+    with resolve_lock(conf):
         with (tmp_path / "ivy" / ".lock").open("w") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with resolving({}):
+        with resolve_lock({}):
             pass
-    with resolving(conf):
+    with resolve_lock(conf):
         pass
     (tmp_path / "file").write_text("", encoding="utf-8")
     blocked = {**conf, "spark.jars.ivy": str(tmp_path / "file" / "ivy")}
     with pytest.raises(SparkUnavailableError, match=r"cannot be written.*spark\.jars\.ivy"):
-        resolving(blocked).__enter__()
+        resolve_lock(blocked).__enter__()

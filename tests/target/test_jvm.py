@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from target_spark.jvm import archive_file, jvm_options, spark_home
-from target_spark.session import SparkSettings, check_java, spark_conf
+from target_spark.spark.jvm import archive_file, jvm_options, spark_home
+from target_spark.spark.session import SparkSettings, check_java, spark_conf
 
 VERSION = metadata.version("pyspark")
 PACKAGE = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
@@ -83,7 +83,9 @@ def test_the_archive_is_one_of_this_environment_java_and_spark() -> None:
 def test_the_jvm_maps_the_archive_that_was_made(spark_session) -> None:
     archive = archive_file(check_java(), spark_home("local[2]", VERSION))
     if not archive.is_file():
-        pytest.skip("no archive of classes was made: python -m target_spark.archive makes it")
+        pytest.skip(
+            "no archive of classes was made: python -m target_spark.spark.class_archive makes it"
+        )
     maps = Path("/proc", str(spark_session.jvm_pid), "maps")
     if not maps.exists():
         pytest.skip("only Linux tells what a process maps")

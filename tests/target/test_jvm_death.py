@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from target_spark.bridge import quieten, unquieten
+from target_spark.spark.py4j_logging import restore, silence_disconnects
 from tests.target.test_signals import jvm_of, nothing_stays
 from tests.target.test_target_cli import record, running, schema, state
 
@@ -56,9 +56,9 @@ def no_other_jvm() -> Iterator[None]:
 def gone(no_other_jvm: None) -> Iterator[list[bool]]:
     """What is said of the JVM, once for each time that it is asked for."""
     answers: list[bool] = []
-    quiet = quieten(lambda: answers.pop(0))
+    quiet = silence_disconnects(lambda: answers.pop(0))
     yield answers
-    unquieten(quiet)
+    restore(quiet)
 
 
 def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
@@ -87,6 +87,6 @@ def test_only_broken_connections_of_a_jvm_that_is_gone_are_kept_back(
 
 @pytest.mark.usefixtures("no_other_jvm")
 def test_nothing_is_kept_back_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
-    unquieten(quieten(lambda: True))
+    restore(silence_disconnects(lambda: True))
     logged(Py4JNetworkError("x"))
     assert len(caplog.messages) == 1

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from target_spark.lanes import Lanes
+from target_spark.loader.commit_queue import KeyedExecutor
 
 
 @pytest.fixture
-def lanes() -> Iterator[Lanes]:
-    opened = Lanes(2)
+def lanes() -> Iterator[KeyedExecutor]:
+    opened = KeyedExecutor(2)
     yield opened
     opened.close()
 
@@ -29,7 +29,7 @@ def hold(go: threading.Event) -> None:
     go.wait(30)
 
 
-def test_a_lane_keeps_its_order(lanes: Lanes) -> None:
+def test_a_lane_keeps_its_order(lanes: KeyedExecutor) -> None:
     done: list[int] = []
     for number in range(50):
         lanes.submit("a", lambda number=number: done.append(number))  # type: ignore[misc]
@@ -37,7 +37,7 @@ def test_a_lane_keeps_its_order(lanes: Lanes) -> None:
     assert done == list(range(50))
 
 
-def test_two_lanes_run_side_by_side_and_one_lane_does_not(lanes: Lanes) -> None:
+def test_two_lanes_run_side_by_side_and_one_lane_does_not(lanes: KeyedExecutor) -> None:
     meeting = threading.Barrier(2)
     lanes.submit("a", lambda: meet(meeting))
     lanes.submit("b", lambda: meet(meeting))
@@ -56,7 +56,7 @@ def test_two_lanes_run_side_by_side_and_one_lane_does_not(lanes: Lanes) -> None:
     assert clashes == [False] * 20
 
 
-def test_after_a_failure_nothing_new_starts(lanes: Lanes) -> None:
+def test_after_a_failure_nothing_new_starts(lanes: KeyedExecutor) -> None:
     done: list[str] = []
 
     def fail() -> None:
@@ -71,7 +71,7 @@ def test_after_a_failure_nothing_new_starts(lanes: Lanes) -> None:
     assert done == []
 
 
-def test_stop_lets_the_running_job_finish_and_no_other_start(lanes: Lanes) -> None:
+def test_stop_lets_the_running_job_finish_and_no_other_start(lanes: KeyedExecutor) -> None:
     started, go = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -90,7 +90,7 @@ def test_stop_lets_the_running_job_finish_and_no_other_start(lanes: Lanes) -> No
     assert done == ["slow"]
 
 
-def test_waiting_ends_when_the_condition_holds(lanes: Lanes) -> None:
+def test_waiting_ends_when_the_condition_holds(lanes: KeyedExecutor) -> None:
     go = threading.Event()
     lanes.submit("a", lambda: hold(go), 7)
     lanes.wait(lambda: True)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import settings
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+from target_spark.config import settings
 from target_spark.errors import TableError
-from target_spark.recovery import last_marker_of, witnesses
 from target_spark.target import TargetSpark
 from tests.target.test_loader import ID, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,7 +130,9 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
     code, out, err = called(capsys, "last-state", "--config", str(path), "--job", "other")
     assert (code, out) == (1, "")
     assert "of the jobs job: name one with --job" in err
-    by_files = witnesses(settings.load_options({**given, "path": f"{house.folder}/"}), no_spark)
+    by_files = find_recoverable_tables(
+        settings.load_options({**given, "path": f"{house.folder}/"}), no_spark
+    )
     assert {each.table for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
     if house.format != "parquet":
         # By Spark, as for tables that are not on this machine, the answer is the same.
@@ -138,12 +140,12 @@ def test_the_last_state_is_that_of_the_newest_run_and_place(
 
 
 def by_spark(house: Warehouse, path: str) -> Any:
-    from target_spark import recovery
+    from target_spark.cli import last_state
 
     options = settings.load_options({"path": path, "format": house.format})
-    assert list(recovery._folders(f"{path}/nothing", house.spark)) == []
-    tables = recovery._folders(path, house.spark)
-    return list(recovery._by_writer(options, house.spark, tables))
+    assert list(last_state._folders(f"{path}/nothing", house.spark)) == []
+    tables = last_state._folders(path, house.spark)
+    return list(last_state._by_writer(options, house.spark, tables))
 
 
 @pytest.mark.thorough
@@ -154,9 +156,11 @@ def test_without_a_marker_old_enough_to_be_read_rows_are_unknown(house: Warehous
     else:
         house.load(schema("made", ID), schema("b", ID), record("b", id=1))
     given = {"path": str(house.folder), "format": house.format}
-    found = {each.table: each for each in witnesses(settings.load_options(given), no_spark)}
+    found = {
+        each.table: each for each in find_recoverable_tables(settings.load_options(given), no_spark)
+    }
     assert not found["made"].unknown  # it never had a row
-    assert last_marker_of(["job"], found.values()) is None
+    assert get_last_marker(["job"], found.values()) is None
 
 
 @pytest.mark.thorough
@@ -171,8 +175,8 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
         spark.sql("CREATE TABLE last_state.text (id BIGINT) USING parquet")
         given = {"path": str(delta.folder), "database": "last_state"}
         delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
-        found = witnesses(settings.load_options(given), lambda: spark)
-        marker = last_marker_of(["job"], found)
+        found = find_recoverable_tables(settings.load_options(given), lambda: spark)
+        marker = get_last_marker(["job"], found)
         assert marker is not None
         assert marker.state == '{"at": "named"}'
         assert {each.table: each.unknown for each in found} == {
@@ -183,10 +187,10 @@ def test_tables_of_a_catalog_are_asked_by_their_names(delta: Warehouse) -> None:
     finally:
         spark.sql("DROP DATABASE last_state CASCADE")
     named = {"path": str(delta.folder), "database": "last_state"}
-    assert witnesses(settings.load_options(named), lambda: spark) == []
+    assert find_recoverable_tables(settings.load_options(named), lambda: spark) == []
     named["catalog"] = "nowhere"
     with pytest.raises(TableError, match=r"nowhere\.last_state cannot be listed"):
-        witnesses(settings.load_options(named), lambda: spark)
+        find_recoverable_tables(settings.load_options(named), lambda: spark)
 
 
 def test_an_error_that_nobody_foresaw_shows_no_secret(
@@ -195,7 +199,7 @@ def test_an_error_that_nobody_foresaw_shows_no_secret(
     def broken(*_args: Any) -> None:
         raise ValueError("the server said s3cr3t")
 
-    monkeypatch.setattr("target_spark.recovery.witnesses", broken)
+    monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", broken)
     given = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
     (tmp_path / "config.json").write_text(json.dumps(given))
     code, out, err = called(capsys, "last-state", "--config", str(tmp_path / "config.json"))
@@ -249,7 +253,7 @@ def test_a_run_that_died_and_lost_its_state_file_is_resumed_from_its_table(
     until = states[len(states) // 2]
     config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
     loader, spool = house.open(**config)
-    decoder = Decoder()
+    decoder = SingerReader()
     for line in everything[:until]:
         for event in decoder.feed(line):
             loader.fold(event)
@@ -304,7 +308,7 @@ def test_one_stream_that_only_grows_has_no_row_twice_after_a_resume(
     spool.close()
     before = sorted(row[0] for row in house.rows("a"))
     given = {"path": str(house.folder), "format": house.format}
-    last = last_marker_of(["job"], witnesses(settings.load_options(given), no_spark))
+    last = get_last_marker(["job"], find_recoverable_tables(settings.load_options(given), no_spark))
     assert last is not None
     at = json.loads(last.state or "")["at"]
     assert before == list(range(1, at + 1))  # a full batch ends where a state stands

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.jar_cache import ivy_folder
-from target_spark.ledger import Marker
-from target_spark.retries import Fault, fault_of
-from target_spark.tables import Design, Table
-from target_spark.writers.iceberg import IcebergWriter
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.spark.jar_cache import ivy_folder
+from target_spark.storage.retry import FailureKind, classify_failure
+from target_spark.tables.model import Table, TableLayout
+from target_spark.writers.iceberg.writer import IcebergWriter
 from tests.target.iceberg_rows import KEYS, LAYOUT, batch, content, line, marker, rows
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Catalog:
             database.execute("BEGIN IMMEDIATE")
             with pytest.raises(Exception, match="SQLITE_BUSY") as failed:
                 commit()
-        assert fault_of(failed.value) is Fault.PASSING
+        assert classify_failure(failed.value) is FailureKind.PASSING
         (asked_for,) = set(self.metadata.glob("*.metadata.json")) - known
         return before, str(asked_for)
 
@@ -74,7 +74,7 @@ def catalog(spark: SparkSession, tmp_path: Path) -> Catalog:
     spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
     for option, value in options.items():
         spark.conf.set(f"{key}.{option}", value)
-    IcebergWriter().create(spark, TABLE, LAYOUT, Design())
+    IcebergWriter().create(spark, TABLE, LAYOUT, TableLayout())
     return Catalog(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_a_commit_that_is_made_late_is_known_or_comes_too_late(
     class Looking(IcebergWriter):
         """A writer behind whose look at the table the catalog wakes up."""
 
-        def _before(self, spark: SparkSession, table: Table) -> Marker | None:
+        def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
             found = super()._before(spark, table)
             made.extend(catalog.make(*each) for each in asked)
             return found

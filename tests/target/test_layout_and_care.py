@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import IncompleteError, UnsupportedError
-from target_spark.places import local_folder, spark_address
-from target_spark.tables import Care, Table
-from target_spark.writers.delta import DeltaWriter
-from target_spark.writers.delta_log import commits, delta_ref
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.model import MaintenanceOptions, Table
+from target_spark.writers.delta.log_reader import commits, delta_ref
+from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.parquet import ParquetWriter
 from tests.target.test_loader import Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -68,7 +68,7 @@ def live_files(warehouse: Warehouse, name: str) -> list[Path]:
         found = [row.file_path for row in files.select("file_path").collect()]
     else:
         found = warehouse.read(name).inputFiles()
-    return [place for place in map(local_folder, found) if place is not None]
+    return [place for place in map(to_local_folder, found) if place is not None]
 
 
 # Partitions
@@ -235,7 +235,7 @@ def orders(warehouse: Warehouse, name: str) -> list[list[int]]:
     """Return the ids of each file as they stand in it."""
     spark = warehouse.spark
     return [
-        [row.id for row in spark.read.parquet(spark_address(str(file))).select("id").collect()]
+        [row.id for row in spark.read.parquet(to_spark_uri(str(file))).select("id").collect()]
         for file in live_files(warehouse, name)
     ]
 
@@ -342,14 +342,14 @@ def _aged(action: dict[str, Any]) -> dict[str, Any]:
 class Unlucky(DeltaWriter):
     """A writer whose care meets another writer."""
 
-    def care(self, _spark: SparkSession, _table: Table, _care: Care) -> None:
+    def care(self, _spark: SparkSession, _table: Table, _care: MaintenanceOptions) -> None:
         raise RuntimeError("ConcurrentDeleteReadException: somebody else was faster")
 
 
 def test_a_failure_of_care_is_a_warning(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("target_spark.batches.writer_for", lambda *_, **__: Unlucky())
+    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Unlucky())
     states = delta.load(schema("a", NUMBERED), record("a", id=1), state(1), compact=True)
     assert states == [1]
     assert "could not be tidied, and is whole: ConcurrentDelete" in notes(delta, "a")
@@ -362,10 +362,10 @@ def test_a_run_that_is_not_complete_takes_no_care(
     cared: list[str] = []
 
     class Noting(DeltaWriter):
-        def care(self, _spark: SparkSession, table: Table, _care: Care) -> None:
+        def care(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
             cared.append(table.name)
 
-    monkeypatch.setattr("target_spark.batches.writer_for", lambda *_, **__: Noting())
+    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Noting())
     two = schema("a", NUMBERED), schema("b", NUMBERED), record("a", id=1), record("b", id=1)
     delta.load(*two, state(1), whole=False, compact=True)
     with pytest.raises(IncompleteError):
@@ -382,4 +382,4 @@ def test_a_run_that_is_not_complete_takes_no_care(
 
 def test_parquet_is_not_tidied(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="not tidied"):
-        ParquetWriter().care(spark, Table(str(tmp_path), "a"), Care(compact=True))
+        ParquetWriter().care(spark, Table(str(tmp_path), "a"), MaintenanceOptions(compact=True))

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.errors import LeaseError
-from target_spark.lease import Lease, holder, lease_file, started_after_the_last, wait_for_the_dead
+from target_spark.errors import JobLockError
+from target_spark.storage.job_lock import (
+    JobLock,
+    get_lock_holder,
+    lease_file,
+    monotonic_run_start,
+    wait_for_orphaned_jvms,
+)
 from tests.other_user import STRANGER, as_root, run_as
 from tests.other_user import open_to_all as open_to_all
 
@@ -24,7 +30,7 @@ except PermissionError:
 """
 IMPORTS = """
 from target_spark.errors import LeaseError
-from target_spark.lease import Lease
+from target_spark.storage.job_lock import Lease
 """
 TAKE = """
 os.umask(0o022)
@@ -42,14 +48,14 @@ def mode(path: Path) -> int:
 
 
 def take(folder: Path) -> None:
-    Lease.take(str(folder), "job", wait_seconds=0).release()
+    JobLock.take(str(folder), "job", wait_seconds=0).release()
 
 
 def refused(folder: Path) -> str:
-    with pytest.raises(LeaseError) as caught:
+    with pytest.raises(JobLockError) as caught:
         take(folder)
-    assert started_after_the_last(str(folder), ["job"], 1) == 1
-    wait_for_the_dead(str(folder), "job", wait_seconds=0)
+    assert monotonic_run_start(str(folder), ["job"], 1) == 1
+    wait_for_orphaned_jvms(str(folder), "job", wait_seconds=0)
     return str(caught.value)
 
 
@@ -68,7 +74,7 @@ def test_a_lease_and_its_folder_are_private(tmp_path: Path) -> None:
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     path.chmod(0o644)
     path.parent.chmod(0o755)
-    assert holder(str(tmp_path), "job") is None
+    assert get_lock_holder(str(tmp_path), "job") is None
     assert mode(path) == 0o644  # a look changes nothing
     take(tmp_path)
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
@@ -79,7 +85,7 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
     before = os.umask(0)
     try:
-        Lease.take("s3a://bucket/tables", "job").release()
+        JobLock.take("s3a://bucket/tables", "job").release()
     finally:
         os.umask(before)
     path = lease_file("s3a://bucket/tables", "job")
@@ -87,14 +93,16 @@ def test_a_lease_of_an_address_is_private(tmp_path: Path, monkeypatch: pytest.Mo
     above = path.parent.parent
     assert mode(above) == mode(tmp_path / "home") == 0o755
     above.chmod(0o757)
-    with pytest.raises(LeaseError, match=rf"{above} may be written by every user.*XDG_CACHE_HOME"):
-        Lease.take("s3a://bucket/tables", "job")
+    with pytest.raises(
+        JobLockError, match=rf"{above} may be written by every user.*XDG_CACHE_HOME"
+    ):
+        JobLock.take("s3a://bucket/tables", "job")
 
 
 @as_root
 def test_another_user_can_neither_lock_nor_read_a_lease(open_to_all: Path) -> None:
     """SEC18: another user can neither lock nor read a lock file."""
-    lease = Lease.take(str(open_to_all), "job")
+    lease = JobLock.take(str(open_to_all), "job")
     lease.sessions_are(["session-of-spark-connect"])
     path = lease_file(str(open_to_all), "job")
     assert run_as(TRY_TO_LOCK, path) == "denied"
@@ -140,8 +148,8 @@ def test_what_is_no_file_in_the_place_of_a_lease_is_refused_at_once(
     else:
         pytest.skip("only root can make a device")
     assert "is not a regular file" in refused(tmp_path)
-    with pytest.raises(LeaseError, match="not a regular file"):
-        holder(str(tmp_path), "job")
+    with pytest.raises(JobLockError, match="not a regular file"):
+        get_lock_holder(str(tmp_path), "job")
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
@@ -181,7 +189,7 @@ def test_users_of_one_group_share_the_leases_of_a_warehouse_that_their_group_wri
     path = lease_file(str(open_to_all), "job")
     assert run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS) == "taken"
     assert path.stat().st_uid == PEER
-    lease = Lease.take(str(open_to_all), "job")
+    lease = JobLock.take(str(open_to_all), "job")
     said = run_as(TAKE, open_to_all, user=PEER, group=TEAM, imports=IMPORTS)
     assert "Another run of job 'job' is at work" in said
     lease.release()

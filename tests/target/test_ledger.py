@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from target_spark.errors import OwnerError
-from target_spark.ledger import Ledger, Marker, newest, txn_app_id
-from target_spark.states import Covered
-from target_spark.tables import Table
-from target_spark.writers.base import after
+from target_spark.errors import TableOwnerError
+from target_spark.loader.ledger import CommitMetadata, Ledger, latest_marker, txn_app_id
+from target_spark.loader.state_tracking import CoveredState
+from target_spark.tables.model import Table
+from target_spark.writers.base import next_marker
 
 
 @dataclass
@@ -81,7 +81,7 @@ def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
             model.rows.update(dict.fromkeys(rows, stream))
             model.open.setdefault(stream, []).extend(rows)
         case ("state",):
-            ledger.state_arrived(Covered(now, str(now).encode()))
+            ledger.state_arrived(CoveredState(now, str(now).encode()))
             model.states.append(now)
         case ("cut", stream):
             ledger.cut(stream)
@@ -94,7 +94,7 @@ def _apply(ledger: Ledger, model: Model, step: tuple) -> None:
         case ("release",):
             expected = model.covered()
             newer = [expected] if expected > model.released else []
-            assert ledger.releasable() == [Covered(at, str(at).encode()) for at in newer]
+            assert ledger.releasable() == [CoveredState(at, str(at).encode()) for at in newer]
             model.released = max(model.released, expected)
 
 
@@ -108,7 +108,7 @@ def _commit(ledger: Ledger, model: Model, stream: str, count: int) -> None:
     rows = frozenset(row for batch in batches for row in batch)
     carried = ledger.state_for_commit(stream, max(rows))
     covered = model.covered(rows | {*model.withheld.get(stream, ())})
-    assert [state.ordinal for state in carried or [Covered(-1, b"")]] == [covered]
+    assert [state.ordinal for state in carried or [CoveredState(-1, b"")]] == [covered]
     ledger.committed(stream, max(rows))
     model.safe |= {*rows, *model.withheld.pop(stream, ())}
     del model.cut[stream][:count]
@@ -139,42 +139,42 @@ def test_states_between_two_batches_do_not_pile_up():
     ledger = Ledger()
     ledger.opened("slow", 0)
     for ordinal in range(1, 10_000):
-        ledger.state_arrived(Covered(ordinal, b"x"))
+        ledger.state_arrived(CoveredState(ordinal, b"x"))
     assert ledger.held() == 1
     ledger.opened("fast", 10_000)
     ledger.cut("fast")
-    ledger.state_arrived(Covered(10_001, b"y"))
+    ledger.state_arrived(CoveredState(10_001, b"y"))
     assert ledger.held() == 2
     ledger.committed("fast", 10_000)
     assert ledger.held() == 1  # nothing lies between the two any more
     assert ledger.releasable() == []
     ledger.cut("slow")
-    assert ledger.state_for_commit("slow", 0) == [Covered(10_001, b"y")]
+    assert ledger.state_for_commit("slow", 0) == [CoveredState(10_001, b"y")]
     ledger.committed("slow", 0)
-    assert ledger.releasable() == [Covered(10_001, b"y")]
+    assert ledger.releasable() == [CoveredState(10_001, b"y")]
     assert ledger.releasable() == []
 
 
 def test_a_commit_may_carry_a_state_that_has_left_already():
     ledger = Ledger()
-    ledger.state_arrived(Covered(0, b"s"))
-    assert ledger.releasable() == [Covered(0, b"s")]
+    ledger.state_arrived(CoveredState(0, b"s"))
+    assert ledger.releasable() == [CoveredState(0, b"s")]
     ledger.opened("a", 1)
     ledger.cut("a")
-    assert ledger.state_for_commit("a", 1) == [Covered(0, b"s")]
+    assert ledger.state_for_commit("a", 1) == [CoveredState(0, b"s")]
 
 
 def test_a_batch_in_flight_elsewhere_holds_the_state_back_from_both():
     ledger = Ledger()
     ledger.opened("a", 0)
     ledger.opened("b", 1)
-    ledger.state_arrived(Covered(2, b"s"))
+    ledger.state_arrived(CoveredState(2, b"s"))
     ledger.cut("a")
     ledger.cut("b")
     assert ledger.state_for_commit("a", 0) == []
     assert ledger.state_for_commit("b", 1) == []
     ledger.committed("b", 1)
-    assert ledger.state_for_commit("a", 0) == [Covered(2, b"s")]
+    assert ledger.state_for_commit("a", 0) == [CoveredState(2, b"s")]
 
 
 def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
@@ -183,7 +183,7 @@ def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
     ledger.cut("a")
     ledger.opened("a", 1)
     ledger.opened("a", 5)
-    ledger.state_arrived(Covered(6, b"s"))
+    ledger.state_arrived(CoveredState(6, b"s"))
     ledger.committed("a", 0)
     assert ledger.releasable() == []
     with pytest.raises(ValueError, match="no batch of stream a"):
@@ -192,14 +192,14 @@ def test_an_open_batch_is_not_committed_by_a_commit_of_the_batch_before_it():
     with pytest.raises(ValueError, match="no batch of stream a"):
         ledger.committed("a", 0)
     ledger.committed("a", 5)
-    assert ledger.releasable() == [Covered(6, b"s")]
+    assert ledger.releasable() == [CoveredState(6, b"s")]
 
 
 def test_messages_out_of_order_are_refused():
     ledger = Ledger()
     ledger.opened("a", 5)
     with pytest.raises(ValueError, match="out of order"):
-        ledger.state_arrived(Covered(4, b"s"))
+        ledger.state_arrived(CoveredState(4, b"s"))
     with pytest.raises(ValueError, match="out of order"):
         ledger.opened("b", 4)
 
@@ -218,7 +218,7 @@ def test_a_cut_without_rows_is_no_batch():
 # ------------------------------------------------------------------------------ markers
 
 MARKERS = st.builds(
-    Marker,
+    CommitMetadata,
     job=st.text(),
     run=st.text(),
     run_started=st.integers(0, 5),
@@ -232,7 +232,7 @@ MARKERS = st.builds(
 def test_a_marker_survives_its_json(marker):
     text = marker.to_json()
     assert "\n" not in text
-    assert Marker.from_json(text) == marker
+    assert CommitMetadata.from_json(text) == marker
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ def test_a_marker_survives_its_json(marker):
     ],
 )
 def test_metadata_of_others_is_no_marker(text):
-    assert Marker.from_json(text) is None
+    assert CommitMetadata.from_json(text) is None
 
 
 @given(st.lists(MARKERS | st.none()))
 def test_recovery_takes_the_last_position_that_has_a_state(markers):
-    found = newest(markers)
+    found = latest_marker(markers)
     there = [marker for marker in markers if marker is not None]
     if not there:
         assert found is None
@@ -277,7 +277,7 @@ def test_a_marker_carries_the_state_before_it_only_where_it_has_none(marker, bef
 
 
 def test_batches_are_told_apart_by_job_run_and_number():
-    marker = Marker("j", "r", 1, 1, 1, "{}")
+    marker = CommitMetadata("j", "r", 1, 1, 1, "{}")
     assert marker.same_batch(replace(marker, ordinal=9, state=None, run_started=3))
     assert not marker.same_batch(None)
     for other in (replace(marker, job="x"), replace(marker, run="x"), replace(marker, batch=2)):
@@ -286,7 +286,7 @@ def test_batches_are_told_apart_by_job_run_and_number():
 
 def test_transactions_are_named_by_job_table_and_run():
     assert txn_app_id("j", "s", "r") == "target-spark:j:s:r"
-    assert json.loads(Marker("j", "r", 1, 1, 1).to_json())["target_spark"]["state"] is None
+    assert json.loads(CommitMetadata("j", "r", 1, 1, 1).to_json())["target_spark"]["state"] is None
 
 
 def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
@@ -294,21 +294,21 @@ def test_what_is_waived_is_not_waited_for_but_what_was_cut_is() -> None:
     ledger.opened("a", 0)
     ledger.cut("a")
     ledger.opened("a", 1)
-    ledger.state_arrived(Covered(2, b"2"))
+    ledger.state_arrived(CoveredState(2, b"2"))
     ledger.waived("a")
     ledger.waived("b")
     assert ledger.releasable() == []
     ledger.committed("a", 0)
-    assert ledger.releasable() == [Covered(2, b"2")]
+    assert ledger.releasable() == [CoveredState(2, b"2")]
 
 
 def test_a_batch_does_not_follow_that_of_another_job_whose_state_it_would_repeat() -> None:
     table = Table("/tables/a", "a")
-    theirs = Marker("b", "r1", 1, 1, 5, '{"at": 1}')
-    ours = Marker("a", "r2", 1, 1, 0)
-    with pytest.raises(OwnerError, match=r"Table a .* is loaded by job 'b', and this run"):
-        after(theirs, ours, table, acknowledged=False)
+    theirs = CommitMetadata("b", "r1", 1, 1, 5, '{"at": 1}')
+    ours = CommitMetadata("a", "r2", 1, 1, 0)
+    with pytest.raises(TableOwnerError, match=r"Table a .* is loaded by job 'b', and this run"):
+        next_marker(theirs, ours, table, acknowledged=False)
     renamed = replace(ours, former=("b",))
-    assert after(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
+    assert next_marker(theirs, renamed, table, acknowledged=False).state == '{"at": 1}'
     assert "former" not in renamed.to_json()
-    assert Marker.from_json(renamed.to_json()) == ours
+    assert CommitMetadata.from_json(renamed.to_json()) == ours

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.exceptions import RecordsWithoutSchemaException
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import settings
-from target_spark.batches import BatchWriter
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
 from target_spark.errors import (
     IncompleteError,
-    OutletError,
     QuarantineError,
+    StateOutputError,
     TargetSparkError,
     UnsupportedError,
 )
-from target_spark.ledger import Marker
-from target_spark.loader import Loader
-from target_spark.options import Run
-from target_spark.places import spark_address
-from target_spark.report import Report
-from target_spark.spool import SpoolFolder
-from target_spark.tables import Table
-from target_spark.work import Commits
-from target_spark.writers import writer_for
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.commit_request import CommitWriter
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.storage.spool import SpoolFolder
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers import get_writer
 from tests.target.table_counts import check_counts, count_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -107,11 +107,11 @@ class Warehouse:
         self.states, self.report = [], Report()
         self.engine = SharedEngine(self.session)
         config = {"path": str(self.folder), "format": self.format, **config}
-        assert settings.faults(config) == []
+        assert settings.find_faults(config) == []
         options = settings.load_options(config)
-        run = Run("job", f"run{self.runs}", self.runs)
+        run = RunInfo("job", f"run{self.runs}", self.runs)
         spool = SpoolFolder(self.folder.parent / "spool")
-        commits: Callable[[], Commits] = partial(BatchWriter, self.engine, options, run, spool)
+        commits: Callable[[], CommitWriter] = partial(BatchWriter, self.engine, options, run, spool)
         emit = emit or (lambda text: self.states.append(json.loads(text)["at"]))
         return Loader(options, self.engine, spool, commits, self.report, emit), spool
 
@@ -139,14 +139,14 @@ class Warehouse:
 
     def read(self, table: str) -> Any:
         reader = self.spark.read.format(self.format).option("mergeSchema", "true")
-        return reader.load(spark_address(f"{self.folder}/{table}"))
+        return reader.load(to_spark_uri(f"{self.folder}/{table}"))
 
     def exists(self, table: str) -> bool:
         return (self.folder / table).exists()
 
-    def marker(self, table: str) -> Marker | None:
+    def marker(self, table: str) -> CommitMetadata | None:
         place = Table(f"{self.folder}/{table}", table)
-        return writer_for(self.format).last_marker(self.spark, place)
+        return get_writer(self.format).last_marker(self.spark, place)
 
     def counts(self, stream: str) -> dict[str, Any]:
         counts: dict[str, Any] = self.report.as_dict()["streams"][stream]
@@ -155,7 +155,7 @@ class Warehouse:
 
 def feed(loader: Loader, *messages: dict[str, Any]) -> None:
     """Fold messages, each as its own line."""
-    decoder = Decoder()
+    decoder = SingerReader()
     for message in messages:
         for event in decoder.feed(json.dumps(message).encode() + b"\n"):
             loader.fold(event)
@@ -414,7 +414,7 @@ def test_too_many_bad_rows_stop_the_run_with_nothing_of_their_batch(warehouse: W
 def test_the_raw_record_is_kept_byte_by_byte(delta: Warehouse) -> None:
     loader, spool = delta.open()
     raw = '{"id" : "é", "n": 1.50, "big": 123456789012345678901234567890}'
-    decoder = Decoder()
+    decoder = SingerReader()
     feed(loader, schema("a", ID), record("a", id=1))
     line = b'{"type":"RECORD","stream":"a","record":' + raw.encode() + b"}\n"
     for event in decoder.feed(line):
@@ -688,11 +688,11 @@ def test_a_record_before_its_schema_ends_the_input_and_keeps_what_came_before(
 
 def test_a_reader_that_is_gone_is_an_error_after_the_commit(delta: Warehouse) -> None:
     def emit(text: bytes) -> None:
-        raise OutletError(f"gone before {text.decode()}")
+        raise StateOutputError(f"gone before {text.decode()}")
 
     loader, spool = delta.open(emit=emit)
     feed(loader, schema("a", ID), record("a", id=1), state(1))
-    with pytest.raises(OutletError, match="gone before"):
+    with pytest.raises(StateOutputError, match="gone before"):
         loader.finish(whole=True)
     loader.close()
     spool.close()

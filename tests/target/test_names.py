@@ -10,7 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tap_core.events import StreamId
-from target_spark.names import clean, fold, is_internal, quote, table_name
+from target_spark.tables.identifiers import (
+    fold_case,
+    is_internal,
+    quote,
+    sanitize_names,
+    table_name,
+)
 
 NAMES = st.one_of(
     st.text(max_size=12),
@@ -24,9 +30,9 @@ NAMES = st.one_of(
 @example(["a", "A", "a_2", "A_2"])
 @example(["a b", "a_b", "a,b"])
 def test_clean_names_are_different_whatever_their_case(names: list[str]):
-    cleaned = clean(names)
+    cleaned = sanitize_names(names)
     assert list(cleaned) == list(dict.fromkeys(names))
-    assert len({fold(name) for name in cleaned.values()}) == len(cleaned)
+    assert len({fold_case(name) for name in cleaned.values()}) == len(cleaned)
     assert not any(re.search(r"[\s,;{}()=`]", name) or not name for name in cleaned.values())
     assert not any(map(is_internal, cleaned.values()))
 
@@ -35,29 +41,29 @@ def test_clean_names_are_different_whatever_their_case(names: list[str]):
 def test_what_a_name_becomes_does_not_depend_on_the_order(names: list[str], random):
     shuffled = names.copy()
     random.shuffle(shuffled)
-    assert clean(shuffled) == clean(names)
+    assert sanitize_names(shuffled) == sanitize_names(names)
 
 
 @given(st.lists(NAMES, max_size=12))
 def test_clean_names_stay_as_they_are(names: list[str]):
-    cleaned = list(clean(names).values())
-    assert clean(cleaned) == {name: name for name in cleaned}
+    cleaned = list(sanitize_names(names).values())
+    assert sanitize_names(cleaned) == {name: name for name in cleaned}
 
 
 @given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4))
 def test_reserved_names_are_given_to_nobody(names: list[str], reserved: list[str]):
-    taken = {fold(name) for name in reserved}
-    assert not any(fold(name) in taken for name in clean(names, reserved).values())
+    taken = {fold_case(name) for name in reserved}
+    assert not any(fold_case(name) in taken for name in sanitize_names(names, reserved).values())
 
 
 @pytest.mark.parametrize("name", ["a.b", "😀", "select", "Größe", "n", "r", "_corrupt", "x-1", "'"])
 def test_good_names_stay(name: str):
-    assert clean([name]) == {name: name}
+    assert sanitize_names([name]) == {name: name}
 
 
 def test_a_name_that_needs_no_change_goes_first():
-    assert clean(["a b", "a_b"]) == {"a b": "a_b_2", "a_b": "a_b"}
-    assert clean(["a", "A"]) == {"A": "A", "a": "a_2"}
+    assert sanitize_names(["a b", "a_b"]) == {"a b": "a_b_2", "a_b": "a_b"}
+    assert sanitize_names(["a", "A"]) == {"A": "A", "a": "a_2"}
 
 
 def test_names_of_one_column_are_numbered_at_a_cost_that_grows_with_them():
@@ -70,7 +76,7 @@ def test_names_of_one_column_are_numbered_at_a_cost_that_grows_with_them():
             for n in range(count)
         ]
         begun = time.process_time()
-        found = clean(names)
+        found = sanitize_names(names)
         taken = time.process_time() - begun
         assert f"_{count}" in {name[len(letters) :] for name in found.values()}
         return taken

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.exceptions import InvalidInputLine, SingerSDKError
-from tap_core.protocols.singer.decode import Decoder
+from tap_core.protocols.singer.reader import SingerReader
 from target_spark.errors import UnsupportedError
-from target_spark.places import spark_address
+from target_spark.storage.uris import to_spark_uri
 from tests.target.odd_inputs import GOOD_START, LOADING, REFUSED, Case, lines_of, record, schema
 from tests.target.test_loader import ID, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -72,12 +72,12 @@ def test_odd_input_loads_through_one_pipe(spark: SparkSession, tmp_path: Path) -
 
 def rows_of(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[Any, ...]], int]:
     """Return what a case's table holds, and how many rows its quarantine has."""
-    table = spark.read.format("delta").load(spark_address(folder))
+    table = spark.read.format("delta").load(to_spark_uri(folder))
     rows = (table.selectExpr(*case.columns) if case.columns else table).collect()
     aside = Path(f"{folder}__quarantine")
     count = 0
     if aside.exists():
-        count = spark.read.format("delta").load(spark_address(str(aside))).count()
+        count = spark.read.format("delta").load(to_spark_uri(str(aside))).count()
     return sorted(map(tuple, rows), key=repr), count
 
 
@@ -87,7 +87,7 @@ def test_broken_input_is_an_error_that_names_the_place(
 ) -> None:
     lines, said = REFUSED[name]
     loader, spool = Warehouse(spark_session, spark, tmp_path / "tables").open()
-    events = Decoder().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
+    events = SingerReader().feed(lines_of(Case("a", (*GOOD_START, *lines), [])))
     for _ in GOOD_START:
         loader.fold(next(events))
     with pytest.raises((InvalidInputLine, SingerSDKError, UnsupportedError), match=said):
@@ -102,7 +102,7 @@ def test_what_stood_before_a_torn_end_is_committed(spark: SparkSession, tmp_path
     assert done.returncode == 1
     assert done.stdout == b'{"at": 1}\n'
     assert "The input ended within a message. Line 4" in done.stderr.decode()
-    assert spark.read.format("delta").load(spark_address(f"{tmp_path}/tables/a")).count() == 1
+    assert spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/a")).count() == 1
 
 
 def test_an_empty_input_and_one_of_schemas_alone_are_no_failure(

@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from tap_core.events import Describe
-from tap_core.protocols.singer.decode import Decoder
-from target_spark.columns import ColumnOptions, Layout, layout_of
+from tap_core.events import SchemaEvent
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.config.settings import load_options
 from target_spark.errors import UnsupportedError
-from target_spark.settings import load_options
-from target_spark.streams import form_of, layout_wanted, schema_of
-from target_spark.undeclared import left_out
+from target_spark.loader.stream_context import layout_wanted, normalized_digest, resolve_schema
+from target_spark.loader.undeclared_properties import find_undeclared
 
 PLAIN = ColumnOptions()
 
 
-def described(schema: Any, *keys: str) -> Layout:
+def described(schema: Any, *keys: str) -> TableSchema:
     """Return the layout of a schema that comes as bytes."""
     message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": keys}
     return layout_from(json.dumps(message).encode())
 
 
-def layout_from(line: bytes) -> Layout:
-    (event,) = Decoder().feed(line + b"\n")
-    assert isinstance(event, Describe)
-    schema = schema_of(event)
-    form_of(event, schema)
-    return layout_of(schema, event.keys, PLAIN)
+def layout_from(line: bytes) -> TableSchema:
+    (event,) = SingerReader().feed(line + b"\n")
+    assert isinstance(event, SchemaEvent)
+    schema = resolve_schema(event)
+    normalized_digest(event, schema)
+    return schema_from_json_schema(schema, event.keys, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_what_a_record_has_beside_its_columns_is_named_by_its_path() -> None:
         "many": [{"x": 1}, None, {"z": 1}, {"z": 2}],
         "_sdc_deleted_at": None,
     }
-    assert left_out(json.dumps(record).encode(), layout) == ["many.z", "one.y", "other"]
+    assert find_undeclared(json.dumps(record).encode(), layout) == ["many.z", "one.y", "other"]
 
 
 @pytest.mark.parametrize(
     "body", [b'"{}"', b'{"a":', b'{"a":' * 5000, b'{"b":1}' + b" " * (1 << 20)]
 )
 def test_a_record_that_cannot_be_looked_at_is_not(body: bytes) -> None:
-    assert left_out(body, described({"properties": {"a": {}}})) == []
+    assert find_undeclared(body, described({"properties": {"a": {}}})) == []
 
 
 def test_nothing_is_left_out_of_whole_records() -> None:
-    assert left_out(b'{"a":1}', described({})) == []
+    assert find_undeclared(b'{"a":1}', described({})) == []
 
 
 def test_an_all_of_with_thousands_of_members_is_one_object() -> None:
@@ -139,8 +139,8 @@ def test_alternatives_that_multiply_are_refused_in_words(where: str) -> None:
     ]
     schema = {"allOf": choices} if where == "root" else {"properties": {"a": {"allOf": choices}}}
     message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": []}
-    (event,) = Decoder().feed(json.dumps(message).encode() + b"\n")
-    assert isinstance(event, Describe)
+    (event,) = SingerReader().feed(json.dumps(message).encode() + b"\n")
+    assert isinstance(event, SchemaEvent)
     options = load_options({"path": "/tables"})
     with pytest.raises(UnsupportedError, match="more than 1,000 combinations"):
-        layout_wanted(options, event, schema_of(event), versioned=False)
+        layout_wanted(options, event, resolve_schema(event), versioned=False)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark import retries
 from target_spark.errors import StorageError, TableError
-from target_spark.loader import Loader
-from target_spark.places import spark_address
-from target_spark.retries import Fault
-from target_spark.writers.merges import Merge
+from target_spark.loader.loader import Loader
+from target_spark.storage import retry
+from target_spark.storage.retry import FailureKind
+from target_spark.storage.uris import to_spark_uri
+from target_spark.writers.merge_statement import Merge
 from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -55,7 +55,7 @@ def until_state(warehouse: Warehouse, loader: Loader, value: Any) -> None:
 
 
 def ref(warehouse: Warehouse, table: str) -> str:
-    return f"delta.`{spark_address(f'{warehouse.folder}/{table}')}`"
+    return f"delta.`{to_spark_uri(f'{warehouse.folder}/{table}')}`"
 
 
 def test_rows_that_others_change_meanwhile_make_a_conflict_that_passes(
@@ -79,7 +79,7 @@ def test_rows_that_others_change_meanwhile_make_a_conflict_that_passes(
                 if "Concurrent" not in str(error):
                     failures.append(error)
 
-    caplog.set_level(logging.WARNING, "target_spark.retries")
+    caplog.set_level(logging.WARNING, "target_spark.storage.retry")
     thread = threading.Thread(target=disturb)
     with loading(delta, flush_rows=1) as loader:
         feed(loader, described)
@@ -113,7 +113,7 @@ def test_a_conflict_that_does_not_end_is_an_error_in_words(
         raise RuntimeError("io.delta.exceptions.ConcurrentAppendException: [DELTA] files added")
 
     delta.load(schema("a", ID, "id"), record("a", id=0))  # the first rows meet none
-    monkeypatch.setitem(retries.PAUSES, Fault.CONFLICT, (0, 0, 0, 0))
+    monkeypatch.setitem(retry.BACKOFF_SECONDS, FailureKind.CONFLICT, (0, 0, 0, 0))
     monkeypatch.setattr(Merge, "run", run)
     with pytest.raises(StorageError, match=r"Another writer changed the table.*Tried 5 times"):
         delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
@@ -147,7 +147,7 @@ def test_a_column_that_others_take_away_meanwhile_comes_back(
         until_state(delta, loader, 1)
         kept = delta.read("a").select("id")
         overwriting = kept.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        overwriting.save(spark_address(f"{delta.folder}/a"))
+        overwriting.save(to_spark_uri(f"{delta.folder}/a"))
         feed(loader, record("a", id=2, name="y"), state(2))
         loader.finish(whole=True)
     assert delta.states == [1, 2]
@@ -163,7 +163,7 @@ def test_a_column_whose_type_others_change_meanwhile_is_seen(
         until_state(delta, loader, 1)
         changed = delta.read("a").selectExpr("CAST(id AS STRING) AS id", "name")
         overwriting = changed.write.format("delta").mode("overwrite")
-        overwriting.option("overwriteSchema", "true").save(spark_address(f"{delta.folder}/a"))
+        overwriting.option("overwriteSchema", "true").save(to_spark_uri(f"{delta.folder}/a"))
         feed(loader, record("a", id=2, name="y"), state(2))
         loader.finish(whole=True)
     assert delta.states == [1, 2]

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.columns import Change, Column, Integer, Layout, Struct, Text
+from target_spark.columns import Column, Integer, SchemaChange, Struct, TableSchema, Text
 from target_spark.errors import CommitLostError, ConflictError, TableError, UnsupportedError
-from target_spark.ledger import Marker
-from target_spark.tables import Design, Table
-from target_spark.writers import Keys, parquet
-from target_spark.writers.parquet import Manifest, ParquetWriter
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.model import Table, TableLayout
+from target_spark.writers import MergeKeys, parquet
+from target_spark.writers.parquet import CommitManifest, ParquetWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-LAYOUT = Layout(
+LAYOUT = TableSchema(
     (
         Column("id", "id", Integer()),
         Column("a.b", "a.b", Text()),
@@ -33,8 +33,10 @@ LAYOUT = Layout(
 )
 
 
-def marker(batch: int, state: str | None = None, *, run: str = "r1", started: int = 1) -> Marker:
-    return Marker("job", run, started, batch, batch * 10 if state else 0, state)
+def marker(
+    batch: int, state: str | None = None, *, run: str = "r1", started: int = 1
+) -> CommitMetadata:
+    return CommitMetadata("job", run, started, batch, batch * 10 if state else 0, state)
 
 
 def rows(spark: SparkSession, first: int, count: int = 1) -> DataFrame:
@@ -55,7 +57,7 @@ def parts(table: Table) -> set[str]:
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
     made = Table(str(tmp_path / "a table"), "t")
-    ParquetWriter().create(spark, made, LAYOUT, Design())
+    ParquetWriter().create(spark, made, LAYOUT, TableLayout())
     return made
 
 
@@ -145,7 +147,7 @@ def test_a_commit_that_breaks_off_leaves_nothing_behind(spark, table, monkeypatc
     ParquetWriter().append(spark, table, rows(spark, 4), marker(3))
 
     assert ids(spark, table) == ([0, 1, 2, 3, 4] if way == "append" else [1, 2, 3, 4])
-    assert set(Manifest.read(Path(table.path)).parts) == parts(table)
+    assert set(CommitManifest.read(Path(table.path)).parts) == parts(table)
     assert not Path(table.path, "_staging").exists()
 
 
@@ -158,7 +160,7 @@ def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
     (folder / "_manifest.json.new").symlink_to(victim)
     table = Table(str(folder), "t")
     ParquetWriter().commit_empty(None, table, marker(1))
-    assert Manifest.read(folder).marker == marker(1)
+    assert CommitManifest.read(folder).marker == marker(1)
     assert not (folder / "_manifest.json.new").is_symlink()
     assert victim.read_text() == "precious"
 
@@ -179,7 +181,7 @@ def test_a_rename_of_a_manifest_that_comes_late_does_nothing(tmp_path: Path, mon
     with pytest.raises(FileNotFoundError):
         late[0]()
     late[1]()
-    assert Manifest.read(tmp_path / "t").marker == marker(1, run="r2")
+    assert CommitManifest.read(tmp_path / "t").marker == marker(1, run="r2")
 
 
 def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_another_run(
@@ -188,14 +190,14 @@ def test_a_batch_whose_answer_was_lost_is_not_written_again_over_the_commit_of_a
     """The other run has put its marker in the place of ours meanwhile."""
     ours, others = ParquetWriter(), ParquetWriter()
     ours.table_types(spark, table)
-    real = Manifest.write
+    real = CommitManifest.write
 
-    def write(self: Manifest, folder: Path) -> None:
+    def write(self: CommitManifest, folder: Path) -> None:
         real(self, folder)
         raise TimeoutError(110, "Connection timed out")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Manifest, "write", write)
+        patch.setattr(CommitManifest, "write", write)
         with pytest.raises(TimeoutError):
             ours.append(spark, table, rows(spark, 0), marker(1))
     others.append(spark, table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
@@ -231,7 +233,9 @@ def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
     writer = ParquetWriter()
     writer.append(spark, table, rows(spark, 0), marker(1))
     writer.alter(
-        spark, table, [Change("add", ("new",), "string"), Change("add", ("o", "n"), "int")]
+        spark,
+        table,
+        [SchemaChange("add", ("new",), "string"), SchemaChange("add", ("o", "n"), "int")],
     )
     data = rows(spark, 1).selectExpr(
         "id", "`a.b`", "named_struct('x_y', id, 'n', 1) AS o", "'v' AS new"
@@ -243,12 +247,12 @@ def test_new_columns_come_with_new_parts_and_types_stay(spark, table):
 
     assert not writer.can_widen("int", "bigint")
     with pytest.raises(UnsupportedError, match="cannot change the type of id"):
-        writer.alter(spark, table, [Change("widen", ("id",), "decimal(38,0)")])
+        writer.alter(spark, table, [SchemaChange("widen", ("id",), "decimal(38,0)")])
 
 
 def test_upsert_is_refused_with_the_way_out(spark, table):
     with pytest.raises(UnsupportedError, match="format to delta, or write_mode to append"):
-        ParquetWriter().upsert(spark, table, rows(spark, 0), Keys(("id",), "id"), marker(1))
+        ParquetWriter().upsert(spark, table, rows(spark, 0), MergeKeys(("id",), "id"), marker(1))
 
 
 def test_folders_of_others_are_not_taken(spark, tmp_path):
@@ -287,7 +291,7 @@ def test_two_runs_that_write_to_one_folder_take_turns(spark, tmp_path, monkeypat
     table = Table(str(tmp_path / "t"), "t")
     first, second = ParquetWriter(), ParquetWriter()
     for each in (first, second):
-        each.create(spark, table, LAYOUT, Design(), has_rows=True)
+        each.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
     move, threads = parquet._move_in, []
 
     def with_another(*args):

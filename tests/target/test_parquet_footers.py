@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from target_spark.places import spark_address
-from target_spark.tables import Table
-from target_spark.writers.delta import DeltaWriter
-from target_spark.writers.delta_transaction import create_table
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.delta.transaction import create_table
+from target_spark.writers.delta.writer import DeltaWriter
 from target_spark.writers.parquet_footers import delta_statistics
 from tests.target.test_delta import marker
 
@@ -60,7 +60,7 @@ def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) ->
         create_table(folder, StructType.fromDDL(", ".join(columns)).json(), {})
         writer.append(spark, table, df, marker(1))
     else:
-        df.write.format("delta").save(spark_address(str(folder)))
+        df.write.format("delta").save(to_spark_uri(str(folder)))
     logs = sorted((folder / "_delta_log").glob("*.json"))
     lines = [line for log in logs for line in log.read_text(encoding="utf-8").splitlines()]
     actions = [json.loads(line, parse_float=Decimal) for line in lines]
@@ -113,7 +113,7 @@ def test_a_bound_is_never_too_narrow(
         stats = written(spark, tmp_path / name, df, by_us=True)
         assert sum(each["numRecords"] for each in stats) == len(values)
         assert any(each["minValues"] for each in stats)
-        found = spark.table(f"delta.`{spark_address(str(tmp_path / name))}`")
+        found = spark.table(f"delta.`{to_spark_uri(str(tmp_path / name))}`")
         for value in values:
             same = (
                 F.lit(value)

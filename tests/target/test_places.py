@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from target_spark.places import local_folder, resolve_address, spark_address
+from target_spark.storage.uris import resolve_address, to_local_folder, to_spark_uri
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from target_spark.places import local_folder, resolve_address, spark_address
     ],
 )
 def test_folders_of_this_machine(address, folder):
-    assert local_folder(address) == Path(folder)
-    assert spark_address(address) == f"file://{folder}"
+    assert to_local_folder(address) == Path(folder)
+    assert to_spark_uri(address) == f"file://{folder}"
 
 
 @pytest.mark.parametrize("address", ["s3a://b/k", "hdfs:///x", "abfss://c@a/x", "gs://b"])
 def test_all_other_addresses_are_left_to_spark(address):
-    assert local_folder(address) is None
-    assert spark_address(address) == address
+    assert to_local_folder(address) is None
+    assert to_spark_uri(address) == address
 
 
 def test_every_spelling_of_a_folder_resolves_to_one_address(

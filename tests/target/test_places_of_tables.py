@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.events import StreamId
+from target_spark.config.options import LoadOptions, StreamOptions
 from target_spark.errors import IncompleteError, TableError, UnsupportedError
-from target_spark.ledger import Marker
-from target_spark.names import can_be_folder, name_in_catalog, table_name
-from target_spark.options import LoadOptions, StreamOptions
-from target_spark.tables import Table
-from target_spark.writers.delta import DeltaWriter
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.identifiers import catalog_identifier, is_valid_folder_name, table_name
+from target_spark.tables.model import Table
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -32,7 +32,7 @@ from tests.target.test_target_cli import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 
 # Names
@@ -48,29 +48,29 @@ if TYPE_CHECKING:
     ],
 )
 def test_usual_streams_have_plain_names_in_a_catalog(stream: StreamId, name: str) -> None:
-    assert name_in_catalog(stream) == name
+    assert catalog_identifier(stream) == name
 
 
 def test_a_name_that_a_catalog_cannot_have_gets_a_hash_that_keeps_it_apart() -> None:
     odd = ["a.b", "a b", "a/b", "größe", "größE", "_x", "", "日本", "a__b"]
-    names = [name_in_catalog(StreamId(name)) for name in odd]
+    names = [catalog_identifier(StreamId(name)) for name in odd]
     assert len(set(names)) == len(odd)
     assert all(re.fullmatch("[a-z0-9][a-z0-9_]*", name) for name in names)
     assert names[0].startswith("a_b_")
-    assert len(name_in_catalog(StreamId("é" * 300))) <= 140
+    assert len(catalog_identifier(StreamId("é" * 300))) <= 140
     twice = StreamId("b__c", "a"), StreamId("c", "a__b")
-    assert len({name_in_catalog(stream) for stream in twice}) == 2
+    assert len({catalog_identifier(stream) for stream in twice}) == 2
 
 
 @pytest.mark.parametrize("name", ["users", "Users", "a.b", "raw-1", "日本"])
 def test_names_that_folders_can_have(name: str) -> None:
-    assert can_be_folder(name)
+    assert is_valid_folder_name(name)
     assert table_name(StreamId(name)) == name
 
 
 @pytest.mark.parametrize("name", ["", ".a", "_a", "a/b", "a b", "a" * 201, "a:b"])
 def test_names_that_folders_cannot_have(name: str) -> None:
-    assert not can_be_folder(name)
+    assert not is_valid_folder_name(name)
 
 
 def test_where_a_stream_goes_is_said_for_all_and_for_each() -> None:
@@ -195,7 +195,7 @@ def named(warehouse: Warehouse, database: str, table: str) -> list[tuple[Any, ..
     return sorted(tuple(row) for row in warehouse.spark.table(f"{database}.{table}").collect())
 
 
-def marker(warehouse: Warehouse, database: str, table: str) -> Marker | None:
+def marker(warehouse: Warehouse, database: str, table: str) -> CommitMetadata | None:
     place = Table("", table, ("spark_catalog", database, table))
     return DeltaWriter().last_marker(warehouse.spark, place)
 

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from target_spark.errors import SparkUnavailableError
-from target_spark.launch import launch_environment
-from target_spark.protection import (
+from target_spark.spark.access_protection import (
     find_weaknesses,
     find_weaknesses_of_remote,
     loopback_environment,
     warn_if_open,
 )
-from target_spark.session import SparkSettings, check_java, spark_conf
+from target_spark.spark.launch_files import launch_environment
+from target_spark.spark.session import SparkSettings, check_java, spark_conf
 from tests.cluster.standalone import _descendants
 from tests.target.held_spark import hold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 JAVA = "/java/bin/java"
 CLIENT = Path(__file__).with_name("block_client.py")

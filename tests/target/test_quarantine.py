@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.events import Describe, StreamId
-from tap_core.protocols.singer.decode import Decoder
-from target_spark import settings
-from target_spark.described import descriptions_in, one_of
-from target_spark.errors import OwnerError, QuarantineError, UnsupportedError
-from target_spark.options import Run
-from target_spark.replay import Replayed, ReplayWriter, reload
-from target_spark.spool import SpoolFolder
+from tap_core.events import SchemaEvent, StreamId
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.cli.replay import ReplayResult, ReplayWriter, reload_records
+from target_spark.cli.schema_input import parse_schemas, select_one
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
+from target_spark.errors import QuarantineError, TableOwnerError, UnsupportedError
+from target_spark.storage.spool import SpoolFolder
 from target_spark.target import TargetSpark
 from tests.target.test_loader import (
     FORMATS,
@@ -33,7 +33,7 @@ from tests.target.test_loader import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -66,22 +66,22 @@ def parquet(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Ware
     return Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
 
 
-def described(properties: dict[str, Any], *keys: str) -> Describe:
-    return Describe(StreamId("a"), {"type": "object", "properties": properties}, keys)
+def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
+    return SchemaEvent(StreamId("a"), {"type": "object", "properties": properties}, keys)
 
 
 def again(
-    house: Warehouse, wanted: Describe, *, overwrite: bool = False, **config: Any
-) -> Replayed:
+    house: Warehouse, wanted: SchemaEvent, *, overwrite: bool = False, **config: Any
+) -> ReplayResult:
     """Replay the quarantine of stream a in a run of its own."""
     house.runs += 1
     engine = SharedEngine(house.session)
     given = {"path": str(house.folder), "format": house.format, **config}
     options = settings.load_options(given)
-    run = Run("job", f"run{house.runs}", house.runs, replays=True)
+    run = RunInfo("job", f"run{house.runs}", house.runs, replays=True)
     folder = SpoolFolder(house.folder.parent / "spool")
     try:
-        return reload(engine, options, run, folder, wanted, overwrite=overwrite)
+        return reload_records(engine, options, run, folder, wanted, overwrite=overwrite)
     finally:
         folder.close()
 
@@ -113,7 +113,7 @@ def test_records_that_fit_a_mended_schema_leave_the_quarantine_for_the_table(
         state(1),
     )
     found = again(house, described(TEXTS))
-    assert found == Replayed("a", "a", found=2, loaded=1, unfit=1, kept=0)
+    assert found == ReplayResult("a", "a", found=2, loaded=1, unfit=1, kept=0)
     assert texts(house) == [(1, "1"), (2, "two")]
     assert aside(house) == ['{"id": "x", "n": 3}']
     marker = house.marker("a")
@@ -173,7 +173,7 @@ def test_a_replay_that_dies_before_the_commit_loses_nothing(
             again(parquet, described(TEXTS))
     assert parquet.rows("a") == []
     assert len(aside(parquet)) == 3
-    assert again(parquet, described(TEXTS)) == Replayed("a", "a", found=2, loaded=1, unfit=1)
+    assert again(parquet, described(TEXTS)) == ReplayResult("a", "a", found=2, loaded=1, unfit=1)
     assert texts(parquet) == [(1, "one")]
     assert aside(parquet) == ['{"id": "x", "n": 0}']
 
@@ -188,7 +188,7 @@ def test_a_row_that_may_be_newer_stays_unless_it_shall_be_overwritten(keyed: War
     )
     keyed.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
     found = again(keyed, described(TEXTS, "id"))
-    assert found == Replayed("a", "a", found=3, loaded=2, unfit=0, kept=1)
+    assert found == ReplayResult("a", "a", found=3, loaded=2, unfit=0, kept=1)
     assert texts(keyed) == [(1, "new"), (2, "two")]
     assert aside(keyed) == ['{"id": 1, "n": "old"}']
     assert "--overwrite" in found.told()
@@ -206,7 +206,7 @@ def test_a_history_takes_back_what_was_set_aside(delta: Warehouse) -> None:
     load_unfit(delta, schema("a", NUMBERS, "id"), *rows, **modes)
     delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"), **modes)
     found = again(delta, described(TEXTS, "id"), **modes)
-    assert found == Replayed("a", "a", found=2, loaded=1, unfit=0, kept=1)
+    assert found == ReplayResult("a", "a", found=2, loaded=1, unfit=0, kept=1)
     current = delta.read("a").where("_sdc_is_current").selectExpr("id", "n__string")
     assert sorted(tuple(row) for row in current.collect()) == [(1, "new"), (2, "two")]
     assert aside(delta) == ['{"id": 1, "n": "old"}']
@@ -253,8 +253,8 @@ def test_a_stream_that_each_run_overwrites_is_not_replayed(delta: Warehouse) -> 
 # Where the schema comes from
 
 
-def described_in(text: str, stream: str) -> Describe:
-    return one_of(descriptions_in(text), stream)
+def described_in(text: str, stream: str) -> SchemaEvent:
+    return select_one(parse_schemas(text), stream)
 
 
 def test_the_schema_is_found_in_a_catalog_or_in_messages() -> None:
@@ -320,7 +320,9 @@ def test_a_table_that_another_job_loads_is_refused(parquet: Warehouse, table: st
         shutil.rmtree(parquet.folder / "a")
     messages = [schema("a", NUMBERS), record("a", id=3, n="three"), state(2)]
     states: list[bytes] = []
-    with pytest.raises(OwnerError, match=f"{table} .* job 'job', and this run is of job 'other'"):
+    with pytest.raises(
+        TableOwnerError, match=f"{table} .* job 'job', and this run is of job 'other'"
+    ):
         load_as("other", parquet, messages, states.append)
     assert states == []
     assert aside(parquet) == ['{"id": 1, "n": "one"}']
@@ -345,15 +347,15 @@ def load_as(
     emit: Callable[[bytes], None],
     former: tuple[str, ...] = (),
 ) -> None:
-    from target_spark.batches import BatchWriter
-    from target_spark.loader import Loader
-    from target_spark.report import Report
+    from target_spark.loader.batch_writer import BatchWriter
+    from target_spark.loader.loader import Loader
+    from target_spark.loader.report import Report
     from tests.target.test_loader import feed
 
     engine = SharedEngine(house.session)
     options = settings.load_options({"path": str(house.folder), "format": house.format})
     spool = SpoolFolder(house.folder.parent / "spool")
-    run = Run(job, "run9", 9, former=former)
+    run = RunInfo(job, "run9", 9, former=former)
     loader = Loader(
         options, engine, spool, lambda: BatchWriter(engine, options, run, spool), Report(), emit
     )
@@ -394,7 +396,7 @@ def test_a_record_that_is_nested_too_deeply_is_set_aside_as_it_came(
     ]
     loader, spool = parquet.open()
     try:
-        decoder = Decoder()
+        decoder = SingerReader()
         for event in decoder.feed("".join(f"{line}\n" for line in lines).encode()):
             loader.fold(event)
         loader.finish(whole=True)

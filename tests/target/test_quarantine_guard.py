@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.events import Describe, StreamId
+from tap_core.events import SchemaEvent, StreamId
 from target_spark.errors import QuarantineError, UnsupportedError
 from tests.target.test_loader import (
     FORMATS,
@@ -30,7 +30,7 @@ from tests.target.test_quarantine import again
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -196,10 +196,10 @@ def test_a_torn_input_says_both(delta: Warehouse) -> None:
 
 def test_a_replay_of_rows_that_still_do_not_fit_is_no_failure(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
-    wanted = Describe(StreamId("a"), {"type": "object", "properties": ID}, ())
+    wanted = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
     assert again(delta, wanted).unfit == 2
     assert len(delta.rows("a__quarantine")) == 2
-    texts = Describe(StreamId("a"), {"properties": {"id": {"type": ["integer", "string"]}}}, ())
+    texts = SchemaEvent(StreamId("a"), {"properties": {"id": {"type": ["integer", "string"]}}}, ())
     assert again(delta, texts).loaded == 2
 
 

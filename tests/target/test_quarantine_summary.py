@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
 from tap_core.redaction import Secrets, register_secrets
-from target_spark.columns import ColumnOptions, Layout, layout_of
-from target_spark.options import QuarantineLimit
-from target_spark.quarantine import QuarantineGuard, find_example
-from target_spark.quarantine_summary import QuarantineSummary, Reason, replay_command
-from target_spark.report import COMPLETE, Report
-from target_spark.settings import load_options
+from target_spark.columns import ColumnOptions, TableSchema, schema_from_json_schema
+from target_spark.config.options import QuarantineLimit
+from target_spark.config.settings import load_options
+from target_spark.loader.report import COMPLETE, Report
+from target_spark.tables.quarantine import QuarantineGuard, find_example
+from target_spark.tables.quarantine_summary import QuarantineSummary, Reason, replay_command
 from target_spark.target import TargetSpark
 
 # Limits
@@ -152,8 +152,8 @@ def test_the_report_has_the_same_as_data_and_as_words() -> None:
 # Examples
 
 
-def layout(**properties: Any) -> Layout:
-    return layout_of({"properties": properties}, (), ColumnOptions())
+def layout(**properties: Any) -> TableSchema:
+    return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
 
 
 INTEGER = {"type": "integer"}

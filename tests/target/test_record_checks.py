@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap_core.events import Describe, Rows, StreamId
+from tap_core.events import Rows, SchemaEvent, StreamId
 from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
-from tap_core.protocols.airbyte.decode import Decoder as AirbyteDecoder
-from tap_core.protocols.airbyte.decode import Expected
-from tap_core.protocols.singer.decode import Decoder as SingerDecoder
+from tap_core.protocols.airbyte.reader import AirbyteReader as AirbyteDecoder
+from tap_core.protocols.airbyte.reader import ExpectedStream
+from tap_core.protocols.singer.reader import SingerReader as SingerDecoder
 from tap_core.schema.validators import validator_class
-from target_spark import settings
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
-from target_spark.options import LoadOptions
-from target_spark.record_checks import StrictCheck
+from target_spark.loader.record_validation import StrictCheck
 from target_spark.target import TargetSpark
 from tests.airbyte.running import airbyte, environment
 from tests.target.test_airbyte_fold import stream
@@ -60,7 +60,7 @@ WRONG = [
 
 def check(body: Any, schema: dict[str, Any] | None = None, **config: Any) -> str | None:
     options = settings.load_options({"path": "x", "strict": True, **config})
-    described = Describe(StreamId("s"), SCHEMA if schema is None else schema)
+    described = SchemaEvent(StreamId("s"), SCHEMA if schema is None else schema)
     return StrictCheck(options)(described, json.dumps(body).encode())
 
 
@@ -103,8 +103,8 @@ def test_no_value_of_a_record_is_shown() -> None:
 
 def test_a_new_description_counts_from_then_on() -> None:
     strict = StrictCheck(LoadOptions("x", strict=True))
-    narrow = Describe(StreamId("s"), {"type": "object", "properties": {"a": TEXT}})
-    wide = Describe(StreamId("s"), {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
+    narrow = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT}})
+    wide = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
     verdicts = [strict(described, b'{"b":"x"}') is None for described in (narrow, wide, narrow)]
     assert verdicts == [False, True, False]
 
@@ -156,7 +156,7 @@ def singer(*records: Any) -> bytes:
 def test_singer_rows_before_it_come_out_and_the_line_is_named(body: Any, words: str) -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     found = decoder.feed(singer(RIGHT, RIGHT, body, RIGHT))
-    assert isinstance(next(found), Describe)
+    assert isinstance(next(found), SchemaEvent)
     rows = next(found)
     assert isinstance(rows, Rows)
     assert len(rows.rows) == 2
@@ -179,9 +179,9 @@ def of_airbyte(name: str, body: Any) -> bytes:
 @pytest.mark.parametrize("body,words", WRONG)
 def test_airbyte_rows_before_it_come_out_and_the_line_is_named(body: Any, words: str) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
-    decoder = AirbyteDecoder([Expected(Describe(StreamId("s"), SCHEMA))], check=strict)
+    decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
     found = decoder.feed(of_airbyte("s", RIGHT) + of_airbyte("s", body))
-    assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
+    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(UndeclaredRecordError, match="Line 2 is a record of stream s, ") as error:
         next(found)
     assert words in str(error.value)
@@ -198,9 +198,9 @@ def test_airbyte_rows_before_it_come_out_and_the_line_is_named(body: Any, words:
 )
 def test_airbyte_lines_that_are_left_out_otherwise_are_errors(line: bytes, error: Any) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
-    decoder = AirbyteDecoder([Expected(Describe(StreamId("s"), SCHEMA))], check=strict)
+    decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
     found = decoder.feed(b"a print of the source\n" + of_airbyte("s", RIGHT) + line)
-    assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
+    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(error, match="Line 3 is "):
         next(found)
 
@@ -212,7 +212,7 @@ def test_it_stands_for_three_settings() -> None:
     given = settings.with_defaults({"path": "x", "strict": True})
     alone = {"outside_catalog": "fail", "misfits": "quarantine", "max_quarantined": 0}
     assert {name: given[name] for name in alone} == alone
-    assert settings.faults({"path": "x", "strict": True, **alone}) == []
+    assert settings.find_faults({"path": "x", "strict": True, **alone}) == []
     assert settings.load_options({"path": "x", "strict": True}).max_quarantined.rows == 0
 
 
@@ -220,9 +220,9 @@ def test_it_stands_for_three_settings() -> None:
     "name,value", [("outside_catalog", "ignore"), ("misfits", "keep"), ("max_quarantined", 3)]
 )
 def test_a_setting_that_contradicts_it_is_refused(name: str, value: Any) -> None:
-    [fault] = settings.faults({"path": "x", "strict": True, name: value})
+    [fault] = settings.find_faults({"path": "x", "strict": True, name: value})
     assert fault.startswith(f"{name}: strict stands for {name}: ")
-    assert settings.faults({"path": "x", "strict": False, name: value}) == []
+    assert settings.find_faults({"path": "x", "strict": False, name: value}) == []
     TargetSpark(config={"path": "x", "strict": True})  # no default contradicts it either
 
 
@@ -230,7 +230,7 @@ def test_files_of_batch_messages_are_refused() -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     message = {"type": "BATCH", "stream": "s", "encoding": {"format": "jsonl"}, "manifest": ["a"]}
     found = decoder.feed(singer(RIGHT) + json.dumps(message).encode() + b"\n")
-    assert [type(next(found)) for _ in range(2)] == [Describe, Rows]
+    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(UndeclaredRecordError, match=r"Line 3 is a BATCH message of stream s: .*"):
         next(found)
 

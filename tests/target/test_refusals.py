@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from target_spark import settings
+from target_spark.config import settings
 
 HIVE = {
     "spark.sql.catalogImplementation": "hive",
@@ -87,7 +87,7 @@ def on(stream: str, **asked: Any) -> dict[str, Any]:
 def test_what_cannot_be_is_refused_with_the_way_out(
     config: dict[str, Any], words: list[str]
 ) -> None:
-    faults = settings.faults(config)
+    faults = settings.find_faults(config)
     assert len(faults) == len(words), faults
     for fault, word in zip(faults, words, strict=True):
         assert word in fault
@@ -115,17 +115,19 @@ def test_what_cannot_be_is_refused_with_the_way_out(
     ],
 )
 def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
-    assert settings.faults(config) == []
+    assert settings.find_faults(config) == []
 
 
 def test_a_catalog_may_be_known_from_sparks_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
-    assert settings.faults({"path": "/t", "catalog": "lost"}) == []
+    assert settings.find_faults({"path": "/t", "catalog": "lost"}) == []
 
 
 def test_the_place_of_a_catalog_is_no_folder_and_makes_jobs_of_its_own() -> None:
-    assert settings.place_of(IN_HIVE) == "catalog:lake"
-    assert settings.place_of({"catalog": "c"}) == "catalog:c.default"
-    assert settings.place_of({"path": "/t", "database": "lake"}) == "/t"
-    jobs = [settings.job_of(c) for c in (IN_HIVE, {"path": "/t"}, {"path": "/t", "database": "d"})]
+    assert settings.get_location(IN_HIVE) == "catalog:lake"
+    assert settings.get_location({"catalog": "c"}) == "catalog:c.default"
+    assert settings.get_location({"path": "/t", "database": "lake"}) == "/t"
+    jobs = [
+        settings.get_job_name(c) for c in (IN_HIVE, {"path": "/t"}, {"path": "/t", "database": "d"})
+    ]
     assert len(set(jobs)) == 3

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tap_core.redaction import make_redactor
-from target_spark.progress import shown
-from target_spark.report import COMPLETE, Report
-from target_spark.tables import Effect
+from target_spark.loader.progress import show_progress
+from target_spark.loader.report import COMPLETE, Report
+from target_spark.tables.model import CommitStats
 from tests.target.test_loader import ID_AND_NAME, Warehouse, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from target_spark.target import TargetSpark; TargetSpark.cli()"
@@ -35,7 +35,7 @@ def filled() -> Report:
     report.described("orders", "orders_1")
     report.received("orders", 1200, 5_000_000)
     report.received("orders", 34, 1)
-    effect = Effect(inserted=1230, files=3, nbytes=70)
+    effect = CommitStats(inserted=1230, files=3, nbytes=70)
     report.committed("orders", 1230, 4, 1.5, effect, 5_000_001)
     report.zoneless("orders", {"at": 2})
     report.zoneless("orders", {"at": 3, "on": 1})
@@ -148,7 +148,7 @@ def test_only_columns_that_say_something_are_shown() -> None:
     report = Report()
     report.described("a", "a")
     assert report.lines()[1].split() == ["stream", "received", "written", "commits"]
-    report.committed("a", 3, 0, 0.1, Effect(inserted=1, updated=2))
+    report.committed("a", 3, 0, 0.1, CommitStats(inserted=1, updated=2))
     assert report.lines()[1].split()[3:5] == ["inserted", "updated"]
 
 
@@ -220,7 +220,7 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    with shown(filled(), logging.getLogger("told"), seconds=0.01):
+    with show_progress(filled(), logging.getLogger("told"), seconds=0.01):
         while not caplog.messages:
             time.sleep(0.01)
     assert caplog.messages[0].startswith("Progress: orders: 1,234 received")
@@ -239,7 +239,7 @@ def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPat
         logger = logging.getLogger()
         logger.addHandler(handler)
         try:
-            with shown(report, logger):
+            with show_progress(report, logger):
                 logger.warning("a line of the log")
                 time.sleep(0.6)
                 report.received("stream8", 1000, 10)
@@ -258,10 +258,10 @@ def test_on_a_terminal_it_is_a_table_below_the_log(monkeypatch: pytest.MonkeyPat
 
 def test_without_a_standard_error_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    with shown(Report(), logging.getLogger("told"), seconds=60):
+    with show_progress(Report(), logging.getLogger("told"), seconds=60):
         pass
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with shown(Report(), logging.getLogger("told"), seconds=60):
+    with show_progress(Report(), logging.getLogger("told"), seconds=60):
         pass
 
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark import settings
+from target_spark.config import settings
 from target_spark.errors import UnsupportedError
-from target_spark.ledger import Marker
-from target_spark.tables import Table
-from target_spark.writers import Keys
-from target_spark.writers.formats import writer_for
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.model import Table
+from target_spark.writers import MergeKeys
 from target_spark.writers.parquet import ParquetWriter
+from target_spark.writers.registry import get_writer
 from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 
@@ -167,13 +167,13 @@ def test_a_repeated_batch_is_found_and_not_written_again(
     """By a writer that knows nothing of the first try, as when its answer was lost."""
     warehouse.load(schema("a", ID_AND_NAME, "id"), at(1, id=1, name="a"), **SCD2)
     table = Table(f"{warehouse.folder}/a", "a")
-    keys = Keys(("id",), "at", compared=("name",))
+    keys = MergeKeys(("id",), "at", compared=("name",))
     batch = spark.sql(
         "SELECT 1L AS id, 'b' AS name, timestamp'2025-01-01' AS _sdc_valid_from,"
         " CAST(NULL AS TIMESTAMP) AS _sdc_valid_to, true AS _sdc_is_current, 1L AS at"
     )
-    marker = Marker("job", "other", 2, 1, 0)
-    writers = (writer_for(warehouse.format) for _ in range(2))
+    marker = CommitMetadata("job", "other", 2, 1, 0)
+    writers = (get_writer(warehouse.format) for _ in range(2))
     first, again = (each.history(spark, table, batch, keys, marker) for each in writers)
     assert (first.inserted, first.updated) == (1, 1)
     assert again == first
@@ -192,12 +192,12 @@ def test_streams_without_keys_are_appended_unless_history_is_asked_of_them(
 def test_a_format_that_keeps_no_history_refuses_it_at_the_start() -> None:
     config = {"path": "x", "format": "parquet"}
     for asked in (SCD2, {"streams": {"a": SCD2}}):
-        (fault,) = settings.faults({**config, **asked})
+        (fault,) = settings.find_faults({**config, **asked})
         assert "format to delta" in fault
 
 
 def test_parquet_refuses_what_it_cannot_do(spark: SparkSession, tmp_path: Path) -> None:
     writer, table = ParquetWriter(), Table(str(tmp_path), "t")
-    marker = Marker("job", "r", 1, 1, 0)
+    marker = CommitMetadata("job", "r", 1, 1, 0)
     with pytest.raises(UnsupportedError, match="Set format to delta"):
-        writer.history(spark, table, spark.range(1), Keys(("id",), "at"), marker)
+        writer.history(spark, table, spark.range(1), MergeKeys(("id",), "at"), marker)

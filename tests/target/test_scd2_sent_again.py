@@ -16,7 +16,7 @@ from tests.target.test_loader import ID_AND_NAME, Warehouse, record, schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
 

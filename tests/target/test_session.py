@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 import target_spark
-from target_spark.engine import started
-from target_spark.errors import LeaseError, SparkUnavailableError
-from target_spark.lease import Lease
-from target_spark.session import (
-    JAVA_LEAST,
+from target_spark.errors import JobLockError, SparkUnavailableError
+from target_spark.spark.engine import start_spark
+from target_spark.spark.session import (
+    MIN_JAVA_VERSION,
     Session,
     SparkSettings,
     _scratch,
@@ -28,6 +27,7 @@ from target_spark.session import (
     check_java,
     spark_conf,
 )
+from target_spark.storage.job_lock import JobLock
 
 # ----------------------------------------------------------------------------- real Spark
 
@@ -48,7 +48,7 @@ def gone(pid: int, seconds: float = 60) -> bool:
 
 LIFE = """
 import os, pathlib, signal, sys
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 conf = {"spark.hadoop.fs.s3a.secret.key": "TOP-SECRET", "spark.sql.shuffle.partitions": "1"}
 pids = []
@@ -145,8 +145,8 @@ def test_the_life_of_a_session(tmp_path):
 
 DYING = """
 import sys, time
-from target_spark.lease import Lease
-from target_spark.session import Session, SparkSettings
+from target_spark.storage.job_lock import Lease
+from target_spark.spark.session import Session, SparkSettings
 
 lease = Lease.take(sys.argv[1], "job")
 session = Session.start(
@@ -170,10 +170,10 @@ def test_kill_9_ends_the_jvm_and_then_the_lease(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    with pytest.raises(LeaseError, match=rf"is dead.*JVM {pid}"):
-        Lease.take(str(tmp_path), "job", wait_seconds=0.5)
+    with pytest.raises(JobLockError, match=rf"is dead.*JVM {pid}"):
+        JobLock.take(str(tmp_path), "job", wait_seconds=0.5)
     os.kill(pid, signal.SIGCONT)
-    Lease.take(str(tmp_path), "job").release()
+    JobLock.take(str(tmp_path), "job").release()
     assert gone(pid)
 
 
@@ -190,7 +190,7 @@ def test_jars_that_cannot_be_had_are_an_error_with_the_ways_out(tmp_path):
     )
     conf = {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(settings)}
     code = (
-        "import sys\nfrom target_spark.session import Session, SparkSettings\n"
+        "import sys\nfrom target_spark.spark.session import Session, SparkSettings\n"
         f"session = Session.start(SparkSettings(master='local[1]', conf={conf!r}))\n"
         "try:\n    session.spark()\nexcept Exception as error:\n"
         "    print(type(error).__name__, error)\n    assert session.failure is error\n"
@@ -250,7 +250,9 @@ def test_a_java_that_is_too_old_is_named(tmp_path, version, found):
 @pytest.mark.parametrize("body", ["exit 3", "echo hello", "kill -9 $$"])
 def test_a_java_that_does_not_work_is_named(tmp_path, body):
     home = fake_java(tmp_path, body)
-    with pytest.raises(SparkUnavailableError, match=f"does not (run|tell).*{JAVA_LEAST} or newer"):
+    with pytest.raises(
+        SparkUnavailableError, match=f"does not (run|tell).*{MIN_JAVA_VERSION} or newer"
+    ):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
 
 
@@ -289,14 +291,14 @@ def test_pyspark_that_is_not_installed_is_named_with_its_extra(monkeypatch):
 def test_without_standard_error_the_jvm_is_silent():
     assert _stderr_or_nothing() == 2
     code = (
-        "import os, subprocess, sys\nfrom target_spark.session import _stderr_or_nothing\n"
+        "import os, subprocess, sys\nfrom target_spark.spark.session import _stderr_or_nothing\n"
         "os.close(2)\nsys.exit(_stderr_or_nothing() != subprocess.DEVNULL)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_server_that_cannot_be_had_is_told_with_its_setting():
-    session = started(SparkSettings(remote="sc://127.0.0.1:1"))
+    session = start_spark(SparkSettings(remote="sc://127.0.0.1:1"))
     with pytest.raises(SparkUnavailableError, match="the setting remote"):
         session.spark()
     session.stop()

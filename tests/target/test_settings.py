@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tap_core.events import StreamId
-from target_spark import settings
 from target_spark.columns import Decimal
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.errors import UnsupportedError
-from target_spark.options import LoadOptions, StreamOptions, WriteMode
 from target_spark.target import TargetSpark
 
 A = StreamId("a")
@@ -21,7 +21,7 @@ A = StreamId("a")
 def test_nothing_but_a_path_is_needed() -> None:
     options = settings.load_options({"path": "/t"})
     assert options == LoadOptions("/t")
-    assert settings.faults({"warehouse": "/t"}) == []
+    assert settings.find_faults({"warehouse": "/t"}) == []
     assert settings.load_options({"warehouse": "/t", "flush_rows": None}) == options
 
 
@@ -41,17 +41,17 @@ def test_nothing_but_a_path_is_needed() -> None:
     ],
 )
 def test_what_cannot_be_is_said_with_the_setting(config: dict[str, Any], word: str) -> None:
-    (fault,) = settings.faults(config)
+    (fault,) = settings.find_faults(config)
     assert word in fault
 
 
 def test_a_job_is_its_name_or_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settings.job_of({"path": "/a", "job": "nightly"}) == "nightly"
+    assert settings.get_job_name({"path": "/a", "job": "nightly"}) == "nightly"
     monkeypatch.chdir(tmp_path)
     same = [{"path": "x"}, {"path": f"{tmp_path}/x/"}, {"warehouse": f"file://{tmp_path}/x"}]
-    assert len({settings.job_of(config) for config in same}) == 1
+    assert len({settings.get_job_name(config) for config in same}) == 1
     others = [{"path": "x"}, {"path": "y"}, {"path": "x", "format": "parquet"}]
-    assert len({settings.job_of(config) for config in others}) == 3
+    assert len({settings.get_job_name(config) for config in others}) == 3
 
 
 def test_a_default_job_is_of_the_resolved_location(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_default_job_is_of_the_resolved_location(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     link.symlink_to(real)
     paths = [real, link, f"{real}/../real", f"{link}/", f"file:{link}"]
-    jobs = {settings.job_of({"path": str(path)}) for path in paths}
+    jobs = {settings.get_job_name({"path": str(path)}) for path in paths}
     assert len(jobs) == 1
     assert settings.former_jobs({"path": str(real)}) == ()
     former = hashlib.sha256(f"delta file://{link}".encode()).hexdigest()[:16]
@@ -125,4 +125,4 @@ def test_settings_of_other_targets_are_named_with_what_serves_here(
     TargetSpark(config=given)
     told = dict(zip(wanted, caplog.messages, strict=True))
     assert all(name in said and wanted[name] in said for name, said in told.items())
-    assert set(settings.ELSEWHERE).isdisjoint(settings.SCHEMA["properties"])
+    assert set(settings.RENAMED_SETTINGS).isdisjoint(settings.SCHEMA["properties"])

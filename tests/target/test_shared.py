@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from target_spark.config.settings import shared_folders, spark_settings
 from target_spark.errors import TableError
-from target_spark.settings import shared_folders, spark_settings
-from target_spark.shared import check_shared
+from target_spark.storage.shared_check import check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
-from tap_core.protocols.fivetran.form import form_of
+from tap_core.protocols.fivetran.configuration_form import build_form
 from tap_core.schema.validators import validator_class
-from target_spark.fivetran.form import FORM, TESTS
-from target_spark.settings import SCHEMA
+from target_spark.config.settings import SCHEMA
+from target_spark.fivetran.configuration_form import FORM, TESTS
 from target_spark.target import TargetSpark
 
 SPARK = {
@@ -113,7 +113,7 @@ def test_every_setting_is_in_the_specification() -> None:
 
 
 def test_the_form_marks_what_must_be_given() -> None:
-    fields = form_of(FORM, TESTS, selects_tables=False).fields
+    fields = build_form(FORM, TESTS, selects_tables=False).fields
     assert {field.name: field.required for field in fields} == {
         "path": True,
         "format": True,

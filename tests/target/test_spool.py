@@ -20,7 +20,7 @@ import pytest
 from tap_core.events import Rows, StreamId
 from tap_core.exceptions import InvalidInputLine
 from target_spark.errors import DiskFullError
-from target_spark.spool import MAX_OPEN_FILES, RECORD_BYTES, Batch, Spool, SpoolFolder
+from target_spark.storage.spool import MAX_OPEN_FILES, RECORD_BYTES, Batch, Spool, SpoolFolder
 
 A = StreamId("a")
 
@@ -113,7 +113,7 @@ def test_nobody_else_may_read_the_folder_and_it_goes_with_its_owner(tmp_path: Pa
 
 def test_the_folder_of_a_living_run_stays_and_that_of_a_dead_one_goes(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from target_spark.spool import SpoolFolder;"
+        "import os, sys; from target_spark.storage.spool import SpoolFolder;"
         "folder = SpoolFolder(sys.argv[1]); print(folder.path, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -12,16 +12,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from target_spark import retries
 from target_spark.errors import QuarantineError, StorageError
-from target_spark.tables import Care, Table
-from target_spark.writers.delta import DeltaWriter
+from target_spark.storage import retry
+from target_spark.tables.model import MaintenanceOptions, Table
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.test_loader import ID, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -130,8 +130,8 @@ def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Wareho
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no test wait as long as people do."""
-    for fault, pauses in retries.PAUSES.items():
-        monkeypatch.setitem(retries.PAUSES, fault, tuple(0.01 for _ in pauses))
+    for fault, pauses in retry.BACKOFF_SECONDS.items():
+        monkeypatch.setitem(retry.BACKOFF_SECONDS, fault, tuple(0.01 for _ in pauses))
 
 
 def batch(*manifest: str) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Away(DeltaWriter):
     tries = 0
     away = 0
 
-    def care(self, spark: SparkSession, table: Table, care: Care) -> None:
+    def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
         Away.tries += 1
         if Away.tries <= Away.away:
             raise RuntimeError("x\nCaused by: java.net.ConnectException: refused")
@@ -220,7 +220,7 @@ class Away(DeltaWriter):
 def test_care_is_tried_again_and_never_a_failure(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
-    monkeypatch.setattr("target_spark.batches.writer_for", lambda *_, **__: Away())
+    monkeypatch.setattr("target_spark.loader.batch_writer.writer_for", lambda *_, **__: Away())
     Away.tries, Away.away = 0, away
     loaded = [schema("a", ID), record("a", id=1), state(1), record("a", id=2), state(2)]
     assert delta.load(*loaded, compact=True, flush_rows=1)[-1] == 2

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from target_spark import retries, settings
+from target_spark.config import settings
+from target_spark.config.options import RunInfo
 from target_spark.errors import SparkUnavailableError, StorageError
-from target_spark.jar_versions import HADOOP_AWS
-from target_spark.jars import EXCLUDES, format_conf, jars_hint, wanted_for_s3
-from target_spark.options import Run
-from target_spark.places import is_s3, scheme_of
-from target_spark.reach import Reach, run_folder
-from target_spark.session import spark_conf
-from target_spark.spool import SpoolFolder, open_folder
-from target_spark.stores import refusal_in
+from target_spark.spark.jar_versions import HADOOP_AWS
+from target_spark.spark.jars import EXCLUDES, format_conf, jars_hint, required_s3_jars
+from target_spark.spark.session import spark_conf
+from target_spark.storage import retry
+from target_spark.storage.errors import find_storage_error
+from target_spark.storage.spool import SpoolFolder, open_spool_folder
+from target_spark.storage.staging_upload import StagingArea, run_folder
+from target_spark.storage.uris import get_scheme, is_s3
 from tests.target.cached_jars import publish
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -77,7 +78,7 @@ def test_jars_in_the_cache_are_all_of_them_or_are_resolved_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each module is looked for by its name, since all are needed at run time."""
-    jars = publish(monkeypatch, tmp_path, wanted_for_s3("4.1.4"))
+    jars = publish(monkeypatch, tmp_path, required_s3_jars("4.1.4"))
     found = asked(tmp_path, "s3a://b/t", form="parquet")
     assert found["spark.jars"].split(",") == jars
     assert "spark.jars.packages" not in found
@@ -104,7 +105,7 @@ def test_a_spark_that_no_row_of_the_table_knows_is_refused_with_the_way_out() ->
     """The release must be that of the Hadoop in Spark, so nothing is guessed."""
     assert set(HADOOP_AWS) == {"4.1"}
     with pytest.raises(SparkUnavailableError, match=r"Spark 4\.3\.0.*4\.1.*setting jars"):
-        wanted_for_s3("4.3.0")
+        required_s3_jars("4.3.0")
 
 
 def test_hadoop_waits_less_by_itself_unless_the_user_says_otherwise(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_what_cannot_be_at_an_address_is_refused_at_start(
     config: dict[str, Any], words: str
 ) -> None:
     """One sentence, which begins with the setting."""
-    (fault,) = settings.faults(config)
+    (fault,) = settings.find_faults(config)
     assert fault.startswith(words)
 
 
@@ -159,7 +160,7 @@ def test_what_cannot_be_at_an_address_is_refused_at_start(
 )
 def test_what_can_be_is_not_refused(config: dict[str, Any]) -> None:
     """Parquet's rows may wait at an address; a file system of the user's own may have s3."""
-    assert settings.faults(config) == []
+    assert settings.find_faults(config) == []
 
 
 def test_addresses_that_a_run_reaches_are_known_to_spark() -> None:
@@ -171,7 +172,7 @@ def test_addresses_that_a_run_reaches_are_known_to_spark() -> None:
 
 def test_a_scheme_is_told_from_a_path() -> None:
     """Whatever the case of its letters."""
-    assert [scheme_of(each) for each in ("/a:b/c", "S3a://b", "file:///x")] == ["", "s3a", "file"]
+    assert [get_scheme(each) for each in ("/a:b/c", "S3a://b", "file:///x")] == ["", "s3a", "file"]
     assert [is_s3(each) for each in ("s3a://b", "s3://b", "/s3a://b")] == [True, False, False]
 
 
@@ -184,9 +185,9 @@ def test_rows_are_spooled_on_this_machine_where_staging_is_an_address(
     """No folder of the address's name appears anywhere; a file: address is a folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
     monkeypatch.chdir(tmp_path)
-    with closing(open_folder("s3a://bucket/staging", "rows")) as folder:
+    with closing(open_spool_folder("s3a://bucket/staging", "rows")) as folder:
         assert folder.path.parent == tmp_path / "system"
-    with closing(open_folder(f"file://{tmp_path}/mine", "rows")) as folder:
+    with closing(open_spool_folder(f"file://{tmp_path}/mine", "rows")) as folder:
         assert folder.path.parent == tmp_path / "mine"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "system"]
 
@@ -195,7 +196,7 @@ def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
     """Nothing is copied, and what waits there is a path below the spool's folder."""
     with closing(SpoolFolder(tmp_path)) as folder:
         for staging in (None, str(tmp_path), f"file://{tmp_path}"):
-            reach = Reach(folder, staging, Run("job", "r", 1))
+            reach = StagingArea(folder, staging, RunInfo("job", "r", 1))
             assert not reach.is_elsewhere
             assert reach.place == str(folder.path)
             assert reach.new_address("staged").startswith(f"file://{folder.path}/staged-")
@@ -203,13 +204,13 @@ def test_local_files_are_reached_where_they_are(tmp_path: Path) -> None:
 
 def test_each_job_has_a_folder_at_an_address_and_each_run_one_in_it(tmp_path: Path) -> None:
     """Names of jobs that clean to the same letters are still two."""
-    runs = [Run(job, run, 1) for job, run in (("a b", "1"), ("a b", "2"), ("a/b", "1"))]
+    runs = [RunInfo(job, run, 1) for job, run in (("a b", "1"), ("a b", "2"), ("a/b", "1"))]
     folders = [run_folder("s3a://bucket/staging/", run) for run in runs]
     assert all(each.startswith("s3a://bucket/staging/target-spark/a-b-") for each in folders)
     assert len(set(folders)) == 3
     assert folders[0].rpartition("/")[0] == folders[1].rpartition("/")[0]
     with closing(SpoolFolder(tmp_path)) as folder:
-        reach = Reach(folder, "s3a://bucket/staging/", runs[0])
+        reach = StagingArea(folder, "s3a://bucket/staging/", runs[0])
         assert reach.is_elsewhere
         assert reach.place == folders[0]
         assert reach.new_address("rows") != reach.new_address("rows")
@@ -255,14 +256,14 @@ DENIED = (
 )
 def test_a_refusal_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
     """Each of Hadoop's words for it has ours."""
-    found = refusal_in(text) or ""
+    found = find_storage_error(text) or ""
     assert all(word in found for word in words), found
 
 
 def test_other_errors_are_no_refusals() -> None:
     """What passes, and what has nothing to do with a storage, is left to others."""
-    assert refusal_in(": java.net.ConnectException: s3a://b: Connection refused") is None
-    assert refusal_in("java.nio.file.AccessDeniedException: /etc/x") is None
+    assert find_storage_error(": java.net.ConnectException: s3a://b: Connection refused") is None
+    assert find_storage_error("java.nio.file.AccessDeniedException: /etc/x") is None
 
 
 class Py4JJavaError(Exception):
@@ -290,7 +291,7 @@ def test_what_lasts_is_kept_in_words_that_outlive_the_jvm(*, refused: bool) -> N
         raise Py4JJavaError(text)
 
     with pytest.raises(StorageError) as caught:
-        retries.patiently(step, "Table t", lambda _: None)
+        retry.retry_transient(step, "Table t", lambda _: None)
     alive.clear()
     words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
     assert str(caught.value).startswith("Table t: ")

@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.events import Checkpoint, Describe, Event, Files, Rows, StreamId, Truncate
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    Event,
+    Rows,
+    SchemaEvent,
+    StreamId,
+)
 from tap_core.exceptions import (
     ConfigValidationError,
     MapExpressionError,
     StreamMapConfigError,
 )
 from tap_core.mapper import PluginMapper
-from tap_core.protocols.singer.decode import Decoder
-from target_spark.decoded import ValueLane
+from tap_core.protocols.singer.reader import SingerReader
 from target_spark.errors import UnsupportedError
+from target_spark.loader.stream_maps import StreamMapper
 from target_spark.target import TargetSpark
 from tests.target.test_loader import Warehouse, record, schema, state
 
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 PROPERTIES = {
     "id": {"type": "integer"},
@@ -44,13 +52,13 @@ def raw(body: str, **more: Any) -> bytes:
     return f'{{"type":"RECORD","stream":"a","record":{body}{rest}}}'.encode()
 
 
-def lane(**config: Any) -> ValueLane:
-    return ValueLane(PluginMapper(config, logging.getLogger(__name__)))
+def lane(**config: Any) -> StreamMapper:
+    return StreamMapper(PluginMapper(config, logging.getLogger(__name__)))
 
 
 def events(*messages: dict[str, Any] | bytes) -> Iterable[Event]:
     lines = (each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages)
-    return Decoder().feed(b"".join(line + b"\n" for line in lines))
+    return SingerReader().feed(b"".join(line + b"\n" for line in lines))
 
 
 def mapped(config: dict[str, Any], *messages: dict[str, Any] | bytes) -> list[Event]:
@@ -61,8 +69,8 @@ def bodies(found: Iterable[Event]) -> list[bytes]:
     return [row for event in found if isinstance(event, Rows) for row in event.rows]
 
 
-def described(found: Iterable[Event]) -> dict[str, Describe]:
-    return {each.stream.name: each for each in found if isinstance(each, Describe)}
+def described(found: Iterable[Event]) -> dict[str, SchemaEvent]:
+    return {each.stream.name: each for each in found if isinstance(each, SchemaEvent)}
 
 
 def test_streams_without_a_map_go_by_as_they_came() -> None:
@@ -129,8 +137,8 @@ def test_aliases_and_copies_get_rows_versions_and_files_of_their_own() -> None:
     assert found[2:] == [
         Rows(b, [b'{"id":2,"email":"y"}'], extracted_at=["t2"], version=4),
         Rows(c, [b'{"id":11}', b'{"id":12}'], extracted_at=["t1", "t2"], version=4),
-        Truncate(b, 4),
-        Truncate(c, 4),
+        ActivateVersion(b, 4),
+        ActivateVersion(c, 4),
         Checkpoint(b'{"at": 1}'),
     ]
 
@@ -163,7 +171,7 @@ def test_a_stream_mapped_to_null_is_left_out_and_its_states_are_not() -> None:
 def test_files_pass_where_only_the_stream_is_left_as_it_is() -> None:
     batch = {"type": "BATCH", "stream": "a", "encoding": {"format": "jsonl"}, "manifest": ["x"]}
     flat = schema("a", {"id": {"type": "integer"}})
-    assert isinstance(mapped(FLAT, flat, batch)[1], Files)
+    assert isinstance(mapped(FLAT, flat, batch)[1], BatchFiles)
     with pytest.raises(UnsupportedError, match="Stream a comes as BATCH messages"):
         mapped(FLAT, DESCRIBED, batch)
 
@@ -188,7 +196,7 @@ def test_a_wrong_map_fails_at_the_schema(
 def test_rows_before_the_one_on_which_a_map_fails_go_on_before_the_error() -> None:
     lane_ = lane(stream_maps={"a": {"x": "1 / (id - 2)"}})
     coming = lane_.mapped(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
-    assert isinstance(next(iter(coming)), Describe)
+    assert isinstance(next(iter(coming)), SchemaEvent)
     assert bodies([next(iter(coming))]) == [b'{"id":1,"x":-1.0}']
     with pytest.raises(MapExpressionError, match="property 'x' in the map of stream 'a'"):
         next(iter(coming))

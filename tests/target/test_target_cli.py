@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from target_spark.places import spark_address
+from target_spark.storage.uris import to_spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +146,7 @@ def report_of(errors: bytes) -> dict[str, Any]:
 
 
 def ids(spark: SparkSession, tmp_path: Path, stream: str = "a", form: str = "parquet") -> list[int]:
-    read = spark.read.format(form).load(spark_address(str(tmp_path / "tables" / stream)))
+    read = spark.read.format(form).load(to_spark_uri(str(tmp_path / "tables" / stream)))
     return sorted(row[0] for row in read.select("id").collect())
 
 

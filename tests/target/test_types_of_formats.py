@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark.columns import ColumnOptions, against_table, layout_of
-from target_spark.tables import Table
-from target_spark.writers import writer_for
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.columns import ColumnOptions, diff_with_table, schema_from_json_schema
+from target_spark.tables.model import Table
+from target_spark.writers import get_writer
 from tests.target.test_loader import FORMATS, Warehouse, feed, record, schema, state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -140,7 +140,7 @@ def warehouse(
 def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **config: Any) -> None:
     """Load records as they are written."""
     loader, spool = warehouse.open(**config)
-    decoder = Decoder()
+    decoder = SingerReader()
     try:
         feed(loader, described)
         for text in records:
@@ -200,11 +200,11 @@ def test_a_second_run_finds_its_table_as_it_made_it(warehouse: Warehouse) -> Non
     described = schema("t", {"n": INT, **TYPES})
     warehouse.load(described, record("t", n=1))
     table = Table(f"{warehouse.folder}/t", "t")
-    writer = writer_for(warehouse.format)
+    writer = get_writer(warehouse.format)
     types = writer.table_types(warehouse.spark, table)
     assert types is not None
-    wanted = layout_of(described["schema"], (), ColumnOptions())
-    fitted, changes = against_table(wanted, types, writer.can_widen)
+    wanted = schema_from_json_schema(described["schema"], (), ColumnOptions())
+    fitted, changes = diff_with_table(wanted, types, writer.can_widen)
     assert changes == ()
     assert fitted == wanted
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from target_spark import settings
-from target_spark.session import SparkSettings, spark_conf
-from target_spark.value_settings import NEEDED, exact_conf, find_conflicts, get_needed
+from target_spark.config import settings
+from target_spark.spark.exact_value_conf import NEEDED, exact_conf, find_conflicts, get_needed
+from target_spark.spark.session import SparkSettings, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,19 +67,19 @@ def test_a_setting_that_falsifies_values_is_refused(key: str) -> None:
     needed = NEEDED[key]
     for remote in ({}, {"remote": "sc://host", "staging": "/s"}):
         config: dict[str, Any] = {"path": "/a", **remote}
-        [fault] = settings.faults({**config, "spark": {key: OTHERS[needed.value]}})
+        [fault] = settings.find_faults({**config, "spark": {key: OTHERS[needed.value]}})
         assert fault.startswith(f"spark: {key} is {OTHERS[needed.value]!r} and must be")
         assert repr(needed.value) in fault
         assert needed.why in fault
         for same in (needed.value, needed.value.lower(), f" {needed.value}"):
-            assert settings.faults({**config, "spark": {key: same}}) == []
+            assert settings.find_faults({**config, "spark": {key: same}}) == []
 
 
 def test_switches_may_be_written_as_booleans() -> None:
     spark = {"spark.sql.ansi.enabled": True, "spark.sql.parquet.binaryAsString": False}
-    assert settings.faults({"path": "/a", "spark": spark}) == []
+    assert settings.find_faults({"path": "/a", "spark": spark}) == []
     wrong = {key: not value for key, value in spark.items()}
-    assert len(settings.faults({"path": "/a", "spark": wrong})) == 2
+    assert len(settings.find_faults({"path": "/a", "spark": wrong})) == 2
 
 
 @given(st.from_regex(r"[a-z]{1,8}(\.[a-zA-Z]{1,12}){0,3}", fullmatch=True))
@@ -100,9 +100,9 @@ def test_former_names_of_a_key_need_the_same() -> None:
 @pytest.mark.parametrize("key", ["lake.table-default", "target_spark.table-override"])
 def test_an_iceberg_property_that_lets_keys_be_twice_is_refused(key: str) -> None:
     key = f"spark.sql.catalog.{key}.write.merge.isolation-level"
-    [fault] = settings.faults({"path": "/a", "format": "iceberg", "spark": {key: "snapshot"}})
+    [fault] = settings.find_faults({"path": "/a", "format": "iceberg", "spark": {key: "snapshot"}})
     assert fault.startswith(f"spark: {key} is 'snapshot' and must be 'serializable'")
-    assert settings.faults({"path": "/a", "spark": {key: "serializable"}}) == []
+    assert settings.find_faults({"path": "/a", "spark": {key: "serializable"}}) == []
 
 
 def test_no_setting_wins_over_those_that_values_depend_on() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from target_spark.errors import IncompleteError
-from target_spark.versions import Versions
+from target_spark.loader.table_versions import VersionTracker
 from tests.target.test_loader import (
     ID,
     ID_AND_NAME,
@@ -27,7 +27,7 @@ from tests.target.test_loader import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 spark_marked = pytest.mark.spark
 NOT_FINAL = {"type": "STATE", "value": {"at": 9, "currently_syncing": "a"}}
@@ -36,9 +36,9 @@ NOT_FINAL = {"type": "STATE", "value": {"at": 9, "currently_syncing": "a"}}
 # What an input says
 
 
-def told(*steps: int | str | None) -> Versions:
+def told(*steps: int | str | None) -> VersionTracker:
     """Versions after rows (a number or None) and announcements (``!number``)."""
-    versions = Versions()
+    versions = VersionTracker()
     for step in steps:
         if isinstance(step, str):
             versions.activate(int(step[1:]))

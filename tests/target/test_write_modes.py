@@ -28,7 +28,7 @@ from tests.target.test_loader import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.session import Session
+    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 

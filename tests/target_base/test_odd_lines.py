@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tap_core import RecordSink, Target
-from tap_core.events import Describe
+from tap_core.events import SchemaEvent
 from tap_core.exceptions import (
     InvalidInputLine,
     InvalidJSONSchema,
@@ -23,9 +23,9 @@ from tap_core.exceptions import (
     LimitExceededError,
 )
 from tap_core.mapper_base import InlineMapper
-from tap_core.protocols.singer.decode import Decoder
-from tap_core.protocols.singer.messages import SchemaMessage
-from tap_core.protocols.singer.reading import MsgSpecReader, SimpleSingerReader
+from tap_core.protocols.singer.message_reader import MsgSpecReader, SimpleSingerReader
+from tap_core.protocols.singer.reader import SingerReader
+from tap_core.singerlib.messages import SchemaMessage
 from tests.target_base.messages import ID, record, schema, state
 
 DEEP = "[" * 200_000
@@ -229,11 +229,11 @@ def test_a_schema_of_very_many_properties_is_refused():
     properties = {f"field_{n}": {"type": "string"} for n in range(30_000)}
     line = json.dumps({"type": "SCHEMA", "stream": "wide", "schema": {"properties": properties}})
     with pytest.raises(LimitExceededError, match=r"'wide' has more than 30,000.*raise TAP_CO"):
-        list(Decoder().feed(line.encode() + b"\n"))
+        list(SingerReader().feed(line.encode() + b"\n"))
     fewer = {"properties": dict(list(properties.items())[:29_998])}
     line = json.dumps({"type": "SCHEMA", "stream": "wide", "schema": fewer})
-    [event] = Decoder().feed(line.encode() + b"\n")
-    assert isinstance(event, Describe)
+    [event] = SingerReader().feed(line.encode() + b"\n")
+    assert isinstance(event, SchemaEvent)
 
 
 @pytest.mark.parametrize("levels", [300, 450])

@@ -461,7 +461,7 @@ def test_a_message_that_would_drain_does_nothing_after_a_signal(last):
     class Direct(Stopping):
         def _process_record_message(self, message_dict):
             sink = self._sinks_active["a"]
-            self._lane_of(sink).take(message_dict["record"], None, None)
+            self._get_pipeline(sink).take(message_dict["record"], None, None)
             self._watermark.began(sink)
 
     notes = fed(schema(), *rows(1), state(1), last, kind=Direct)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tap_core.exceptions import InvalidJSONSchema
-from tap_core.testing.faults import (
-    Fault,
-    checker_of,
+from tap_core.testing.record_validation import (
+    RecordFault,
     excerpt,
-    misfits,
-    record_faults,
-    sentences,
+    find_faults,
+    find_misfits,
+    format_faults,
+    make_checker,
 )
 
 KINDS = ["string", "integer", "number", "boolean", "object", "array", "null"]
@@ -46,7 +46,7 @@ def test_what_is_found_is_what_jsonschema_finds(properties, records, required) -
     schema = {"type": "object", "properties": properties, "required": required}
     validator = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
     errors = [list(validator.iter_errors(record)) for record in records]
-    faults = record_faults(records, schema)
+    faults = find_faults(records, schema)
     assert sum(fault.count for fault in faults) == sum(map(len, errors))
     wrong = [number for number, found in enumerate(errors, 1) if found]
     assert min((fault.record for fault in faults), default=None) == min(wrong, default=None)
@@ -55,44 +55,44 @@ def test_what_is_found_is_what_jsonschema_finds(properties, records, required) -
 def test_equal_schemas_share_a_checker_that_is_made_once() -> None:
     first = {"properties": {"shared": {"type": "integer"}, "other": {"enum": [1]}}}
     again = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
-    assert checker_of(first) is checker_of(again)
-    assert checker_of(first) is not checker_of({"properties": {"shared": {"type": "string"}}})
+    assert make_checker(first) is make_checker(again)
+    assert make_checker(first) is not make_checker({"properties": {"shared": {"type": "string"}}})
 
 
 def test_a_record_that_fits_never_reaches_jsonschema() -> None:
     schema = {"properties": {"quick": {"type": ["integer", "null"]}}}
-    assert record_faults([{"quick": 1}, {"quick": None}] * 10, schema) == []
-    checker = checker_of(schema)
-    assert checker.is_sure_of({"quick": 1})
-    assert not checker.is_sure_of({"quick": "x"})
+    assert find_faults([{"quick": 1}, {"quick": None}] * 10, schema) == []
+    checker = make_checker(schema)
+    assert checker.certain_check({"quick": 1})
+    assert not checker.certain_check({"quick": "x"})
 
 
 def test_a_schema_that_is_none_is_refused_but_used_as_far_as_it_goes() -> None:
     schema = {"properties": {"x": {"type": "integer", "minLength": "long"}}}
     with pytest.raises(InvalidJSONSchema):
-        checker_of(schema)
-    [fault] = record_faults([{"x": 1}, {"x": 1.5}], schema)
+        make_checker(schema)
+    [fault] = find_faults([{"x": 1}, {"x": 1.5}], schema)
     assert str(fault) == "x: 1.5 is not of type 'integer' [record 2]"
 
 
 def test_a_fault_says_where_what_and_how_often() -> None:
-    one = Fault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
+    one = RecordFault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
     assert str(one) == "a.b[]: 'x' is not of type 'integer' [record 3]"
-    many = Fault("", "required", "'x' is a required property", 3, 4)
+    many = RecordFault("", "required", "'x' is a required property", 3, 4)
     assert str(many) == "(the record): 'x' is a required property [4 times, first in record 3]"
 
 
 def test_each_rule_has_a_way_out() -> None:
-    assert "convert the value" in Fault("x", "type", "", 1, 1).remedy
-    assert "loosen the schema" in Fault("x", "dependentRequired", "", 1, 1).remedy
+    assert "convert the value" in RecordFault("x", "type", "", 1, 1).remedy
+    assert "loosen the schema" in RecordFault("x", "dependentRequired", "", 1, 1).remedy
 
 
 def test_ten_faults_are_told_and_the_rest_counted() -> None:
-    faults = [Fault(f"x{n}", "type", "wrong", 1, 1) for n in range(13)]
-    told = sentences(faults).splitlines()
+    faults = [RecordFault(f"x{n}", "type", "wrong", 1, 1) for n in range(13)]
+    told = format_faults(faults).splitlines()
     assert len(told) == 21
     assert told[-1] == "  and 3 more"
-    assert "more" not in sentences(faults[:10])
+    assert "more" not in format_faults(faults[:10])
 
 
 def test_long_values_are_cut_in_their_middle() -> None:
@@ -105,6 +105,6 @@ def test_long_values_are_cut_in_their_middle() -> None:
 
 
 def test_misfits_are_counted_and_the_first_is_told() -> None:
-    assert misfits([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (2, "no: x")
-    assert misfits([1, 2], lambda value: True, "no: {}") is None
-    assert misfits([], lambda value: False, "no: {}") is None
+    assert find_misfits([1, "2", "x", []], lambda value: int(value) > 0, "no: {}") == (2, "no: x")
+    assert find_misfits([1, 2], lambda value: True, "no: {}") is None
+    assert find_misfits([], lambda value: False, "no: {}") is None

@@ -25,28 +25,35 @@ FLOORS: dict[str, int] = {
     "tap_core.types": 1,  # records, contexts, paths
     "tap_core.events": 1,  # a sync is a stream of these
     "tap_core.exceptions": 1,  # the tree of errors
-    "tap_core.classproperty": 1,  # a property of a class
-    "tap_core.moved": 1,  # names that once stood elsewhere
-    "tap_core.clock": 1,  # instants to and from text
-    "tap_core.documents": 1,  # JSON documents whose numbers survive
-    "tap_core.jsonpath": 1,  # values of a JSON document by path
-    "tap_core.bounds": 1,  # how much is read into memory at once
-    "tap_core.intake": 1,  # blocks of bytes, and a beat while none come
-    "tap_core.haste": 1,  # whether somebody waits for a short answer
-    "tap_core.similar_names": 1,  # what a misspelled name may mean
+    "tap_core.compat.classproperty": 1,  # a property of a class
+    "tap_core.compat.deprecation": 1,  # names that once stood elsewhere
+    "tap_core.parsing.datetimes": 1,  # instants to and from text
+    "tap_core.singerlib.json": 1,  # JSON documents whose numbers survive
+    "tap_core.parsing.jsonpath": 1,  # values of a JSON document by path
+    "tap_core.limits.memory": 1,  # how much is read into memory at once
+    "tap_core.compat": 1,
+    "tap_core.io": 2,
+    "tap_core.limits": 1,
+    "tap_core.parsing": 1,
+    "tap_core.io.stdin": 1,  # blocks of bytes, and a beat while none come
+    "tap_core.http.fail_fast": 1,  # whether somebody waits for a short answer
+    "tap_core.config.similar_names": 1,  # what a misspelled name may mean
     "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
-    "tap_core.private_files": 1,  # files that no other user of the machine controls
-    "tap_core.encryption": 1,  # whether requests may leave unencrypted
-    "tap_core.limits": 1,  # what input may cost, by variables of the operator
-    "tap_core.patterns": 1,  # regular expressions of others, with a time limit
-    "tap_core.guards": 1,  # operations of templates and expressions, with bounds on results
+    "tap_core.io.private_files": 1,  # files that no other user of the machine controls
+    "tap_core.http.https_policy": 1,  # whether requests may leave unencrypted
+    "tap_core.limits.environment": 1,  # what input may cost, by variables of the operator
+    "tap_core.limits.regex": 1,  # regular expressions of others, with a time limit
+    "tap_core.limits.expressions": 1,
     # Words of the field, each a small world of its own ----------------------------------
     "tap_core.typing": 2,  # th.*: JSON Schema written as Python
     "tap_core.schema": 2,  # references, normal form, where a stream's schema comes from
-    "tap_core.catalog": 2,  # streams, metadata, selection
-    "tap_core.dotenv_file": 2,  # the variables of one plugin in a .env file
-    "tap_core.config": 2,  # files and variables to settings
-    "tap_core.config_validation": 2,  # every fault of the settings, with its path
+    "tap_core.singerlib": 3,
+    "tap_core.singerlib.schema": 2,
+    "tap_core.singerlib.catalog": 2,  # streams, metadata, selection
+    "tap_core.config.dotenv_file": 2,  # the variables of one plugin in a .env file
+    "tap_core.config": 1,
+    "tap_core.config.loading": 2,  # files and variables to settings
+    "tap_core.config.validation": 2,  # every fault of the settings, with its path
     "tap_core.metrics": 2,
     "tap_core.logging": 2,
     "tap_core.http": 2,  # requests, answers, retries, budgets
@@ -55,7 +62,7 @@ FLOORS: dict[str, int] = {
     "tap_core.records": 3,  # schema -> function of a record
     "tap_core.state": 3,  # the state document and its rules
     "tap_core.capabilities": 3,
-    "tap_core.said": 3,  # what a class may say with a plain value, for type checkers
+    "tap_core.compat.author_overrides": 3,
     "tap_core.batch": 3,  # files of rows: written and read, wherever they lie
     "tap_core.incremental": 3,  # a cursor of dates: formats, windows, what is asked and kept
     "tap_core.authenticators": 3,  # keys, tokens and passwords onto requests
@@ -76,82 +83,88 @@ FLOORS: dict[str, int] = {
     "tap_core.sql": 7,  # tables as streams, and streams into tables
     "tap_core.connectors": 7,  # where its connectors stood once
     "tap_core": 7,
-    "tap_core.alias": 7,  # singer_sdk's import paths, for plugins that run as they are
+    "tap_core.compat.import_alias": 7,
     "tap_core.scaffold": 1,  # text of a new project; imports nothing of the house
-    "tap_core.command": 8,  # `tap-core run`, `tap-core new`
+    "tap_core.cli": 8,  # `tap-core run`, `tap-core new`
     "tap_core.__main__": 8,  # the same, as python -m
     "tap_core.manifest": 8,  # connectors declared in YAML
     "tap_core.filesystem": 8,  # the files of a folder as streams
     "tap_core.testing": 8,  # the tests that every tap should pass; never imported by a tap
     # The loader -------------------------------------------------------------------------
     "target_spark.errors": 1,  # what can go wrong, in words for a person
-    "target_spark.names": 1,  # source names to column and table names
-    "target_spark.places": 1,  # addresses of folders
-    "target_spark.ordinals": 1,  # places in the input of rows that many processes put down
-    "target_spark.value_settings": 1,  # settings of Spark that decide what is stored
-    "target_spark.stores": 1,  # what a storage of objects says when it refuses
-    "target_spark.quarantine_summary": 1,  # what was set aside of a stream, in words
-    "target_spark.tables": 1,  # which table, and how it is laid out
-    "target_spark.jvm": 1,  # how Spark's JVM is started, for speed
-    "target_spark.states": 1,  # states that wait, and the form in which they leave
-    "target_spark.lanes": 1,  # threads that commit, one lane per table
-    "target_spark.ledger": 1,  # what is committed, which state may leave
-    "target_spark.report": 1,  # what a run did, counted and told
-    "target_spark.meters": 1,  # measurements of it, in Singer's format
-    "target_spark.progress": 2,  # how far it is, for people
-    "target_spark.constraints": 2,  # rules of a table that a batch breaks
+    "target_spark.tables": 1,
+    "target_spark.tables.identifiers": 1,  # source names to column and table names
+    "target_spark.storage": 1,
+    "target_spark.storage.uris": 1,  # addresses of folders
+    "target_spark.storage.row_ordinals": 1,
+    "target_spark.spark": 1,
+    "target_spark.spark.exact_value_conf": 1,  # settings of Spark that decide what is stored
+    "target_spark.storage.errors": 1,  # what a storage of objects says when it refuses
+    "target_spark.tables.quarantine_summary": 1,  # what was set aside of a stream, in words
+    "target_spark.tables.model": 1,  # which table, and how it is laid out
+    "target_spark.spark.jvm": 1,  # how Spark's JVM is started, for speed
+    "target_spark.loader": 1,
+    "target_spark.loader.state_tracking": 1,  # states that wait, and the form in which they leave
+    "target_spark.loader.commit_queue": 1,  # threads that commit, one lane per table
+    "target_spark.loader.ledger": 1,  # what is committed, which state may leave
+    "target_spark.loader.report": 1,  # what a run did, counted and told
+    "target_spark.loader.metrics": 1,  # measurements of it, in Singer's format
+    "target_spark.loader.progress": 2,  # how far it is, for people
+    "target_spark.tables.constraints": 2,  # rules of a table that a batch breaks
     "target_spark.columns": 2,  # JSON Schema to columns, and how they may change
-    "target_spark.jar_versions": 1,  # versions and hashes of jars, written by a script
-    "target_spark.jar_cache": 2,  # jars that were fetched, checked before use
-    "target_spark.jars": 2,  # what a table format needs beside Spark
-    "target_spark.lease_files": 1,  # the files behind leases, and who may use them
-    "target_spark.lease": 2,  # one run per job
-    "target_spark.options": 2,  # what a user asked of the loader
-    "target_spark.outlet": 2,  # the way out for states, and nothing else
-    "target_spark.retries": 2,  # which failures pass, and how long that is waited for
-    "target_spark.releases": 2,  # when a state may leave: the ledger under a lock
-    "target_spark.completeness": 2,  # whether a stream is known to be complete
-    "target_spark.files": 2,  # files that BATCH messages name
-    "target_spark.spool": 2,  # bytes on disk until they are written
-    "target_spark.bridge": 2,  # what py4j logs of a JVM that is gone
-    "target_spark.shared": 3,  # folders that the executors of a cluster must see
-    "target_spark.folders": 2,  # folders as Spark sees them
-    "target_spark.observed": 2,  # what an action has seen of rows, or a count of them
-    "target_spark.launch": 2,  # private files that hand settings to the JVM
-    "target_spark.protection": 3,  # who may read what a Spark holds
-    "target_spark.session": 3,  # the JVM
-    "target_spark.remote_server": 3,  # what a Spark Connect server must have
-    "target_spark.remote": 3,  # a Spark that is reached through Spark Connect
-    "target_spark.archive": 4,  # classes kept for a fast start; a command of its own
-    "target_spark.versions": 1,  # versions of a stream's rows, and when others may go
-    "target_spark.streams": 3,  # what the fold knows of one stream
-    "target_spark.work": 3,  # what the loader hands to whoever writes
-    "target_spark.quarantine": 3,  # rows that do not fit: their table and their limit
-    "target_spark.described": 2,  # a stream's description in a user's document
-    "target_spark.recovery": 5,  # the last state that the tables hold
-    "target_spark.replay": 6,  # a quarantine loaded again
-    "target_spark.commands": 7,  # the words after the name: doctor, last-state, replay
-    "target_spark.doctor": 6,  # whether a run would work
-    "target_spark.designs": 3,  # how the table of a stream is laid out
-    "target_spark.record_checks": 4,  # each record against its description, in strict loads
-    "target_spark.undeclared": 3,  # what a record has that its schema does not declare
-    "target_spark.refusals": 3,  # settings that cannot be together, or not with a format
-    "target_spark.decoded": 2,  # records that stream maps change
-    "target_spark.settings": 4,  # the settings' schema and what they mean
+    "target_spark.spark.jar_versions": 1,  # versions and hashes of jars, written by a script
+    "target_spark.spark.jar_cache": 2,  # jars that were fetched, checked before use
+    "target_spark.spark.jars": 2,  # what a table format needs beside Spark
+    "target_spark.storage.lock_files": 1,  # the files behind leases, and who may use them
+    "target_spark.storage.job_lock": 2,  # one run per job
+    "target_spark.config": 1,
+    "target_spark.config.options": 2,  # what a user asked of the loader
+    "target_spark.loader.state_output": 2,  # the way out for states, and nothing else
+    "target_spark.storage.retry": 2,  # which failures pass, and how long that is waited for
+    "target_spark.loader.state_release": 2,  # when a state may leave: the ledger under a lock
+    "target_spark.loader.state_inspection": 2,  # whether a stream is known to be complete
+    "target_spark.loader.batch_files": 2,  # files that BATCH messages name
+    "target_spark.storage.spool": 2,  # bytes on disk until they are written
+    "target_spark.spark.py4j_logging": 2,  # what py4j logs of a JVM that is gone
+    "target_spark.storage.shared_check": 3,  # folders that the executors of a cluster must see
+    "target_spark.storage.hadoop_fs": 2,  # folders as Spark sees them
+    "target_spark.spark.observation": 2,  # what an action has seen of rows, or a count of them
+    "target_spark.spark.launch_files": 2,  # private files that hand settings to the JVM
+    "target_spark.spark.access_protection": 3,  # who may read what a Spark holds
+    "target_spark.spark.session": 3,  # the JVM
+    "target_spark.spark.connect_checks": 3,  # what a Spark Connect server must have
+    "target_spark.spark.connect_session": 3,  # a Spark that is reached through Spark Connect
+    "target_spark.spark.class_archive": 4,  # classes kept for a fast start; a command of its own
+    "target_spark.loader.table_versions": 1,  # versions of a stream's rows, and when others may go
+    "target_spark.loader.stream_context": 3,  # what the fold knows of one stream
+    "target_spark.loader.commit_request": 3,  # what the loader hands to whoever writes
+    "target_spark.tables.quarantine": 3,  # rows that do not fit: their table and their limit
+    "target_spark.cli": 1,
+    "target_spark.cli.schema_input": 2,  # a stream's description in a user's document
+    "target_spark.cli.last_state": 5,  # the last state that the tables hold
+    "target_spark.cli.replay": 6,  # a quarantine loaded again
+    "target_spark.cli.commands": 7,  # the words after the name: doctor, last-state, replay
+    "target_spark.cli.doctor": 6,  # whether a run would work
+    "target_spark.tables.layout_resolution": 3,  # how the table of a stream is laid out
+    "target_spark.loader.record_validation": 4,
+    "target_spark.loader.undeclared_properties": 3,
+    "target_spark.config.validation": 3,  # settings that cannot be together, or not with a format
+    "target_spark.loader.stream_maps": 2,  # records that stream maps change
+    "target_spark.config.settings": 4,  # the settings' schema and what they mean
     "target_spark.frames": 3,  # spooled bytes to a DataFrame, strictly
     "target_spark.writers": 4,  # one per table format
-    "target_spark.reach": 3,  # where rows wait that Spark reads: a folder, or an address
-    "target_spark.staging": 3,  # rows that wait in files of Spark's
-    "target_spark.respool": 4,  # rows of files as lines of the spool
-    "target_spark.engine": 4,  # what the loader asks of Spark
-    "target_spark.ways": 4,  # how rows go into a table, by write mode
-    "target_spark.batches": 4,  # one spooled batch into its table
-    "target_spark.dispatch": 4,  # work on its way to the tables
-    "target_spark.completions": 4,  # what a stream's completion does to its table
-    "target_spark.loader": 5,  # the fold; data before state
-    "target_spark.workers": 3,  # functions over a frame, in Spark's Python workers
+    "target_spark.storage.staging_upload": 3,
+    "target_spark.storage.staging": 3,  # rows that wait in files of Spark's
+    "target_spark.loader.batch_file_ingest": 4,  # rows of files as lines of the spool
+    "target_spark.spark.engine": 4,  # what the loader asks of Spark
+    "target_spark.loader.write_modes": 4,  # how rows go into a table, by write mode
+    "target_spark.loader.batch_writer": 4,  # one spooled batch into its table
+    "target_spark.loader.commit_dispatch": 4,  # work on its way to the tables
+    "target_spark.loader.finalization": 4,  # what a stream's completion does to its table
+    "target_spark.loader.loader": 5,  # the fold; data before state
+    "target_spark.spark.arrow_workers": 3,  # functions over a frame, in Spark's Python workers
     "target_spark.extract": 7,  # a tap's streams read on a cluster
-    "target_spark.conversation": 3,  # how a protocol is spoken with the loader
+    "target_spark.loader.interfaces": 3,  # how a protocol is spoken with the loader
     "target_spark.airbyte": 7,  # the destination of that protocol: catalog, states, door
     "target_spark.fivetran": 7,  # the destination of that one: files, tables, calls, door
     "target_spark.target": 8,  # settings and the door
@@ -166,7 +179,8 @@ FACES: tuple[str, ...] = (
     "tap_core.contrib",
     "tap_core.helpers",
     "tap_core.io_base",
-    "tap_core.singerlib",
+    "tap_core.singerlib.encoding",
+    "tap_core.singerlib.utils",
 )
 """The annex: import paths of singer_sdk. Faces only, above every floor, imported by no room."""
 
@@ -178,18 +192,17 @@ PEERS_OF_ONE_SHAPE: tuple[str, ...] = (
 """None of these imports another."""
 
 TARGET_MAY_USE: tuple[str, ...] = (
-    "tap_core.similar_names",
+    "tap_core.config.similar_names",
     "tap_core.types",
     "tap_core.events",
     "tap_core.exceptions",
-    "tap_core.bounds",
-    "tap_core.limits",
-    "tap_core.intake",
-    "tap_core.private_files",
+    "tap_core.limits.memory",
+    "tap_core.limits.environment",
+    "tap_core.io",
     "tap_core.typing",
     "tap_core.schema",
-    "tap_core.config",
-    "tap_core.config_validation",
+    "tap_core.config.loading",
+    "tap_core.config.validation",
     "tap_core.metrics",
     "tap_core.logging",
     "tap_core.redaction",
@@ -206,8 +219,8 @@ TARGET_MAY_USE: tuple[str, ...] = (
 
 EXTRACT_MAY_USE: tuple[str, ...] = (
     *TARGET_MAY_USE,
-    "tap_core.alias",
-    "tap_core.catalog",
+    "tap_core.compat.import_alias",
+    "tap_core.singerlib.catalog",
     "tap_core.http",
     "tap_core.manifest",
     "tap_core.state",
@@ -226,43 +239,46 @@ class Home(NamedTuple):
 
 
 HEAVY: dict[str, Home] = {
+    "fivetran_tester": Home(
+        ("tap_core.cli",), lazily=True, why="a tool beside the packages, started by `tap-core`"
+    ),
     "pyspark": Home(
         (
-            "target_spark.session",
-            "target_spark.shared",
+            "target_spark.spark.session",
+            "target_spark.storage.shared_check",
             "target_spark.frames",
-            "target_spark.batches",
-            "target_spark.respool",
-            "target_spark.staging",
-            "target_spark.reach",
-            "target_spark.quarantine",
-            "target_spark.recovery",
-            "target_spark.replay",
-            "target_spark.doctor",
-            "target_spark.engine",
-            "target_spark.remote",
-            "target_spark.remote_server",
-            "target_spark.folders",
-            "target_spark.observed",
-            "target_spark.workers",
+            "target_spark.loader.batch_writer",
+            "target_spark.loader.batch_file_ingest",
+            "target_spark.storage.staging",
+            "target_spark.storage.staging_upload",
+            "target_spark.tables.quarantine",
+            "target_spark.cli.last_state",
+            "target_spark.cli.replay",
+            "target_spark.cli.doctor",
+            "target_spark.spark.engine",
+            "target_spark.spark.connect_session",
+            "target_spark.spark.connect_checks",
+            "target_spark.storage.hadoop_fs",
+            "target_spark.spark.observation",
+            "target_spark.spark.arrow_workers",
             "target_spark.extract",
             "target_spark.fivetran",
-            "target_spark.ways",
+            "target_spark.loader.write_modes",
             "target_spark.writers",
         ),
         lazily=False,
         why="half a second to import, and a JVM behind it; who imports these rooms does it late",
     ),
     "rich": Home(
-        ("target_spark.progress",), lazily=True, why="only a terminal shows what it draws"
+        ("target_spark.loader.progress",), lazily=True, why="only a terminal shows what it draws"
     ),
     "py4j": Home(
-        ("target_spark.session", "target_spark.frames", "target_spark.writers"),
+        ("target_spark.spark.session", "target_spark.frames", "target_spark.writers"),
         lazily=True,
         why="the bridge to that JVM",
     ),
     "typer": Home(
-        ("tap_core.protocols.singer.door",),
+        ("tap_core.protocols.singer.cli",),
         lazily=False,
         why="command lines are the doors' business, and doors are imported when called",
     ),
@@ -276,7 +292,7 @@ HEAVY: dict[str, Home] = {
         why="slow to import, and needed only when there is something to check",
     ),
     "regex": Home(
-        ("tap_core.patterns",),
+        ("tap_core.limits.regex",),
         lazily=True,
         why="slow to import; only where a pattern may backtrack",
     ),
@@ -286,17 +302,17 @@ HEAVY: dict[str, Home] = {
         why="comes with jsonschema, and is as slow",
     ),
     "jsonpath_ng": Home(
-        ("tap_core.jsonpath",),
+        ("tap_core.parsing.jsonpath",),
         lazily=True,
         why="slow to import and to run, and everyday paths do without",
     ),
     "pendulum": Home(
-        ("tap_core.state.order",),
+        ("tap_core.state.comparison",),
         lazily=True,
         why="slow to import; only for instants that the standard library does not read",
     ),
     "dotenv": Home(
-        ("tap_core.dotenv_file",),
+        ("tap_core.config.dotenv_file",),
         lazily=True,
         why="needed only when variables are asked for",
     ),
@@ -304,18 +320,18 @@ HEAVY: dict[str, Home] = {
         (
             "tap_core.http",
             "tap_core.redaction.http",
-            "tap_core.streams.bounded",
+            "tap_core.streams.request_limits",
             "tap_core.streams.rest",
             "tap_core.authenticators",
             "tap_core.pagination",
-            "tap_core.schema.read",
+            "tap_core.schema.loading",
             "tap_core.manifest",
         ),
         lazily=False,
         why="a tap that reads files pays for no HTTP client",
     ),
     "urllib3": Home(
-        ("tap_core.http.sockets",),
+        ("tap_core.http.connection_pools",),
         lazily=False,
         why="the connections of requests, which it comes with; nothing else may depend on them",
     ),
@@ -325,14 +341,14 @@ HEAVY: dict[str, Home] = {
         why="needed only for files elsewhere; Python itself opens those on disk",
     ),
     "deltalake": Home(
-        ("target_spark.writers.delta_transaction",),
+        ("target_spark.writers.delta.transaction",),
         lazily=True,
         why="commits to Delta tables in local folders; a tap never needs it",
     ),
     "pyarrow": Home(
         (
             "tap_core.batch",
-            "tap_core.protocols.fivetran.tester",
+            "fivetran_tester",
             "target_spark.fivetran",
             "target_spark.extract",
             "target_spark.writers.parquet_footers",
@@ -344,8 +360,8 @@ HEAVY: dict[str, Home] = {
     "cryptography": Home(
         (
             "tap_core.authenticators",
-            "tap_core.protocols.fivetran.tester",
-            "target_spark.fivetran.files",
+            "fivetran_tester",
+            "target_spark.fivetran.file_reader",
         ),
         lazily=True,
         why="only for keys that sign, and for files that are encrypted",
@@ -359,14 +375,14 @@ HEAVY: dict[str, Home] = {
     ),
     "grpc": Home(("tap_core.protocols.fivetran",), lazily=False, why="an extra"),
     "grpc_tools": Home(
-        ("tap_core.protocols.fivetran.compare",),
+        ("tap_core.protocols.fivetran.proto_diff",),
         lazily=True,
         why="a compiler that only the comparison with Fivetran's files needs",
     ),
     "google": Home(("tap_core.protocols.fivetran",), lazily=False, why="protobuf; an extra"),
     "jinja2": Home(("tap_core.manifest",), lazily=False, why="an extra"),
     "yaml": Home(
-        ("tap_core.manifest", "tap_core.schema.yaml_as_json", "tap_core.schema.yaml_nodes"),
+        ("tap_core.manifest", "tap_core.schema.yaml", "tap_core.schema.yaml_nodes"),
         lazily=False,
         why="an extra",
     ),

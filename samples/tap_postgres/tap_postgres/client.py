@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ReflectedPrimaryKeyConstraint,
     )
 
-    from tap_core.catalog import CatalogEntry
+    from tap_core.singerlib.catalog import CatalogEntry
     from tap_core.sql.connector import FullyQualifiedName
     from tap_core.types import Context
 

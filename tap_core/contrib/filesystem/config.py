@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from tap_core.filesystem.settings import FTP as FTP
-from tap_core.filesystem.settings import SFTP as SFTP
+from tap_core.filesystem.config import FTP as FTP
+from tap_core.filesystem.config import SFTP as SFTP

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tap_core.filesystem.settings import (
+from tap_core.filesystem.config import (
     BASE_CONFIG_SCHEMA as BASE_CONFIG_SCHEMA,
     DEFAULT_MERGE_STREAM_NAME as DEFAULT_MERGE_STREAM_NAME,
     ReadMode as ReadMode,

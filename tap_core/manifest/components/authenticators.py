@@ -1,6 +1,7 @@
 """Who asks: keys, passwords and tokens, as a manifest declares them.
 
-Rules of the room: what is declared here is put on requests by `tap_core.manifest.credentials` and
+Rules of the room: what is declared here is put on requests by `tap_core.manifest.request_signing`
+and
 `tap_core.authenticators`. A setting is looked at when the first request is sent and not before:
 of several authenticators, only the one in use has settings. None shows what it holds. Names and
 forms are Airbyte's (its YAML reference, "Authentication").
@@ -23,27 +24,32 @@ from tap_core.authenticators import (
     BearerTokenAuthenticator,
     SimpleAuthenticator,
 )
-from tap_core.authenticators.signing import private_key, signed
-from tap_core.authenticators.token_endpoint import TokenNames
-from tap_core.clock import utc_now
+from tap_core.authenticators.jwt import load_private_key, sign_jwt
+from tap_core.authenticators.token_endpoint import TokenFieldNames
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import document_of
-from tap_core.http.request import Auth, HTTPRequest, body_arguments
-from tap_core.incremental.durations import duration_of
-from tap_core.incremental.options import RequestOption
-from tap_core.manifest.components.requests import HttpRequester, finished
-from tap_core.manifest.contract import (
-    Decoder,
-    SignsRequests,
-    StreamFace,
-    Text,
-    Value,
-    resolved,
-    resolved_mapping,
-)
-from tap_core.manifest.credentials import GrantedToken, Injected, ShortLived, instant_of
+from tap_core.http.request import AuthCallable, HTTPRequest, build_body_arguments
+from tap_core.http.response import parse_json
+from tap_core.incremental.durations import parse_duration
+from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.components.requester import HttpRequester, finalize_request
+from tap_core.manifest.dpath import MISSING, make_getter
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.paths import ABSENT, walker
+from tap_core.manifest.interfaces import (
+    Authenticator,
+    DeclarativeStreamProtocol,
+    Decoder,
+    InterpolatedText,
+    InterpolatedValue,
+    resolve,
+    resolve_mapping,
+)
+from tap_core.manifest.request_signing import (
+    CachedToken,
+    ExpiringToken,
+    InjectedCredential,
+    parse_expiry,
+)
+from tap_core.parsing.datetimes import utc_now
 
 __all__ = [
     "ApiKeyAuthenticator",
@@ -70,7 +76,7 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 class NoAuth:
     """Puts nothing on requests."""
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what leaves requests as they are."""
         return SimpleAuthenticator()
 
@@ -94,12 +100,12 @@ class ApiKeyAuthenticator:
                 " the older `header`, and not both."
             )
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what puts the key on requests."""
         option = self.inject_into
         if option is None:
             return SimpleAuthenticator(auth_headers={self.header or "": self.api_token})
-        return Injected(option, lambda: self.api_token)
+        return InjectedCredential(option, lambda: self.api_token)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -108,7 +114,7 @@ class BearerAuthenticator:
 
     api_token: str
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what puts the token on requests."""
         return BearerTokenAuthenticator(token=self.api_token)
 
@@ -120,7 +126,7 @@ class BasicHttpAuthenticator:
     username: str
     password: str = ""
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what puts them on requests."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
@@ -130,27 +136,27 @@ class SelectiveAuthenticator:
     """Leaves it to one of several authenticators, which a setting names."""
 
     authenticator_selection_path: list[str]
-    authenticators: dict[str, SignsRequests]
+    authenticators: dict[str, Authenticator]
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def counting(options: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, list[str]]:
         """Return which of the authenticators are made: the others lack their settings."""
         path = options.get("authenticator_selection_path")
-        found = walker(path)(dict(config)) if isinstance(path, list) else ABSENT
+        found = make_getter(path)(dict(config)) if isinstance(path, list) else MISSING
         declared = options.get("authenticators")
         is_known = isinstance(declared, Mapping) and str(found) in declared
         return {"authenticators": [str(found)]} if is_known else {}
 
-    def auth(self, stream: StreamFace) -> Auth:
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
         """Return what the chosen one puts on requests.
 
         Raises:
             ManifestError: the setting is missing, or names none of them.
         """
         path = ".".join(self.authenticator_selection_path)
-        chosen = walker(self.authenticator_selection_path)(dict(self.config))
-        if chosen is ABSENT:
+        chosen = make_getter(self.authenticator_selection_path)(dict(self.config))
+        if chosen is MISSING:
             raise ManifestError(
                 f"The setting '{path}' says how to authenticate, and it is missing: set it to one"
                 f" of {', '.join(self.authenticators)}."
@@ -210,16 +216,18 @@ class JwtAuthenticator:
     token_duration: int = 1200
     header_prefix: str | None = None
     jwt_headers: JwtHeaders = field(default_factory=JwtHeaders)
-    additional_jwt_headers: Value = None
+    additional_jwt_headers: InterpolatedValue = None
     jwt_payload: JwtPayload = field(default_factory=JwtPayload)
-    additional_jwt_payload: Value = None
+    additional_jwt_payload: InterpolatedValue = None
     passphrase: str | None = None
     request_option: RequestOption = _BEARER
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what puts a token on requests, a new one before the last one ends."""
-        token, prefix = ShortLived(self.signed), self.header_prefix
-        return Injected(self.request_option, (lambda: f"{prefix} {token()}") if prefix else token)
+        token, prefix = ExpiringToken(self.signed), self.header_prefix
+        return InjectedCredential(
+            self.request_option, (lambda: f"{prefix} {token()}") if prefix else token
+        )
 
     def signed(self) -> tuple[str, datetime]:
         """Return a token, and the instant at which it ends.
@@ -230,7 +238,7 @@ class JwtAuthenticator:
         ends_at = utc_now() + timedelta(seconds=self.token_duration)
         headers, payload = self._headers(), self._payload(ends_at)
         try:
-            return signed(payload, self._key(), self.algorithm, headers), ends_at
+            return sign_jwt(payload, self._key(), self.algorithm, headers), ends_at
         except RuntimeError as error:
             raise ManifestError(str(error)) from None
         except Exception as error:  # noqa: BLE001  (what a bad key raises depends on its kind)
@@ -240,13 +248,13 @@ class JwtAuthenticator:
             ) from None
 
     def _headers(self) -> dict[str, Any]:
-        own = resolved_mapping(self.additional_jwt_headers, {})
+        own = resolve_mapping(self.additional_jwt_headers, {})
         _refuse_reserved(own, ("kid", "alg", "typ", "cty"), "additional_jwt_headers")
         known = vars(self.jwt_headers)
         return {**own, **{name: value for name, value in known.items() if value}}
 
     def _payload(self, ends_at: datetime) -> dict[str, Any]:
-        own = resolved_mapping(self.additional_jwt_payload, {})
+        own = resolve_mapping(self.additional_jwt_payload, {})
         reserved = ("iss", "sub", "aud", "iat", "exp", "nbf")
         _refuse_reserved(own, reserved, "additional_jwt_payload")
         known = vars(self.jwt_payload)
@@ -257,7 +265,7 @@ class JwtAuthenticator:
 
     def _key(self) -> Any:
         if self.passphrase:
-            return private_key(self.secret_key, self.passphrase)
+            return load_private_key(self.secret_key, self.passphrase)
         if self.base64_encode_secret_key:
             return base64.b64encode(self.secret_key.encode()).decode()
         return self.secret_key
@@ -310,8 +318,8 @@ class OAuthAuthenticator:
     refresh_token: str | None = None
     grant_type: str = "refresh_token"
     scopes: list[str] = field(default_factory=list)
-    refresh_request_body: Value = None
-    refresh_request_headers: Value = None
+    refresh_request_body: InterpolatedValue = None
+    refresh_request_headers: InterpolatedValue = None
     send_refresh_request_as_query_params: bool = False
     client_id_name: str = "client_id"
     client_secret_name: str = "client_secret"  # noqa: S105  (names, no secrets)
@@ -345,14 +353,14 @@ class OAuthAuthenticator:
             options = ", ".join(f"`{name}`" for name in missing)
             raise ManifestError(f"An OAuthAuthenticator of this kind of grant needs {options}.")
 
-    def auth(self, stream: StreamFace) -> Auth:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
         """Return what puts a token on requests, a new one before the last one ends."""
         updater = self.refresh_token_updater
-        return GrantedToken(
+        return CachedToken(
             endpoint=self.token_refresh_endpoint,
             body=self._body,
             headers=_filled(self.refresh_request_headers),
-            names=TokenNames(
+            names=TokenFieldNames(
                 self.access_token_name, self._refresh_token_name, self.expires_in_name, deep=True
             ),
             in_query=self.send_refresh_request_as_query_params,
@@ -381,11 +389,11 @@ class OAuthAuthenticator:
         if not token:
             return None
         form = self.token_expiry_date_format
-        return str(token), instant_of(ends_at, form) if ends_at else None
+        return str(token), parse_expiry(ends_at, form) if ends_at else None
 
     def _setting(self, path: list[str]) -> Any:
-        found = walker(path)(dict(self.config))
-        return None if found is ABSENT else found
+        found = make_getter(path)(dict(self.config))
+        return None if found is MISSING else found
 
     def _body(self) -> dict[str, Any]:
         if self.use_profile_assertion and self.profile_assertion is not None:
@@ -428,7 +436,7 @@ class OAuthAuthenticator:
 
 def _filled(given: Any) -> dict[str, Any]:
     """Return what is sent along, without what is empty."""
-    found = resolved_mapping(given, {})
+    found = resolve_mapping(given, {})
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
 
@@ -441,7 +449,7 @@ class SessionTokenRequestBearerAuthenticator:
 
     TYPE: ClassVar[str] = "Bearer"
 
-    def auth_with(self, token: ShortLived) -> Injected:
+    def auth_with(self, token: ExpiringToken) -> InjectedCredential:
         """Return what puts it there."""
         return _Session(_BEARER, token, lambda: f"Bearer {token()}")
 
@@ -453,22 +461,22 @@ class SessionTokenRequestApiKeyAuthenticator:
     TYPE: ClassVar[str] = "ApiKey"
 
     inject_into: RequestOption
-    api_token: Text | None = None
+    api_token: InterpolatedText | None = None
 
-    def auth_with(self, token: ShortLived) -> Injected:
+    def auth_with(self, token: ExpiringToken) -> InjectedCredential:
         """Return what puts it there."""
         text: Any = self.api_token
         if text is None:
             return _Session(self.inject_into, token, token)
         return _Session(
-            self.inject_into, token, lambda: str(resolved(text, {"session_token": token()}))
+            self.inject_into, token, lambda: str(resolve(text, {"session_token": token()}))
         )
 
 
-class _Session(Injected):
+class _Session(InjectedCredential):
     """Puts a token on requests that a stream renews where it is refused."""
 
-    def __init__(self, option: RequestOption, token: ShortLived, credential: Any) -> None:
+    def __init__(self, option: RequestOption, token: ExpiringToken, credential: Any) -> None:
         super().__init__(option, credential)
         self._token = token
         self.update_access_token = token.update_access_token
@@ -494,40 +502,42 @@ class SessionTokenAuthenticator:
 
     def __post_init__(self) -> None:
         if self.expiration_duration:
-            _ = duration_of(self.expiration_duration)
+            _ = parse_duration(self.expiration_duration)
 
-    def auth(self, stream: StreamFace) -> Auth:
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
         """Return what puts the token on requests; a new one is asked for when it has ended.
 
         Where nothing says how long it lives, that is when it is refused.
         """
-        return self.request_authentication.auth_with(ShortLived(partial(self._logged_in, stream)))
+        return self.request_authentication.auth_with(
+            ExpiringToken(partial(self._logged_in, stream))
+        )
 
-    def _logged_in(self, stream: StreamFace) -> tuple[str, datetime | None]:
+    def _logged_in(self, stream: DeclarativeStreamProtocol) -> tuple[str, datetime | None]:
         scope = {"config": self.config}
-        asked: HTTPRequest = finished(self.login_requester.request(scope))
+        asked: HTTPRequest = finalize_request(self.login_requester.request(scope))
         if self.login_requester.authenticator is not None:
             asked = _signed(asked, self.login_requester.authenticator.auth(stream))
         now = utc_now()
         response = stream.fetch(asked, scope)
-        document = document_of(response) if self.decoder is None else self._decoded(response)
-        token = walker(self.session_token_path)(document)
-        if token is ABSENT or not token:
+        document = parse_json(response) if self.decoder is None else self._decoded(response)
+        token = make_getter(self.session_token_path)(document)
+        if token is MISSING or not token:
             raise FatalAPIError(
                 "The answer to the login has no token at the `session_token_path`"
                 f" {'.'.join(self.session_token_path)}.",
                 response=response,
             )
         lasts = self.expiration_duration
-        return str(token), duration_of(lasts).after(now) if lasts else None
+        return str(token), parse_duration(lasts).after(now) if lasts else None
 
     def _decoded(self, response: requests.Response) -> Any:
         return next(iter(cast(Decoder, self.decoder).decode(response)), None)
 
 
-def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
+def _signed(request: HTTPRequest, auth: AuthCallable) -> HTTPRequest:
     """Return a request with credentials on it, for whoever sends it without any."""
-    body = body_arguments(request.data, as_json=bool(request.as_json))
+    body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
     query = request.encode_params()
     plain = requests.Request(request.method, request.url, headers=headers, params=query, **body)
@@ -550,13 +560,13 @@ class LegacySessionTokenAuthenticator:
     username: str = ""
     password: str = ""
 
-    def auth(self, stream: StreamFace) -> Auth:
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
         """Return what puts the token on requests."""
-        token = ShortLived(lambda: (self._token(stream), None))
+        token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)
         return _Session(option, token, token)
 
-    def _token(self, stream: StreamFace) -> str:
+    def _token(self, stream: DeclarativeStreamProtocol) -> str:
         requester: HttpRequester = cast(Any, stream).retriever.requester
         base = requester.base({"config": stream.config})
         if self.session_token and self._is_good(stream, base):
@@ -568,10 +578,10 @@ class LegacySessionTokenAuthenticator:
             )
         login = {"username": self.username, "password": self.password}
         asked = HTTPRequest(f"{base}{self.login_url}", "POST", data=login, as_json=True)
-        document = document_of(stream.fetch(asked, {}))
+        document = parse_json(stream.fetch(asked, {}))
         return str(document[self.session_token_response_key])
 
-    def _is_good(self, stream: StreamFace, base: str) -> bool:
+    def _is_good(self, stream: DeclarativeStreamProtocol, base: str) -> bool:
         headers = {self.header: self.session_token}
         asked = HTTPRequest(f"{base}{self.validate_session_url}", headers=headers)
         try:

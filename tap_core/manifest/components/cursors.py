@@ -15,20 +15,20 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, cast
 
 from tap_core.http.request import HTTPRequest
-from tap_core.incremental.durations import duration_of
-from tap_core.incremental.formats import format_of
-from tap_core.incremental.options import RequestOption
-from tap_core.manifest.components.custom import Custom, add_said
-from tap_core.manifest.contract import Reading, Scope, StreamFace
+from tap_core.incremental.datetime_formats import get_format
+from tap_core.incremental.durations import parse_duration
+from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.cdk_compat.cursors import CdkDatetimeBasedCursor, DeclarativeCursor
+from tap_core.manifest.cdk_compat.import_hook import load_class
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.requesters import CdkRequestOption as FaceOption
+from tap_core.manifest.cdk_compat.type_guards import is_dict
+from tap_core.manifest.components.custom import Custom, add_declared_fields
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face.code import class_named
-from tap_core.manifest.face.cursors import DatetimeBasedCursor, DeclarativeCursor
-from tap_core.manifest.face.kinds import is_dict
-from tap_core.manifest.face.requests import RequestOption as FaceOption
-from tap_core.manifest.face.values import Record as FaceRecord
-from tap_core.manifest.face.values import StreamSlice
+from tap_core.manifest.interfaces import CursorReader, DeclarativeStreamProtocol, TemplateScope
 from tap_core.manifest.literals import has_template
-from tap_core.state.order import Kind, Order, number_of
+from tap_core.state.comparison import ReplicationKeyComparator, ValueKind, parse_number
 from tap_core.types import Record
 
 __all__ = ["CustomIncrementalSync", "IncrementingCountCursor"]
@@ -41,7 +41,7 @@ _FORMATS: Final = ("datetime_format", "cursor_datetime_formats")
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers(Order):
+class _Numbers(ReplicationKeyComparator):
     """Compares numbers; a record that has none moves nothing."""
 
     stream: str = ""
@@ -53,7 +53,7 @@ class _Numbers(Order):
 
     def is_usable(self, value: Any) -> bool:
         """Return whether a value can be a bookmark."""
-        return not isinstance(value, bool) and number_of(value) is not None
+        return not isinstance(value, bool) and parse_number(value) is not None
 
     def tell_unusable(self, value: Any) -> None:
         """Warn of a value that cannot be a bookmark, once per stream."""
@@ -78,13 +78,13 @@ class IncrementingCountCursor:
     start_value_option: RequestOption | None = None
     allow_catalog_defined_cursor_field: bool = False
 
-    def order(self, stream: str, usual: Order) -> Order:  # noqa: ARG002  (as all cursors)
+    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
         """Return what compares the values of records."""
-        return _Numbers(Kind.NUMBER, stream=stream)
+        return _Numbers(ValueKind.NUMBER, stream=stream)
 
-    def reading(self, stream: StreamFace, kept: Mapping[str, Any]) -> Reading:  # noqa: ARG002  (as all cursors)
+    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:  # noqa: ARG002  (as all cursors)
         """Begin to read a context; what is kept is a number under the cursor's field."""
-        known = number_of(kept.get(self.cursor_field))
+        known = parse_number(kept.get(self.cursor_field))
         start = self.start_value if known is None else max(self.start_value, known)
         return _Counting(start, self.start_value_option)
 
@@ -96,23 +96,25 @@ class _Counting:
     state: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, start: Any, option: RequestOption | None) -> None:
-        self._slice = StreamSlice(partition={}, cursor_slice={"start": start, "end": float("inf")})
+        self._slice = CdkStreamSlice(
+            partition={}, cursor_slice={"start": start, "end": float("inf")}
+        )
         self._option = option
 
-    def slices(self) -> Iterator[StreamSlice]:
+    def slices(self) -> Iterator[CdkStreamSlice]:
         """Yield the slice."""
         yield self._slice
 
-    def put(self, request: HTTPRequest, scope: Scope, one: StreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
+    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:  # noqa: ARG002  (the Protocol's)
         """Put the number into a request, where an option says so."""
         if self._option is not None:
             self._option.put(request, one["start"])
 
-    def takes(self, record: Record, one: StreamSlice) -> bool:  # noqa: ARG002
+    def takes(self, record: Record, one: CdkStreamSlice) -> bool:  # noqa: ARG002
         """Return that every record is sent."""
         return True
 
-    def close(self, one: StreamSlice) -> None:
+    def close(self, one: CdkStreamSlice) -> None:
         """Keep nothing: the bookmark is the highest number."""
 
 
@@ -120,7 +122,7 @@ class _Counting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Silent(Order):
+class _Silent(ReplicationKeyComparator):
     """Compares nothing: such a cursor says itself what is kept."""
 
     @property
@@ -155,7 +157,7 @@ class CustomIncrementalSync(Custom):
     def __post_init__(self) -> None:
         """Refuse what could not run, before anything is asked."""
         super().__post_init__()
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         for name in self.METHODS:
             if getattr(cls, name) is getattr(DeclarativeCursor, name):
                 raise ManifestError(f"{self.class_name} has no {name}() of its own, and needs one.")
@@ -166,7 +168,7 @@ class CustomIncrementalSync(Custom):
                 " possible: leave it out, then each slice has a state, or use a"
                 " DatetimeBasedCursor."
             )
-        if issubclass(cls, DatetimeBasedCursor):
+        if issubclass(cls, CdkDatetimeBasedCursor):
             self._check_dates()
 
     def _check_fields(self, cls: Any) -> None:
@@ -193,10 +195,10 @@ class CustomIncrementalSync(Custom):
             for name in _FORMATS:
                 texts = given.get(name) or []
                 for text in [texts] if isinstance(texts, str) else texts:
-                    format_of(text)
+                    get_format(text)
             for name in ("step", "cursor_granularity", "lookback_window"):
                 if (text := given.get(name)) and not has_template(text):
-                    duration_of(text)
+                    parse_duration(text)
         except ValueError as error:
             raise ManifestError(str(error)) from None
 
@@ -208,11 +210,11 @@ class CustomIncrementalSync(Custom):
             if is_dict(one) and "inject_into" in one
         }
 
-    def order(self, stream: str, usual: Order) -> Order:  # noqa: ARG002  (as all cursors)
+    def order(self, stream: str, usual: ReplicationKeyComparator) -> ReplicationKeyComparator:  # noqa: ARG002  (as all cursors)
         """Return an order in which no record moves a bookmark; bookmarks compare as usual."""
         return _Silent(usual.kind)
 
-    def reading(self, stream: StreamFace, kept: Mapping[str, Any]) -> Reading:
+    def reading(self, stream: DeclarativeStreamProtocol, kept: Mapping[str, Any]) -> CursorReader:
         """Begin to read a context, with an object of the class that takes over what was kept."""
         self.owner.stream = stream
         made = self._made()
@@ -237,28 +239,28 @@ class _Asked:
         self.state: Mapping[str, Any] = {}
         """What was kept when the slice in hand began."""
 
-    def slices(self) -> Iterator[StreamSlice]:
+    def slices(self) -> Iterator[CdkStreamSlice]:
         """Yield the slices; the next one is asked for when the one before is closed."""
         for given in self._cursor.stream_slices():
             one = given
-            if not isinstance(one, StreamSlice):
-                one = StreamSlice(partition={}, cursor_slice=dict(given or {}))
+            if not isinstance(one, CdkStreamSlice):
+                one = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
             self._last, self.is_past = None, False
             select = getattr(self._cursor, "select_state", None)
             known = select(one) if callable(select) else self._cursor.get_stream_state()
             self.state = dict(known or {})
             yield one
 
-    def put(self, request: HTTPRequest, scope: Scope, one: StreamSlice) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope, one: CdkStreamSlice) -> None:
         """Add what the cursor says of a slice to a request."""
         about = {
             "stream_state": self.state,
             "stream_slice": one,
             "next_page_token": scope.get("next_page_token"),
         }
-        add_said(self._cursor, request, about)
+        add_declared_fields(self._cursor, request, about)
 
-    def takes(self, record: Record, one: StreamSlice) -> bool:
+    def takes(self, record: Record, one: CdkStreamSlice) -> bool:
         """Show a record to the cursor; return whether it is sent."""
         shown = FaceRecord(record, self._stream, one)
         if self._is_feed or self._filters:
@@ -279,7 +281,7 @@ class _Asked:
             return False
         return bool(is_later(self._last, shown))
 
-    def close(self, one: StreamSlice) -> Mapping[str, Any]:
+    def close(self, one: CdkStreamSlice) -> Mapping[str, Any]:
         """Close a slice; return what is to be kept."""
         self._cursor.close_slice(one, *([self._last] if self._wants_last else []))
         return cast("Mapping[str, Any]", self._cursor.get_stream_state() or {})

@@ -17,36 +17,36 @@ from typing import Any, ClassVar, Final, cast
 
 import requests
 
-from tap_core.http.request import Auth, HTTPRequest
-from tap_core.manifest.components.errors import DefaultErrorHandler
-from tap_core.manifest.components.partitions import PARENT_SLICE, Slice
-from tap_core.manifest.components.properties import QueryProperties
-from tap_core.manifest.components.requests import (
+from tap_core.http.request import AuthCallable, HTTPRequest
+from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
+from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as FaceBackoff
+from tap_core.manifest.cdk_compat.import_hook import load_class
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.partition_routers import StreamOwner
+from tap_core.manifest.cdk_compat.requesters import CdkHttpRequester as FaceRequester
+from tap_core.manifest.cdk_compat.state_migrations import CdkState
+from tap_core.manifest.cdk_compat.type_guards import is_dict, is_mapping
+from tap_core.manifest.components.error_handlers import DefaultErrorHandler
+from tap_core.manifest.components.partition_routers import PARENT_SLICE, PartitionSlice
+from tap_core.manifest.components.query_properties import QueryProperties
+from tap_core.manifest.components.requester import (
     ANSWER_LIMITS,
-    DeclaredRequest,
-    listed,
-    properties_in,
+    RequestSpec,
+    as_list,
+    get_request_properties,
 )
-from tap_core.manifest.contract import (
-    Action,
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Authenticator,
+    DeclarativeStreamProtocol,
     Decoder,
     ErrorHandler,
     Page,
-    Scope,
-    SignsRequests,
-    StreamFace,
-    Verdict,
+    ResponseAction,
+    ResponseResolution,
+    TemplateScope,
 )
-from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face.code import class_named
-from tap_core.manifest.face.errors import BackoffStrategy as FaceBackoff
-from tap_core.manifest.face.kinds import is_dict, is_mapping
-from tap_core.manifest.face.migrations import Said
-from tap_core.manifest.face.requests import HttpRequester as FaceRequester
-from tap_core.manifest.face.seen import seen, slice_of
-from tap_core.manifest.face.slices import Owner
-from tap_core.manifest.face.values import Record as FaceRecord
-from tap_core.manifest.face.values import StreamSlice
 from tap_core.types import Context, JsonSchema, Record
 
 __all__ = [
@@ -64,8 +64,8 @@ __all__ = [
     "CustomSchemaNormalization",
     "CustomStateMigration",
     "CustomTransformation",
-    "add_said",
-    "context_of",
+    "add_declared_fields",
+    "to_context",
 ]
 
 _turn: Final = threading.RLock()
@@ -93,7 +93,7 @@ class Custom:
 
     def __post_init__(self) -> None:
         """Refuse a class that is not there, or is something else."""
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         for method in self.METHODS:
             if not callable(getattr(cls, method, None)):
                 raise ManifestError(
@@ -113,15 +113,15 @@ class Custom:
             return self._made() if known is None else known
 
     @cached_property
-    def owner(self) -> Owner:
+    def owner(self) -> StreamOwner:
         """The stream that it works for."""
-        return Owner()
+        return StreamOwner()
 
     @cached_property
     def _streams(self) -> list[str]:
         return []
 
-    def told(self, scope: Scope) -> None:
+    def told(self, scope: TemplateScope) -> None:
         """Take the name of the stream, which a class may ask for."""
         if not self._streams and (name := scope.get("stream_name")):
             self._streams.append(str(name))
@@ -136,9 +136,9 @@ class Custom:
         return {}
 
     def _made(self) -> Any:
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         given = {
-            **cast("dict[str, Any]", seen(self.fields, self.owner, self.config)),
+            **cast("dict[str, Any]", adapt(self.fields, self.owner, self.config)),
             "config": self.config,
             "parameters": dict(self.parameters),
             **self._more(),
@@ -163,11 +163,11 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}{where}"
 
 
-def _asked(scope: Scope) -> dict[str, Any]:
+def _asked(scope: TemplateScope) -> dict[str, Any]:
     """Return what methods that say a request are given."""
     return {
         "stream_state": scope.get("stream_state", _NO_STATE),
-        "stream_slice": slice_of(scope),
+        "stream_slice": to_stream_slice(scope),
         "next_page_token": scope.get("next_page_token"),
     }
 
@@ -192,7 +192,7 @@ class CustomRecordExtractor(Custom):
     def _more(self) -> Mapping[str, Any]:
         return self._known
 
-    def extract(self, document: Any, scope: Scope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
         """Return the records of an answer; it is the answer that stands for its document."""
         return cast("Iterable[Any]", self.instance.extract_records(document) or ())
 
@@ -206,7 +206,7 @@ class CustomRecordFilter(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("filter_records",)
 
-    def keeps(self, record: Record, scope: Scope) -> bool:
+    def keeps(self, record: Record, scope: TemplateScope) -> bool:
         """Return whether a record stays."""
         kept = self.instance.filter_records([record], **_asked(scope))
         return any(True for _ in kept)
@@ -221,13 +221,13 @@ class CustomTransformation(Custom):
     def transform(self) -> Any:
         """Change a record in place."""
         change = partial(self.instance.transform, config=self.config, stream_state=_NO_STATE)
-        last: list[tuple[Any, StreamSlice]] = []
+        last: list[tuple[Any, CdkStreamSlice]] = []
 
-        def transform(record: Record, scope: Scope) -> None:
+        def transform(record: Record, scope: TemplateScope) -> None:
             given = scope.get("stream_slice")
             known = last[0] if last else None
             if known is None or known[0] is not given:
-                known = (given, slice_of(scope))
+                known = (given, to_stream_slice(scope))
                 last[:] = [known]
             change(record, stream_slice=known[1])
 
@@ -259,7 +259,7 @@ class CustomSchemaLoader(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("get_json_schema",)
 
-    def json_schema(self, stream: StreamFace) -> JsonSchema:
+    def json_schema(self, stream: DeclarativeStreamProtocol) -> JsonSchema:
         """Return the schema of a record."""
         self.owner.stream = stream
         return cast("JsonSchema", self.instance.get_json_schema())
@@ -276,7 +276,7 @@ class CustomStateMigration(Custom):
 
     def of(self, stream: Mapping[str, Any]) -> None:
         """Take what the manifest says of the stream, which a class may ask for."""
-        self._known["declarative_stream"] = Said(stream)
+        self._known["declarative_stream"] = CdkState(stream)
 
     def _more(self) -> Mapping[str, Any]:
         return self._known
@@ -298,7 +298,7 @@ class CustomAuthenticator(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
-    def auth(self, stream: StreamFace) -> Auth:
+    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
         """Return what puts credentials on a request."""
         self.owner.stream = stream
         return self._signed
@@ -306,17 +306,17 @@ class CustomAuthenticator(Custom):
     def _signed(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         asked = self.instance
         signed: Any = asked(request) or request
-        if params := _of(asked, "get_request_params"):
+        if params := _call_method(asked, "get_request_params"):
             signed.prepare_url(signed.url, params)
-        if form := _of(asked, "get_request_body_data"):
+        if form := _call_method(asked, "get_request_body_data"):
             signed.prepare_body(form, None)
-        if document := _of(asked, "get_request_body_json"):
+        if document := _call_method(asked, "get_request_body_json"):
             signed.prepare_body(None, None, document)
         signed.prepare_content_length(signed.body)  # a signature may have changed the body
         return cast("requests.PreparedRequest", signed)
 
 
-def _of(instance: Any, method: str) -> Any:
+def _call_method(instance: Any, method: str) -> Any:
     """Return what a method gives, nothing where there is none."""
     found = getattr(instance, method, None)
     return found() if callable(found) else None
@@ -339,19 +339,21 @@ class CustomErrorHandler(Custom):
         seconds = getattr(self.instance, "max_time", None)
         return None if seconds is None else float(seconds)
 
-    def judge(self, response: requests.Response, scope: Scope) -> Verdict | None:  # noqa: ARG002
+    def judge(self, response: requests.Response, scope: TemplateScope) -> ResponseResolution | None:
         """Return what is to be done about an answer."""
         found = self.instance.interpret_response(response)
         if found is None or found.response_action is None:
             return None
         kind = found.failure_type
-        return Verdict(
-            Action(_word(found.response_action)),
+        return ResponseResolution(
+            ResponseAction(_word(found.response_action)),
             found.error_message,
             None if kind is None else _word(kind),
         )
 
-    def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
+    def wait(
+        self, response: requests.Response | None, tries: int, scope: TemplateScope
+    ) -> float | None:
         """Return the seconds before the next try."""
         return _seconds(self.instance, response, tries)
 
@@ -364,11 +366,13 @@ class CustomBackoffStrategy(Custom):
     def __post_init__(self) -> None:
         """Refuse one that says nothing of its own; older classes have ``backoff``."""
         super().__post_init__()
-        cls: Any = class_named(self.class_name, self.folder)
+        cls: Any = load_class(self.class_name, self.folder)
         if cls.backoff_time is FaceBackoff.backoff_time and not hasattr(cls, "backoff"):
             raise ManifestError(f"{self.class_name} has no method backoff_time() of its own.")
 
-    def wait(self, response: requests.Response | None, tries: int, scope: Scope) -> float | None:  # noqa: ARG002
+    def wait(
+        self, response: requests.Response | None, tries: int, scope: TemplateScope
+    ) -> float | None:
         """Return the seconds before the next try."""
         return _seconds(self.instance, response, tries)
 
@@ -391,7 +395,7 @@ class CustomPaginationStrategy(Custom):
     def __post_init__(self) -> None:
         """Refuse one that asks for all records of a page."""
         super().__post_init__()
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         if "last_records" in inspect.signature(cls.next_page_token).parameters:  # type: ignore[attr-defined]
             raise ManifestError(
                 f"{self.class_name}.next_page_token() asks for last_records, as it was before"
@@ -409,7 +413,7 @@ class CustomPaginationStrategy(Custom):
     @property
     def requested_size(self) -> int | None:
         """How many records a page is asked to have."""
-        return cast("int | None", _of(self.instance, "get_page_size"))
+        return cast("int | None", _call_method(self.instance, "get_page_size"))
 
     @cached_property
     def _takes(self) -> frozenset[str]:
@@ -418,10 +422,10 @@ class CustomPaginationStrategy(Custom):
     @property
     def takes_page_size(self) -> bool:
         """Whether it is told how many records a page was to have."""
-        cls: Any = class_named(self.class_name, self.folder)
+        cls: Any = load_class(self.class_name, self.folder)
         return "page_size_override" in inspect.signature(cls.next_page_token).parameters
 
-    def token_after(self, page: Page, token: Any, scope: Scope) -> Any:
+    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:
         """Return the next token, None after the last page."""
         given = {
             "response": page.response,
@@ -430,7 +434,7 @@ class CustomPaginationStrategy(Custom):
             "last_page_token_value": token,
         }
         if "stream_slice" in self._takes:
-            given["stream_slice"] = slice_of(scope)
+            given["stream_slice"] = to_stream_slice(scope)
         if page.asked_for is not None:
             given["page_size_override"] = page.asked_for
         return self.instance.next_page_token(**given)
@@ -447,7 +451,7 @@ class CustomRequester(Custom):
     def __post_init__(self) -> None:
         """Refuse one that sends requests itself."""
         super().__post_init__()
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         own = [name for name in _SENDS if hasattr(cls, name)]
         if not issubclass(cls, FaceRequester) or own:
             what = f"overrides {own[0]}" if own else "is no HttpRequester"
@@ -460,7 +464,7 @@ class CustomRequester(Custom):
     def _more(self) -> Mapping[str, Any]:
         more: dict[str, Any] = {"name": self._name}
         params: Any = self.fields.get("request_parameters")
-        for name in listed(params):  # its class puts them there, as airbyte-cdk's do
+        for name in as_list(params):  # its class puts them there, as airbyte-cdk's do
             more["query_properties_key"] = name
             more["request_parameters"] = {key: params[key] for key in params if key != name}
         return more
@@ -468,12 +472,12 @@ class CustomRequester(Custom):
     @cached_property
     def properties(self) -> QueryProperties | None:
         """Which properties are asked for, where something says so."""
-        return properties_in(self.fields)
+        return get_request_properties(self.fields)
 
     @property
-    def authenticator(self) -> SignsRequests | None:
+    def authenticator(self) -> Authenticator | None:
         """What puts credentials on its requests."""
-        return cast("SignsRequests | None", self.fields.get("authenticator"))
+        return cast("Authenticator | None", self.fields.get("authenticator"))
 
     @property
     def error_handler(self) -> ErrorHandler | None:
@@ -499,20 +503,20 @@ class CustomRequester(Custom):
         """Limits of an answer, as `HttpRequester.limits`."""
         return tuple(map(self.fields.get, ANSWER_LIMITS))
 
-    def home(self, scope: Scope) -> str:
+    def home(self, scope: TemplateScope) -> str:
         """Return the base URL in a scope without answers, nothing where it needs one."""
         try:
             return str(self.instance.get_url_base(**_asked(scope)))
         except Exception:  # noqa: BLE001  whatever code of others raises that misses something
             return ""
 
-    def request(self, scope: Scope) -> DeclaredRequest:
+    def request(self, scope: TemplateScope) -> RequestSpec:
         """Return the request in a scope; pages, slices and windows add to it."""
         self.told(scope)
         asked, about = self.instance, _asked(scope)
         base = str(asked.get_url_base(**about))
         document = asked.get_request_body_json(**about) or None
-        made = DeclaredRequest(
+        made = RequestSpec(
             url=asked._join_url(base, asked.get_path(**about)),  # noqa: SLF001  (airbyte-cdk's)
             method=_word(asked.get_method()),
             params=dict(asked.get_request_params(**about) or {}),
@@ -530,20 +534,20 @@ class CustomPartitionRouter(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("stream_slices",)
 
-    def contexts(self, stream: StreamFace) -> Iterator[Context]:
+    def contexts(self, stream: DeclarativeStreamProtocol) -> Iterator[Context]:
         """Yield the contexts of the slices."""
         self.owner.stream = stream
         for one in self.instance.stream_slices():
-            yield context_of(one)
+            yield to_context(one)
 
-    def put(self, request: HTTPRequest, scope: Scope) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Add what the router says of a slice."""
         about = _asked(scope)
         about["stream_slice"] = scope.get("stream_slice") or {}
-        add_said(self.instance, request, about)
+        add_declared_fields(self.instance, request, about)
 
 
-def add_said(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
+def add_declared_fields(asked: Any, request: HTTPRequest, about: Mapping[str, Any]) -> None:
     """Add to a request what an object says of a slice, method by method."""
     params, headers, form, document = (_added(asked, name, about) for name in _ADDS)
     if params:
@@ -585,9 +589,9 @@ _ADDS: Final = (
 )
 
 
-def context_of(given: Any) -> Context:
+def to_context(given: Any) -> Context:
     """Return a slice of others as a context: a parent without slices leaves nothing to say."""
-    found = Slice(_known(given), extra_fields=getattr(given, "extra_fields", None))
+    found = PartitionSlice(_known(given), extra_fields=getattr(given, "extra_fields", None))
     above = found.get(PARENT_SLICE)
     if isinstance(above, Mapping):
         found[PARENT_SLICE] = _known(cast("Mapping[str, Any]", above))

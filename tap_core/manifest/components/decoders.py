@@ -23,13 +23,19 @@ from xml.parsers import expat
 import msgspec
 import requests
 
-from tap_core.bounds import RowBound
-from tap_core.documents import load_json
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.answer import check_xml_size, document_of
+from tap_core.http.response import check_xml_size, parse_json
+from tap_core.limits.memory import RowBound
+from tap_core.manifest.decompression import (
+    BoundedReader,
+    decompress,
+    iterate_files,
+    open_body,
+    translate_read_errors,
+)
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.unpacking import Bounded, answer_errors, each_file, open_body, unpacked
-from tap_core.manifest.xml import document_of_xml
+from tap_core.manifest.xml_parsing import document_of_xml
+from tap_core.singerlib.json import load_json
 
 __all__ = [
     "CompositeRawDecoder",
@@ -71,7 +77,7 @@ class Parser(Protocol):
 
 
 @dataclass(frozen=True)
-class JsonParser(Bounded):
+class JsonParser(BoundedReader):
     """JSON within another decoder: one document, or the elements of a list."""
 
     encoding: str = "utf-8"
@@ -83,7 +89,7 @@ class JsonParser(Bounded):
 
 
 @dataclass(frozen=True)
-class JsonDecoder(Bounded):
+class JsonDecoder(BoundedReader):
     """JSON: one document, or the elements of a list."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
@@ -93,7 +99,7 @@ class JsonDecoder(Bounded):
             TruncatedBodyError: the body ends too early.
             NotJSONError: it is something else.
         """
-        return _each(document_of(response)) if response.content else iter(())
+        return _each(parse_json(response)) if response.content else iter(())
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Return the documents of a stream of bytes."""
@@ -101,7 +107,7 @@ class JsonDecoder(Bounded):
 
 
 @dataclass(frozen=True)
-class JsonLineParser(Bounded):
+class JsonLineParser(BoundedReader):
     """A JSON document on each line, within another decoder."""
 
     encoding: str = "utf-8"
@@ -136,12 +142,12 @@ class JsonLineParser(Bounded):
 
 
 @dataclass(frozen=True)
-class JsonlDecoder(Bounded):
+class JsonlDecoder(BoundedReader):
     """A JSON document on each line."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self.parse(open_body(response)))
+        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
@@ -149,7 +155,7 @@ class JsonlDecoder(Bounded):
 
 
 @dataclass(frozen=True)
-class JsonItemsDecoder(Bounded):
+class JsonItemsDecoder(BoundedReader):
     """JSON: the elements of a list within one document."""
 
     items_path: str
@@ -157,7 +163,7 @@ class JsonItemsDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Return the elements of an answer's list."""
-        return answer_errors(response, self._elements(open_body(response)))
+        return translate_read_errors(response, self._elements(open_body(response)))
 
     def _elements(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parse(data)
@@ -171,12 +177,12 @@ class JsonItemsDecoder(Bounded):
 
 
 @dataclass(frozen=True)
-class IterableDecoder(Bounded):
+class IterableDecoder(BoundedReader):
     """Lines of text, each as the field ``record`` of a document."""
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield a document for each line of an answer."""
-        return answer_errors(response, self._documents(open_body(response)))
+        return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
         for lines in self.bound(data).lines(data):
@@ -185,7 +191,7 @@ class IterableDecoder(Bounded):
 
 
 @dataclass(frozen=True)
-class CsvDecoder(Bounded):
+class CsvDecoder(BoundedReader):
     """Rows of CSV, keyed by the first one; every value is a text."""
 
     encoding: str = "utf-8"
@@ -207,7 +213,7 @@ class CsvDecoder(Bounded):
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the rows of an answer."""
-        return answer_errors(response, self.parse(open_body(response)))
+        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the rows of a stream of bytes; a missing value is null."""
@@ -254,29 +260,29 @@ class XmlDecoder:
 
 
 @dataclass(frozen=True)
-class GzipDecoder(Bounded):
+class GzipDecoder(BoundedReader):
     """Another format, compressed with gzip; what is not compressed is read as it is."""
 
     decoder: Parser
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self.parse(open_body(response)))
+        return translate_read_errors(response, self.parse(open_body(response)))
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        yield from self.decoder.parse(unpacked(data, self.bound(data)))
+        yield from self.decoder.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
-class GzipParser(Bounded):
+class GzipParser(BoundedReader):
     """The name of `GzipDecoder` within others, in older manifests."""
 
     inner_parser: Parser
 
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield the documents of a stream of bytes."""
-        yield from self.inner_parser.parse(unpacked(data, self.bound(data)))
+        yield from self.inner_parser.parse(decompress(data, self.bound(data)))
 
 
 @dataclass(frozen=True)
@@ -287,14 +293,14 @@ class CompositeRawDecoder:
 
     def decode(self, response: requests.Response) -> Iterator[Any]:
         """Yield the documents of an answer."""
-        return answer_errors(response, self._documents(open_body(response)))
+        return translate_read_errors(response, self._documents(open_body(response)))
 
     def _documents(self, data: IO[bytes]) -> Iterator[Any]:
         yield from self.parser.parse(data)
 
 
 @dataclass(frozen=True)
-class ZipfileDecoder(Bounded):
+class ZipfileDecoder(BoundedReader):
     """Another format, in each file of a zip archive."""
 
     decoder: Parser | None = None
@@ -312,11 +318,11 @@ class ZipfileDecoder(Bounded):
         Raises:
             FatalAPIError: it is no archive.
         """
-        return answer_errors(response, self._documents(response))
+        return translate_read_errors(response, self._documents(response))
 
     def _documents(self, response: requests.Response) -> Iterator[Any]:
         inner = cast(Parser, self.decoder or self.parser)
-        files = each_file(response, self.bound())
+        files = iterate_files(response, self.bound())
         try:
             first = next(files, None)
         except zipfile.BadZipFile as error:

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tap_core.http.request import HTTPRequest
-from tap_core.incremental.options import RequestOption
-from tap_core.manifest.components.requests import RequestPath
-from tap_core.manifest.contract import (
-    Condition,
-    Page,
-    PaginationStrategy,
-    Scope,
-    Value,
-    Walk,
-    resolved,
-)
+from tap_core.incremental.request_options import RequestOption
+from tap_core.manifest.components.requester import RequestPath
 from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Condition,
+    InterpolatedValue,
+    Page,
+    PageCursor,
+    PaginationStrategy,
+    TemplateScope,
+    resolve,
+)
 
 __all__ = [
     "CursorPagination",
@@ -52,7 +52,7 @@ class PageIncrement:
         """How many records a page is asked to have."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: Scope) -> int | None:  # noqa: ARG002  (as all strategies)
+    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:  # noqa: ARG002  (as all strategies)
         """Return the next page's number, None after a short or an empty page."""
         if _is_last(page.size, self.page_size):
             return None
@@ -63,7 +63,7 @@ class PageIncrement:
 class OffsetIncrement:
     """Counts records, until a page has fewer than were asked for; the size may be the answer's."""
 
-    page_size: Value = None
+    page_size: InterpolatedValue = None
     inject_on_first_request: bool = False
 
     @property
@@ -76,7 +76,7 @@ class OffsetIncrement:
         """How many records a page is asked to have; None where an answer has to say it."""
         return None if callable(self.page_size) else _number(self.page_size)
 
-    def token_after(self, page: Page, token: Any, scope: Scope) -> int | None:
+    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> int | None:
         """Return the next offset, None after a short or an empty page."""
         size = self.page_size
         if callable(size):
@@ -90,7 +90,7 @@ class OffsetIncrement:
 class CursorPagination:
     """Takes the next token from the answer, until there is none or a condition says so."""
 
-    cursor_value: Value
+    cursor_value: InterpolatedValue
     page_size: int | None = None
     stop_condition: Condition | None = None
 
@@ -105,7 +105,7 @@ class CursorPagination:
         """How many records a page is asked to have."""
         return self.page_size
 
-    def token_after(self, page: Page, token: Any, scope: Scope) -> Any:  # noqa: ARG002  (as all strategies)
+    def token_after(self, page: Page, token: Any, scope: TemplateScope) -> Any:  # noqa: ARG002  (as all strategies)
         """Return the next token; None where the answer has none or the walk is over."""
         seen = {
             **scope,
@@ -115,9 +115,9 @@ class CursorPagination:
             "last_page_size": page.kept,
             "page_size": page.asked_for or self.page_size,
         }
-        if self.stop_condition is not None and resolved(self.stop_condition, seen):
+        if self.stop_condition is not None and resolve(self.stop_condition, seen):
             return None
-        return resolved(self.cursor_value, seen) or None
+        return resolve(self.cursor_value, seen) or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class DefaultPaginator:
                 " strategy a `page_size`."
             )
 
-    def walk(self, scope: Scope) -> Walk:  # noqa: ARG002  (as all paginators)
+    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
         """Begin at the first page."""
         return _Steps(self)
 
@@ -168,7 +168,7 @@ class _Steps:
         """How many records a page is asked to have."""
         return self._size
 
-    def put(self, request: HTTPRequest, scope: Scope) -> None:  # noqa: ARG002  (as all walks)
+    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:  # noqa: ARG002  (as all walks)
         """Add the token and the size of the page to a request."""
         option = self._token_option
         if option is not None and self._token is not None:
@@ -176,7 +176,7 @@ class _Steps:
         if self._size_option is not None and self._size:
             self._size_option.put(request, self._size)
 
-    def advance(self, page: Page, scope: Scope) -> bool:
+    def advance(self, page: Page, scope: TemplateScope) -> bool:
         """Move on; return whether there is another page."""
         self._token = self._strategy.token_after(page, self._token, scope) or None
         return self._token is not None
@@ -194,7 +194,7 @@ class _Steps:
 class NoPagination:
     """One page is all there is."""
 
-    def walk(self, scope: Scope) -> Walk:  # noqa: ARG002  (as all paginators)
+    def walk(self, scope: TemplateScope) -> PageCursor:  # noqa: ARG002  (as all paginators)
         """Begin at the only page."""
         return _OnePage()
 
@@ -208,10 +208,10 @@ class _OnePage:
     def size(self) -> None:
         """None: it has what there is."""
 
-    def put(self, request: HTTPRequest, scope: Scope) -> None:
+    def put(self, request: HTTPRequest, scope: TemplateScope) -> None:
         """Leave a request as it is."""
 
-    def advance(self, page: Page, scope: Scope) -> bool:  # noqa: ARG002  (as all walks)
+    def advance(self, page: Page, scope: TemplateScope) -> bool:  # noqa: ARG002  (as all walks)
         """Say that this was all."""
         return False
 

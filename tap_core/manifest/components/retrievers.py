@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from tap_core.manifest.components.custom import Custom, CustomRequester, context_of
+from tap_core.manifest.cdk_compat.adapters import to_stream_slice
+from tap_core.manifest.cdk_compat.import_hook import load_class
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+from tap_core.manifest.cdk_compat.models import Record as FaceRecord
+from tap_core.manifest.cdk_compat.retrievers import CdkSimpleRetriever as FaceRetriever
+from tap_core.manifest.components.custom import Custom, CustomRequester, to_context
+from tap_core.manifest.components.page_size_reduction import PageSizeReduction, validate_reduction
+from tap_core.manifest.components.pagination_reset import PaginationReset
 from tap_core.manifest.components.paginators import NoPagination
-from tap_core.manifest.components.records import RecordSelector
-from tap_core.manifest.components.reductions import PageSizeReduction, check_reduction
-from tap_core.manifest.components.requests import HttpRequester
-from tap_core.manifest.components.resets import PaginationReset
-from tap_core.manifest.components.splitting import RequestWindowSplitting
-from tap_core.manifest.contract import Decoder, Paginator, PartitionRouter, Scope
+from tap_core.manifest.components.record_selector import RecordSelector
+from tap_core.manifest.components.requester import HttpRequester
+from tap_core.manifest.components.window_splitting import RequestWindowSplitting
 from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.face.code import class_named
-from tap_core.manifest.face.retrievers import SimpleRetriever as FaceRetriever
-from tap_core.manifest.face.seen import slice_of
-from tap_core.manifest.face.values import Record as FaceRecord
-from tap_core.manifest.face.values import StreamSlice
+from tap_core.manifest.interfaces import Decoder, Paginator, PartitionRouter, TemplateScope
 from tap_core.types import Context, JsonSchema, Record
 
 __all__ = ["CustomRetriever", "SimpleRetriever"]
@@ -46,7 +46,7 @@ class SimpleRetriever:
 
     def __post_init__(self) -> None:
         """Refuse limits that cannot be kept, and pages that cannot be made smaller."""
-        check_reduction(self.page_size_reduction, self.requester, self.paginator)
+        validate_reduction(self.page_size_reduction, self.requester, self.paginator)
         reset = self.pagination_reset
         if reset and reset.limit and self.record_selector.record_filter:
             raise ManifestError(
@@ -76,7 +76,7 @@ class CustomRetriever(Custom):
     def __post_init__(self) -> None:
         """Refuse one that does what is the stream's."""
         super().__post_init__()
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         own = [one for one in _READS if getattr(cls, one, None) is not getattr(FaceRetriever, one)]
         if not issubclass(cls, FaceRetriever) or own:
             what = f"overrides {own[0]}" if own else "is no SimpleRetriever"
@@ -101,7 +101,7 @@ class CustomRetriever(Custom):
     @cached_property
     def _kind(self) -> Any:
         """The class of an object that reads one slice; all of them are one but for that."""
-        cls = class_named(self.class_name, self.folder)
+        cls = load_class(self.class_name, self.folder)
         members = {"__slots__": ("reads",), "__module__": cls.__module__}
         return type(cls.__name__, (cls,), members)
 
@@ -109,20 +109,23 @@ class CustomRetriever(Custom):
         return {"name": self._name}
 
     def records(
-        self, scope: Scope, schema: JsonSchema, pages: Callable[[Context | None], Iterable[Record]]
+        self,
+        scope: TemplateScope,
+        schema: JsonSchema,
+        pages: Callable[[Context | None], Iterable[Record]],
     ) -> Iterator[Record]:
         """Yield the records of a slice; ``pages`` gives what the pages of any slice have."""
         self.told(scope)
 
-        def read(stream_slice: StreamSlice | None) -> Iterator[FaceRecord]:
-            asked = stream_slice or StreamSlice(partition={}, cursor_slice={})
-            for record in pages(context_of(asked.partition) or None):
+        def read(stream_slice: CdkStreamSlice | None) -> Iterator[FaceRecord]:
+            asked = stream_slice or CdkStreamSlice(partition={}, cursor_slice={})
+            for record in pages(to_context(asked.partition) or None):
                 yield FaceRecord(record, self.instance.name, asked)
 
         reading = object.__new__(self._kind)
         reading.__dict__ = self.instance.__dict__  # what it counts, it counts for all slices
         reading.reads = read
-        for record in reading.read_records(schema, slice_of(scope)):
+        for record in reading.read_records(schema, to_stream_slice(scope)):
             data: Mapping[str, Any] = getattr(record, "data", record)
             yield dict(data)
 

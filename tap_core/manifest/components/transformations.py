@@ -14,18 +14,24 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from tap_core.manifest.contract import Condition, Scope, Text, Value, resolved
-from tap_core.manifest.errors import ManifestError
-from tap_core.manifest.literals import VALUE_TYPES
-from tap_core.manifest.paths import (
-    ABSENT,
-    found_all,
-    leaves,
-    put_at,
-    remove_place,
-    remover,
-    walker,
+from tap_core.manifest.dpath import (
+    MISSING,
+    delete_at,
+    find_all,
+    iterate_leaves,
+    make_getter,
+    make_remover,
+    set_at,
 )
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Condition,
+    InterpolatedText,
+    InterpolatedValue,
+    TemplateScope,
+    resolve,
+)
+from tap_core.manifest.literals import VALUE_TYPES
 from tap_core.types import Record
 
 __all__ = [
@@ -40,7 +46,7 @@ __all__ = [
     "RemoveFields",
 ]
 
-_Change: TypeAlias = Callable[[Record, Scope], None]
+_Change: TypeAlias = Callable[[Record, TemplateScope], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class AddedFieldDefinition:
     """A field that is added, and its value."""
 
     path: list[str]
-    value: Value
+    value: InterpolatedValue
     value_type: Literal["string", "number", "integer", "boolean"] | None = None
 
     def __post_init__(self) -> None:
@@ -75,12 +81,12 @@ class AddFields:
         added = [(one.path, one.value, _put(one.path)) for one in self.fields]
         condition = self.condition
 
-        def change(record: Record, scope: Scope) -> None:
+        def change(record: Record, scope: TemplateScope) -> None:
             path: list[str] = []
             try:
                 for path, value, put in added:
-                    found = resolved(value, scope)
-                    if condition is None or resolved(
+                    found = resolve(value, scope)
+                    if condition is None or resolve(
                         condition, {**scope, "value": found, "path": path}
                     ):
                         put(record, found)
@@ -109,35 +115,35 @@ class RemoveFields:
         if all(len(one) == 1 and one[0].isidentifier() for one in self.field_pointers):
             names = [one[0] for one in self.field_pointers]
 
-            def remove_names(record: Record, scope: Scope) -> None:  # noqa: ARG001  the Protocol's
+            def remove_names(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
                 for name in names:
                     record.pop(name, None)
 
             return remove_names
-        removers = [remover(one) for one in self.field_pointers]
+        removers = [make_remover(one) for one in self.field_pointers]
 
-        def remove(record: Record, scope: Scope) -> None:  # noqa: ARG001  the Protocol's
+        def remove(record: Record, scope: TemplateScope) -> None:  # noqa: ARG001  the Protocol's
             for one in removers:
                 one(record)
 
         return remove
 
-    def _remove_by_value(self, record: Record, scope: Scope) -> None:
-        for place in list(leaves(record)):
+    def _remove_by_value(self, record: Record, scope: TemplateScope) -> None:
+        for place in list(iterate_leaves(record)):
             holder, name = place
             try:
-                is_removed = resolved(self.condition, {**scope, "property": holder[name]})
+                is_removed = resolve(self.condition, {**scope, "property": holder[name]})
             except ManifestError as error:
                 raise _with_field(str(name), error) from None
             if is_removed:
-                remove_place(place)
+                delete_at(place)
 
 
 @dataclass(frozen=True)
 class KeysToLower:
     """Writes the names of a record's fields in lower case; those of nested objects stay."""
 
-    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record."""
         _replace(record, {name.lower(): value for name, value in record.items()})
 
@@ -146,7 +152,7 @@ class KeysToLower:
 class KeysToSnakeCase:
     """Writes names in snake_case, those of nested objects included (not within lists)."""
 
-    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Rename the fields of a record."""
         _replace(record, _renamed(record, _snake_case))
 
@@ -155,12 +161,12 @@ class KeysToSnakeCase:
 class KeysReplace:
     """Replaces a text in names, those of nested objects included (not within lists)."""
 
-    old: Text
-    new: Text
+    old: InterpolatedText
+    new: InterpolatedText
 
-    def transform(self, record: Record, scope: Scope) -> None:
+    def transform(self, record: Record, scope: TemplateScope) -> None:
         """Rename the fields of a record."""
-        old, new = str(resolved(self.old, scope)), str(resolved(self.new, scope))
+        old, new = str(resolve(self.old, scope)), str(resolve(self.new, scope))
         _replace(record, _renamed(record, lambda name: name.replace(old, new)))
 
 
@@ -190,15 +196,15 @@ class DpathFlattenFields:
     def _found(self) -> Callable[[Any], Any]:
         path = self.field_path
         if "*" not in path:
-            return walker(path)
-        every = found_all(path)
-        return lambda record: next(iter(every(record)), ABSENT)
+            return make_getter(path)
+        every = find_all(path)
+        return lambda record: next(iter(every(record)), MISSING)
 
     @cached_property
     def _remove(self) -> Callable[[Any], None]:
-        return remover(self.field_path)
+        return make_remover(self.field_path)
 
-    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Lift the fields of a record."""
         found = self._found(record)
         if not isinstance(found, dict):
@@ -219,7 +225,7 @@ class FlattenFields:
 
     flatten_lists: bool = True
 
-    def transform(self, record: Record, scope: Scope) -> None:  # noqa: ARG002  the Protocol's
+    def transform(self, record: Record, scope: TemplateScope) -> None:  # noqa: ARG002  the Protocol's
         """Flatten a record."""
         _replace(record, _flat(record, into_lists=self.flatten_lists))
 
@@ -239,7 +245,7 @@ def _put(path: list[str]) -> Callable[[Record, Any], None]:
 
 def _put_deep(record: Record, path: list[str], value: Any) -> None:
     try:
-        put_at(record, path, value)
+        set_at(record, path, value)
     except (TypeError, ValueError) as error:
         raise ManifestError(
             f"The field {'.'.join(path)} cannot be added to a record: {error}. Add it elsewhere, or"

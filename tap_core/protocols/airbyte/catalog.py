@@ -20,7 +20,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tap_core.catalog import (
+from tap_core.events import StreamId
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, parse
+from tap_core.protocols.airbyte.schemas import airbyte_schema
+from tap_core.protocols.interfaces import DiscoveredStream, apply_selection, get_catalog_entry
+from tap_core.singerlib.catalog import (
     REPLICATION_FULL_TABLE,
     REPLICATION_INCREMENTAL,
     REPLICATION_LOG_BASED,
@@ -31,12 +36,7 @@ from tap_core.catalog import (
     MetadataMapping,
     Schema,
 )
-from tap_core.events import StreamId
-from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.airbyte.given import Node, as_bytes, parse
-from tap_core.protocols.airbyte.schemas import airbyte_schema
-from tap_core.protocols.source import Described, choose, entry_of
-from tap_core.state.key import definition_of, path_of
+from tap_core.state.replication_key import get_definition, parse_path
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -44,9 +44,9 @@ __all__ = [
     "INCREMENTAL",
     "ConfiguredCatalog",
     "ConfiguredStream",
-    "discovered",
-    "parse_configured",
-    "selection",
+    "apply_configured_catalog",
+    "build_catalog",
+    "parse_configured_catalog",
     "stream_id",
 ]
 
@@ -60,18 +60,18 @@ _Inclusion = Metadata.InclusionType
 # What a source has
 
 
-def stream_id(stream: Described) -> StreamId:
+def stream_id(stream: DiscoveredStream) -> StreamId:
     """Return what Airbyte calls a stream: the one place where that is decided."""
     return StreamId(stream.name_in_namespace, stream.namespace)
 
 
-def discovered(streams: Mapping[str, Described]) -> dict[str, Any]:
+def build_catalog(streams: Mapping[str, DiscoveredStream]) -> dict[str, Any]:
     """Return the AirbyteCatalog of a tap's streams, the same each time."""
     found = sorted(streams.values(), key=lambda one: (one.namespace or "", one.name))
     return {"streams": [_discovered(stream) for stream in found]}
 
 
-def _discovered(stream: Described) -> dict[str, Any]:
+def _discovered(stream: DiscoveredStream) -> dict[str, Any]:
     known, replication = stream_id(stream), _Replication.of(stream)
     told: dict[str, Any] = {
         "name": known.name,
@@ -91,11 +91,11 @@ def _discovered(stream: Described) -> dict[str, Any]:
     return told
 
 
-def _told_schema(stream: Described) -> JsonSchema:
+def _told_schema(stream: DiscoveredStream) -> JsonSchema:
     """Return the schema without the properties that the tap cannot read."""
     schema = airbyte_schema(stream.schema)
     if properties := _properties(schema):
-        metadata = entry_of(stream).metadata
+        metadata = get_catalog_entry(stream).metadata
         schema["properties"] = {
             name: inner
             for name, inner in properties.items()
@@ -117,8 +117,8 @@ class _Replication(NamedTuple):
     is_free: bool
 
     @classmethod
-    def of(cls, stream: Described) -> _Replication:
-        entry = entry_of(stream)
+    def of(cls, stream: DiscoveredStream) -> _Replication:
+        entry = get_catalog_entry(stream)
         root = entry.metadata.root
         method = entry.replication_method or root.forced_replication_method or ""
         key = entry.replication_key or root.replication_key
@@ -127,7 +127,7 @@ class _Replication(NamedTuple):
 
     def path_in(self, schema: JsonSchema) -> _Path:
         """Return the names on the way to the key: several where it is inside of objects."""
-        return path_of(self.key or "", schema)
+        return parse_path(self.key or "", schema)
 
     @property
     def is_possible(self) -> bool:
@@ -172,7 +172,7 @@ class ConfiguredCatalog:
     source: str = "catalog"
 
 
-def parse_configured(text: str | bytes, source: str) -> ConfiguredCatalog:
+def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalog:
     """Read a configured catalog; ``source`` is its name for messages.
 
     A plain one, as it was discovered, asks for a full refresh that is appended; it may stand
@@ -189,7 +189,7 @@ def parse_configured(text: str | bytes, source: str) -> ConfiguredCatalog:
     return ConfiguredCatalog(tuple(map(_configured, streams.items())), source)
 
 
-def _document(text: str | bytes, source: str) -> Node:
+def _document(text: str | bytes, source: str) -> JsonNode:
     try:
         whole = parse(text, f"Catalog '{source}'", CatalogFileError)
     except CatalogFileError:
@@ -200,7 +200,7 @@ def _document(text: str | bytes, source: str) -> Node:
     return whole.child("catalog") if _is_message(whole) else whole
 
 
-def _in_messages(text: str | bytes, source: str) -> Iterator[Node]:
+def _in_messages(text: str | bytes, source: str) -> Iterator[JsonNode]:
     """Yield the catalogs among the lines of what ``discover`` wrote."""
     for line in as_bytes(text).splitlines():
         if b'"CATALOG"' in line:
@@ -209,11 +209,11 @@ def _in_messages(text: str | bytes, source: str) -> Iterator[Node]:
                 yield message.child("catalog")
 
 
-def _is_message(document: Node) -> bool:
+def _is_message(document: JsonNode) -> bool:
     return isinstance(document.value, dict) and document.value.get("type") == "CATALOG"
 
 
-def _configured(entry: Node) -> ConfiguredStream:
+def _configured(entry: JsonNode) -> ConfiguredStream:
     stream = entry.child("stream")
     if stream.value is None:
         stream = entry  # a plain catalog's
@@ -237,7 +237,7 @@ def _configured(entry: Node) -> ConfiguredStream:
     )
 
 
-def _sync_mode(node: Node) -> str:
+def _sync_mode(node: JsonNode) -> str:
     given = node.text()
     mode = FULL_REFRESH if given is None else given.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
@@ -248,8 +248,8 @@ def _sync_mode(node: Node) -> str:
 # How a tap reads that
 
 
-def selection(
-    configured: ConfiguredCatalog, streams: Mapping[str, Described]
+def apply_configured_catalog(
+    configured: ConfiguredCatalog, streams: Mapping[str, DiscoveredStream]
 ) -> tuple[Catalog, list[str]]:
     """Return the tap's catalog that reads what is configured, and sentences to warn with.
 
@@ -280,7 +280,7 @@ def selection(
     return catalog, words
 
 
-def _resolved(stream: Described, wanted: ConfiguredStream, source: str) -> _Replication:
+def _resolved(stream: DiscoveredStream, wanted: ConfiguredStream, source: str) -> _Replication:
     """Return by which method and key a stream is read."""
     own = _Replication.of(stream)
     if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
@@ -291,7 +291,7 @@ def _resolved(stream: Described, wanted: ConfiguredStream, source: str) -> _Repl
 
 
 def _chosen(
-    stream: Described, wanted: ConfiguredStream, own: _Replication, source: str
+    stream: DiscoveredStream, wanted: ConfiguredStream, own: _Replication, source: str
 ) -> str | None:
     """Return the cursor of a stream that can be read by any, as the user chose it."""
     path = wanted.cursor_field or wanted.default_cursor_field
@@ -302,9 +302,9 @@ def _chosen(
             f"{start} is to be read by a cursor, and none is chosen. Name one of its fields as"
             f" 'cursor_field', or set 'sync_mode' to {FULL_REFRESH}."
         )
-    path = path or path_of(key, stream.schema)
-    is_there = definition_of(path, stream.schema) is not None
-    if not is_there or path_of(key, stream.schema) != path:
+    path = path or parse_path(key, stream.schema)
+    is_there = get_definition(path, stream.schema) is not None
+    if not is_there or parse_path(key, stream.schema) != path:
         found = "more than one" if is_there else "no"
         raise CatalogFileError(
             f"{start} has {found} field '{key}' to be read by. Name another as 'cursor_field',"
@@ -314,10 +314,10 @@ def _chosen(
 
 
 def _selected(
-    stream: Described, wanted: ConfiguredStream, replication: _Replication
+    stream: DiscoveredStream, wanted: ConfiguredStream, replication: _Replication
 ) -> CatalogEntry:
     """Return the entry of a stream with what is configured of it selected."""
-    entry = deepcopy(entry_of(stream))
+    entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
         root.inclusion, root.selected = _Inclusion.AVAILABLE, True
@@ -334,7 +334,7 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
     for name, definition in _properties(known).items():
         crumb = (*path, "properties", name)
         node = metadata[crumb]
-        choose(node, wanted=not asked or name in asked)
+        apply_selection(node, wanted=not asked or name in asked)
         if node.selected:
             _select(metadata, crumb, definition, asked.get(name))
 

@@ -15,36 +15,41 @@ from tap_core.exceptions import StreamMapConfigError
 from tap_core.protocols.airbyte.catalog import (
     FULL_REFRESH,
     ConfiguredCatalog,
-    parse_configured,
-    selection,
+    apply_configured_catalog,
+    parse_configured_catalog,
     stream_id,
 )
-from tap_core.protocols.airbyte.encode import AirbyteOutlet
-from tap_core.protocols.airbyte.positions import NOT_SHARED
-from tap_core.protocols.airbyte.state import Given, document_of, parse_states, states_before
-from tap_core.protocols.source import SourceTap
+from tap_core.protocols.airbyte.state import (
+    InputState,
+    get_previous_states,
+    parse_states,
+    to_state_document,
+)
+from tap_core.protocols.airbyte.state_splitting import PER_STREAM_KEYS
+from tap_core.protocols.airbyte.writer import AirbyteWriter
+from tap_core.protocols.interfaces import TapProtocol
 
-__all__ = ["Request", "read"]
+__all__ = ["ReadRequest", "read"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """What is to be read, and from where."""
 
     catalog: ConfiguredCatalog
-    state: Given
+    state: InputState
 
     @classmethod
-    def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> Request:
+    def of(cls, catalog: bytes, state: bytes, *, sources: tuple[str, str]) -> ReadRequest:
         """Read the two files; ``sources`` are their names for messages.
 
         Raises:
             CatalogFileError, StateFileError: one of them is not what it should be.
         """
-        return cls(parse_configured(catalog, sources[0]), parse_states(state, sources[1]))
+        return cls(parse_configured_catalog(catalog, sources[0]), parse_states(state, sources[1]))
 
 
-def read(tap: SourceTap, request: Request, write: Callable[[bytes], None]) -> None:
+def read(tap: TapProtocol, request: ReadRequest, write: Callable[[bytes], None]) -> None:
     """Sync a tap as it is asked for; ``write`` takes whole lines.
 
     Raises:
@@ -54,16 +59,16 @@ def read(tap: SourceTap, request: Request, write: Callable[[bytes], None]) -> No
     wanted = {stream.id: stream for stream in request.catalog.streams}
     names = {one.name: stream_id(one) for one in tap.streams.values() if stream_id(one) in wanted}
     in_full = {name for name, known in names.items() if wanted[known].sync_mode == FULL_REFRESH}
-    chosen, words = selection(request.catalog, tap.streams)
+    chosen, words = apply_configured_catalog(request.catalog, tap.streams)
     for sentence in words:
         tap.logger.warning(sentence)
     tap.use_catalog(chosen)
     tap.setup_mapper()
     _refuse_renamed(tap, names)
-    _resume(tap, document_of(request.state, tap.streams, in_full))
-    for name, state in states_before(request.state, tap.streams, in_full).items():
+    _resume(tap, to_state_document(request.state, tap.streams, in_full))
+    for name, state in get_previous_states(request.state, tap.streams, in_full).items():
         tap.streams[name].sent_before = state
-    outlet = AirbyteOutlet(write, names, shared=tap.shared_state)
+    outlet = AirbyteWriter(write, names, shared=tap.shared_state)
     tap.speak_by(outlet)
     try:
         tap.sync_all()
@@ -73,7 +78,7 @@ def read(tap: SourceTap, request: Request, write: Callable[[bytes], None]) -> No
         raise
 
 
-def _refuse_renamed(tap: SourceTap, names: Collection[str]) -> None:
+def _refuse_renamed(tap: TapProtocol, names: Collection[str]) -> None:
     """Refuse stream maps that send a stream under a name which the catalog does not have."""
     if not tap.config.get("stream_maps"):
         return
@@ -87,9 +92,9 @@ def _refuse_renamed(tap: SourceTap, names: Collection[str]) -> None:
             )
 
 
-def _resume(tap: SourceTap, document: dict[str, Any]) -> None:
+def _resume(tap: TapProtocol, document: dict[str, Any]) -> None:
     """Take a state document over, with what streams share beside their bookmarks."""
     tap.load_state(document)
     for name, value in document.items():
-        if name not in NOT_SHARED:
+        if name not in PER_STREAM_KEYS:
             tap.document.tap_state.setdefault(name, value)

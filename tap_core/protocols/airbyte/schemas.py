@@ -26,8 +26,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
-from tap_core.protocols.references import REMARKS, without_references
-from tap_core.schema.references import over_subschemas
+from tap_core.schema.inline_references import ANNOTATION_KEYWORDS, inline_references
+from tap_core.schema.references import map_subschemas
 from tap_core.types import JsonSchema
 
 __all__ = ["airbyte_schema", "singer_schema"]
@@ -71,13 +71,13 @@ def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     A union of one type and null becomes that type, nullable; one of types that no value
     has two of becomes ``oneOf``, which is Airbyte's word for a union.
     """
-    schema = _over(without_references(json_schema), _hinted)
+    schema = _over(inline_references(json_schema), _hinted)
     return schema if "type" in schema else {"type": "object", **schema}
 
 
 def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Return a schema that says in JSON Schema's words what Airbyte's words say in it."""
-    return _over(without_references(json_schema), _plain)
+    return _over(inline_references(json_schema), _plain)
 
 
 def _over(
@@ -86,7 +86,7 @@ def _over(
     """Apply a step to all schemas inside a schema, and then to itself."""
     if depth > _DEEPEST:
         return {}
-    return step(over_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
+    return step(map_subschemas(schema, lambda inner: _over(inner, step, depth + 1)))
 
 
 # Towards Airbyte
@@ -142,7 +142,7 @@ def _may_join(rest: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
         "type" in choice
         and "enum" not in choice
         and "const" not in choice
-        and rest.keys() <= REMARKS | {_HINT}
+        and rest.keys() <= ANNOTATION_KEYWORDS | {_HINT}
     )
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tap_core.protocols.references import without_references
-from tap_core.protocols.settings import own_settings
+from tap_core.protocols.config_schema import author_settings
 from tap_core.redaction import is_secret_text
-from tap_core.schema.references import over_subschemas
+from tap_core.schema.inline_references import inline_references
+from tap_core.schema.references import map_subschemas
 from tap_core.types import JsonSchema
 
 __all__ = ["PROTOCOL_VERSION", "specification"]
@@ -59,12 +59,12 @@ def specification(
 
 
 def _settings(schema: Mapping[str, Any]) -> JsonSchema:
-    settings = _with_secrets(without_references(schema))
+    settings = _with_secrets(inline_references(schema))
     properties = {
         name: _arranged(number, inner) if isinstance(inner, Mapping) else inner
         for number, (name, inner) in enumerate((settings.get("properties") or {}).items())
     }
-    for name in properties.keys() & own_settings(schema):
+    for name in properties.keys() & author_settings(schema):
         properties[name] = {**properties[name], _HIDDEN: True}
     return {"type": "object", **settings, "properties": properties}
 
@@ -76,7 +76,7 @@ def _arranged(number: int, setting: Mapping[str, Any]) -> JsonSchema:
 
 def _with_secrets(schema: JsonSchema) -> JsonSchema:
     """Mark the secrets among the settings of a schema, and in all that is inside it."""
-    result = over_subschemas(schema, _with_secrets)
+    result = map_subschemas(schema, _with_secrets)
     properties = result.get("properties")
     if isinstance(properties, dict):
         for name, setting in properties.items():

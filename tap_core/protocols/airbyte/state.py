@@ -23,16 +23,16 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tap_core.catalog import REPLICATION_FULL_TABLE
 from tap_core.events import StreamId
 from tap_core.exceptions import StateFileError
 from tap_core.protocols.airbyte.catalog import stream_id
-from tap_core.protocols.airbyte.given import Node, as_bytes, reason
-from tap_core.protocols.resuming import kept_bookmarks, sent_before
-from tap_core.protocols.source import Resumed
-from tap_core.state.load import parse_json
+from tap_core.protocols.airbyte.json_input import JsonNode, as_bytes, describe_error
+from tap_core.protocols.interfaces import ResumableStream
+from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.state.reader import parse_json
 
-__all__ = ["Given", "document_of", "parse_states", "states_before"]
+__all__ = ["InputState", "get_previous_states", "parse_states", "to_state_document"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _UNFINISHED: Final = "currently_syncing"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputState:
     """What a state file says: a state, or a reset, by stream; and what all of them share.
 
     ``legacy`` is the Singer document that held before the states of single streams.
@@ -63,7 +63,7 @@ class Given:
 # Reading
 
 
-def parse_states(text: str | bytes, source: str) -> Given:
+def parse_states(text: str | bytes, source: str) -> InputState:
     """Read a state file; ``source`` is its name for messages.
 
     Raises:
@@ -72,10 +72,10 @@ def parse_states(text: str | bytes, source: str) -> Given:
     found = _Found()
     for document in _documents(as_bytes(text), f"State '{source}'"):
         found.take(document)
-    return Given(found.streams, found.shared, found.legacy)
+    return InputState(found.streams, found.shared, found.legacy)
 
 
-def _documents(content: bytes, source: str) -> Iterator[Node]:
+def _documents(content: bytes, source: str) -> Iterator[JsonNode]:
     """Yield the one document of a file, or that of each line."""
     if not content.strip():
         return
@@ -84,23 +84,25 @@ def _documents(content: bytes, source: str) -> Iterator[Node]:
     except ValueError as fault:
         yield from _lines(content, source, fault)
     else:
-        yield Node(whole, source, StateFileError)
+        yield JsonNode(whole, source, StateFileError)
 
 
-def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[Node]:
+def _lines(content: bytes, source: str, fault: ValueError) -> Iterator[JsonNode]:
     is_first = True
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip(b" \t\r\0"):
             continue
         place = f"line {number}"
         try:
-            yield Node(parse_json(line), source, StateFileError, place)
+            yield JsonNode(parse_json(line), source, StateFileError, place)
         except ValueError as own:
             if is_first:
-                raise Node(None, source, StateFileError).wrong(
-                    f"this is not JSON: {reason(fault)}"
+                raise JsonNode(None, source, StateFileError).wrong(
+                    f"this is not JSON: {describe_error(fault)}"
                 ) from None
-            logger.warning("%s, %s, is cut off and left out: %s", source, place, reason(own))
+            logger.warning(
+                "%s, %s, is cut off and left out: %s", source, place, describe_error(own)
+            )
         is_first = False
 
 
@@ -112,13 +114,13 @@ class _Found:
         self.shared: dict[str, Any] = {}
         self.legacy: dict[str, Any] = {}
 
-    def take(self, node: Node) -> None:
+    def take(self, node: JsonNode) -> None:
         """Take what one document says: a list of states, or one."""
         for state in node.items() if isinstance(node.value, list) else [node]:
             if state.value is not None:
                 self._take_one(state)
 
-    def _take_one(self, node: Node) -> None:
+    def _take_one(self, node: JsonNode) -> None:
         kind = node.child("type", "state_type").text() or _kind_by_content(node.members())
         if kind == "STREAM":
             self._take_stream(node.child("stream"))
@@ -133,7 +135,7 @@ class _Found:
         elif kind not in _OTHER_MESSAGES:
             raise node.wrong(f"{kind!r} is no type of state: there are STREAM, GLOBAL and LEGACY")
 
-    def _take_message(self, node: Node) -> None:
+    def _take_message(self, node: JsonNode) -> None:
         """Take a whole message: Airbyte's has a ``state``, Singer's a ``value``."""
         state = node.child("state", "value")
         if state.value is None and "value" not in node.members():
@@ -143,14 +145,14 @@ class _Found:
         else:
             self._take_legacy(state)
 
-    def _take_stream(self, node: Node) -> None:
+    def _take_stream(self, node: JsonNode) -> None:
         descriptor = node.child("stream_descriptor")
         name = descriptor.child("name").needed()
         stream = StreamId(name, descriptor.child("namespace").text())
         state = node.child("stream_state").called(name)
         self.streams[stream] = None if state.value is None else state.members()
 
-    def _take_global(self, node: Node) -> None:
+    def _take_global(self, node: JsonNode) -> None:
         if node.value is None:
             raise node.refused("an object")
         self.streams, self.legacy = {}, {}
@@ -158,7 +160,7 @@ class _Found:
         for state in node.child("stream_states").items():
             self._take_stream(state)
 
-    def _take_legacy(self, node: Node) -> None:
+    def _take_legacy(self, node: JsonNode) -> None:
         while True:  # take off what targets and orchestrators of Singer put around a state
             members = node.members()
             if "singer_state" in members:
@@ -182,8 +184,8 @@ def _kind_by_content(members: Mapping[str, Any]) -> str | None:
 # For a tap
 
 
-def document_of(
-    given: Given, streams: Mapping[str, Resumed], full_refresh: Collection[str] = ()
+def to_state_document(
+    given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the state document with which a tap goes on; nothing in it is shared with ``given``.
 
@@ -197,21 +199,21 @@ def document_of(
         for name, value in {**given.legacy, **given.shared}.items()
         if name not in ("bookmarks", _UNFINISHED)
     }
-    kept = kept_bookmarks(_bookmarks(given, streams), streams, _begins, full_refresh)
+    kept = retained_bookmarks(_bookmarks(given, streams), streams, _begins, full_refresh)
     return {"bookmarks": kept, **document} if kept else document
 
 
-def states_before(
-    given: Given, streams: Mapping[str, Resumed], full_refresh: Collection[str] = ()
+def get_previous_states(
+    given: InputState, streams: Mapping[str, ResumableStream], full_refresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
     """Return the states of the parents that begin again only for the sake of their children.
 
     The arguments are those of `document_of`.
     """
-    return sent_before(_bookmarks(given, streams), streams, _begins, full_refresh)
+    return find_previously_sent(_bookmarks(given, streams), streams, _begins, full_refresh)
 
 
-def _bookmarks(given: Given, streams: Mapping[str, Resumed]) -> dict[str, Any]:
+def _bookmarks(given: InputState, streams: Mapping[str, ResumableStream]) -> dict[str, Any]:
     """Return the states by the names that the tap has for its streams."""
     known = {stream_id(stream): name for name, stream in streams.items()}
     bookmarks = _object(given.legacy.get("bookmarks"))
@@ -219,7 +221,7 @@ def _bookmarks(given: Given, streams: Mapping[str, Resumed]) -> dict[str, Any]:
     return {name: state for name, state in bookmarks.items() if state is not None}
 
 
-def _begins(stream: Resumed, state: Any) -> bool:
+def _begins(stream: ResumableStream, state: Any) -> bool:
     """Tell whether a stream has no state to go on from; an empty one is of a sync that was."""
     return state is None or stream.replication_method == REPLICATION_FULL_TABLE
 

@@ -12,17 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tap_core.events import Describe
-from tap_core.protocols.fivetran.types import ColumnType, type_of, type_of_key
-from tap_core.protocols.references import without_references
-from tap_core.schema.variants import union_of_objects, variants_of
+from tap_core.events import SchemaEvent
+from tap_core.protocols.fivetran.types import ColumnType, to_column_type, to_key_type
+from tap_core.schema.inline_references import inline_references
+from tap_core.schema.type_variants import merge_object_variants, split_variants
 
-__all__ = ["DELETED_AT", "WHOLE", "Column", "TableId", "columns_of", "properties_of"]
+__all__ = [
+    "DELETED_AT",
+    "WHOLE_RECORD",
+    "SourceColumn",
+    "TableId",
+    "build_columns",
+    "get_properties",
+]
 
 DELETED_AT: Final = "_sdc_deleted_at"
 """The property by which Singer's taps say of a record that its row was deleted."""
 
-WHOLE: Final = "record"
+WHOLE_RECORD: Final = "record"
 """The column of a stream that declares no properties."""
 
 _OF_SYSTEMS: Final = ("_sdc_", "_fivetran_")
@@ -41,7 +48,7 @@ class TableId:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SourceColumn:
     """One column; ``is_whole`` where it takes the record itself and not a property of it."""
 
     name: str
@@ -50,37 +57,37 @@ class Column:
     is_whole: bool = False
 
 
-def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def get_properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a stream declares of its records, by property; references are written out."""
-    root = without_references(schema)
-    objects = [variant for kind, variant in variants_of(root) if kind == "object"]
+    root = inline_references(schema)
+    objects = [variant for kind, variant in split_variants(root) if kind == "object"]
     found: Mapping[str, Any] = (
-        union_of_objects(objects).get("properties") if objects else {}
+        merge_object_variants(objects).get("properties") if objects else {}
     ) or {}
     return found
 
 
-def columns_of(described: Describe) -> tuple[Column, ...]:
+def build_columns(described: SchemaEvent) -> tuple[SourceColumn, ...]:
     """Return the columns of a stream's table; a key that is not declared has one of text."""
-    declared = properties_of(described.schema)
+    declared = get_properties(described.schema)
     keys = described.keys
     properties = {**dict.fromkeys(key for key in keys if key not in declared), **declared}
     found = [
-        Column(
+        SourceColumn(
             name,
-            type_of_key(definition) if name in keys else type_of(definition),
+            to_key_type(definition) if name in keys else to_column_type(definition),
             is_key=name in keys,
         )
         for name, definition in properties.items()
         if name in keys or not name.startswith(_OF_SYSTEMS)
     ]
     if not declared:
-        found.append(Column(_free_name(properties), type_of({}), is_whole=True))
+        found.append(SourceColumn(_free_name(properties), to_column_type({}), is_whole=True))
     return tuple(found)
 
 
 def _free_name(taken: Mapping[str, Any]) -> str:
-    name = WHOLE
+    name = WHOLE_RECORD
     while name in taken:
         name = f"_{name}"
     return name

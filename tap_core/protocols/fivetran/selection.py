@@ -14,38 +14,38 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tap_core.catalog import Catalog, CatalogEntry, Metadata
-from tap_core.protocols.fivetran.columns import DELETED_AT, Column, TableId
-from tap_core.protocols.fivetran.tables import Table, catalog_entry, put
-from tap_core.protocols.source import Described, choose
+from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
+from tap_core.protocols.fivetran.tables import SourceTable, add_column, catalog_entry
+from tap_core.protocols.interfaces import DiscoveredStream, apply_selection
+from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata
 
-__all__ = ["Choice", "Selection", "catalog_of"]
+__all__ = ["Selection", "TableSelection", "build_catalog"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TableSelection:
     """What is wanted of a table: columns by name, and whether others are."""
 
     columns: Mapping[str, bool] = field(default_factory=dict)
     others: bool = True
 
-    def takes(self, column: Column) -> bool:
+    def takes(self, column: SourceColumn) -> bool:
         """Tell whether a column is wanted; a key always is."""
         return column.is_key or self.columns.get(column.name, self.others)
 
-    def narrowed(self, table: Table) -> Table:
+    def narrowed(self, table: SourceTable) -> SourceTable:
         """Return a table with the columns that are wanted."""
         return replace(table, columns=tuple(filter(self.takes, table.columns)))
 
 
-_ALL = Choice()
+_ALL = TableSelection()
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What is wanted of a source; made by `of`."""
 
-    tables: Mapping[TableId, Choice | None] = field(default_factory=dict)
+    tables: Mapping[TableId, TableSelection | None] = field(default_factory=dict)
     """What is wanted of tables, None for nothing."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
     """Whether other tables of a schema are wanted."""
@@ -63,7 +63,7 @@ class Selection:
             named = dict(_tables(None, found.tables))
             return cls(named, {None: found.include_new_tables}, others=False)
         found = request.selection.with_schema
-        tables: dict[TableId, Choice | None] = {}
+        tables: dict[TableId, TableSelection | None] = {}
         new: dict[str | None, bool] = {}
         for schema in found.schemas:
             new[schema.schema_name] = schema.included and schema.include_new_tables
@@ -71,48 +71,54 @@ class Selection:
                 tables.update(_tables(schema.schema_name, schema.tables))
         return cls(tables, new, others=found.include_new_schemas)
 
-    def of_table(self, table: TableId) -> Choice | None:
+    def of_table(self, table: TableId) -> TableSelection | None:
         """Return what is wanted of a table, None for nothing."""
         if table in self.tables:
             return self.tables[table]
         return _ALL if self.schemas.get(table.schema, self.others) else None
 
 
-def _tables(schema: str | None, tables: Iterable[Any]) -> Iterable[tuple[TableId, Choice | None]]:
+def _tables(
+    schema: str | None, tables: Iterable[Any]
+) -> Iterable[tuple[TableId, TableSelection | None]]:
     for table in tables:
         known = TableId(table.table_name, schema)
         columns = dict(table.columns)
-        yield known, Choice(columns, table.include_new_columns) if table.included else None
+        yield known, TableSelection(columns, table.include_new_columns) if table.included else None
 
 
-def catalog_of(
-    streams: Mapping[str, Described],
-    tables: Iterable[Table],
-    wanted: Callable[[TableId], Choice | None],
+def build_catalog(
+    streams: Mapping[str, DiscoveredStream],
+    tables: Iterable[SourceTable],
+    wanted: Callable[[TableId], TableSelection | None],
 ) -> Catalog:
     """Return the tap's catalog that reads what is wanted of its tables."""
-    by_stream: dict[str, list[Table]] = {name: [] for name in streams}
+    by_stream: dict[str, list[SourceTable]] = {name: [] for name in streams}
     for table in tables:
         by_stream[table.stream].append(table)
     catalog = Catalog()
     for name, stream in streams.items():
         choices = [(table, wanted(table.id)) for table in by_stream[name]]
-        put(catalog, stream, _entry(stream, [(table, one) for table, one in choices if one]))
+        add_column(catalog, stream, _entry(stream, [(table, one) for table, one in choices if one]))
     return catalog
 
 
-def _entry(stream: Described, choices: list[tuple[Table, Choice]]) -> CatalogEntry:
+def _entry(
+    stream: DiscoveredStream, choices: list[tuple[SourceTable, TableSelection]]
+) -> CatalogEntry:
     """Return the entry of a stream of which so much is wanted."""
     entry = catalog_entry(stream, is_wanted=bool(choices))
     declared = entry.schema.properties or {}
     for name in declared:
         node = entry.metadata["properties", name]
         if node.inclusion != Metadata.InclusionType.UNSUPPORTED:
-            choose(node, wanted=name == DELETED_AT or _is_wanted(name, declared, choices))
+            apply_selection(node, wanted=name == DELETED_AT or _is_wanted(name, declared, choices))
     return entry
 
 
-def _is_wanted(name: str, declared: Mapping[str, Any], choices: list[tuple[Table, Choice]]) -> bool:
+def _is_wanted(
+    name: str, declared: Mapping[str, Any], choices: list[tuple[SourceTable, TableSelection]]
+) -> bool:
     """Tell whether a property has to be read."""
     if len(choices) != 1:
         return True

@@ -14,64 +14,71 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tap_core.catalog import Catalog, CatalogEntry, Metadata, Schema
 from tap_core.exceptions import DiscoveryError
-from tap_core.protocols.fivetran.columns import Column, TableId, columns_of
-from tap_core.protocols.source import Described, choose, entry_of
-from tap_core.sync.plan import descriptions_of, is_mapped
+from tap_core.protocols.fivetran.columns import SourceColumn, TableId, build_columns
+from tap_core.protocols.interfaces import DiscoveredStream, apply_selection, get_catalog_entry
+from tap_core.singerlib.catalog import Catalog, CatalogEntry, Metadata, Schema
+from tap_core.sync.plan import get_schemas, is_mapped
 
-__all__ = ["Table", "as_it_is", "catalog_entry", "everything", "put", "tables_of"]
+__all__ = [
+    "SourceTable",
+    "add_column",
+    "build_tables",
+    "catalog_entry",
+    "identity_name",
+    "select_all",
+]
 
 _Inclusion = Metadata.InclusionType
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SourceTable:
     """A table: ``name`` is what the tap calls it, ``stream`` the stream that it is made of."""
 
     id: TableId
-    columns: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
     name: str
     stream: str
     is_mapped: bool = False
     """Whether stream maps or flattening make it of the stream."""
 
-    def differs_from(self, told: Table) -> bool:
+    def differs_from(self, told: SourceTable) -> bool:
         """Tell whether it has a column that was not told like that; fewer are no difference."""
         return not set(self.columns) <= set(told.columns)
 
-    def joined(self, told: Table) -> Table:
+    def joined(self, told: SourceTable) -> SourceTable:
         """Return what was told of it before, with the columns as they are now."""
         own = {column.name: column for column in self.columns}
         before = {column.name: column for column in told.columns}
         return replace(self, columns=tuple({**before, **own}.values()))
 
 
-def as_it_is(streams: Iterable[Described]) -> Catalog:
+def identity_name(streams: Iterable[DiscoveredStream]) -> Catalog:
     """Return the catalog that has selected what the tap does not leave out by itself."""
     catalog = Catalog()
     for stream in streams:
-        root = entry_of(stream).metadata.root
+        root = get_catalog_entry(stream).metadata.root
         wishes = (root.selected, root.selected_by_default)
         wanted = next((wish for wish in wishes if wish is not None), True)
-        put(catalog, stream, catalog_entry(stream, is_wanted=wanted))
+        add_column(catalog, stream, catalog_entry(stream, is_wanted=wanted))
     return catalog
 
 
-def everything(streams: Iterable[Described]) -> Catalog:
+def select_all(streams: Iterable[DiscoveredStream]) -> Catalog:
     """Return the catalog that has all selected that can be."""
     catalog = Catalog()
     for stream in streams:
         entry = catalog_entry(stream, is_wanted=True)
         for name in entry.schema.properties or {}:
-            choose(entry.metadata["properties", name], wanted=True)
-        put(catalog, stream, entry)
+            apply_selection(entry.metadata["properties", name], wanted=True)
+        add_column(catalog, stream, entry)
     return catalog
 
 
-def catalog_entry(stream: Described, *, is_wanted: bool) -> CatalogEntry:
+def catalog_entry(stream: DiscoveredStream, *, is_wanted: bool) -> CatalogEntry:
     """Return a copy of a stream's entry, wanted or not, with every word of its schema."""
-    entry = deepcopy(entry_of(stream))
+    entry = deepcopy(get_catalog_entry(stream))
     root = entry.metadata.root
     if root.inclusion != _Inclusion.UNSUPPORTED:
         root.inclusion, root.selected = _Inclusion.AVAILABLE, is_wanted
@@ -79,7 +86,7 @@ def catalog_entry(stream: Described, *, is_wanted: bool) -> CatalogEntry:
     return entry
 
 
-def put(catalog: Catalog, stream: Described, entry: CatalogEntry) -> None:
+def add_column(catalog: Catalog, stream: DiscoveredStream, entry: CatalogEntry) -> None:
     """Add an entry under the names by which a tap looks for it."""
     for name in (stream.tap_stream_id, stream.name):
         catalog[name] = entry
@@ -97,7 +104,7 @@ def _whole(schema: Any) -> Schema:
     return made
 
 
-def tables_of(streams: Mapping[str, Described]) -> tuple[Table, ...]:
+def build_tables(streams: Mapping[str, DiscoveredStream]) -> tuple[SourceTable, ...]:
     """Return the tables of a tap's streams, with the columns that are selected of each.
 
     The stream maps must have been made.
@@ -106,7 +113,7 @@ def tables_of(streams: Mapping[str, Described]) -> tuple[Table, ...]:
         DiscoveryError: two of them have one name.
     """
     has_schemas = bool(streams) and all(stream.namespace for stream in streams.values())
-    tables = [table for stream in streams.values() for table in _tables_of(stream, has_schemas)]
+    tables = [table for stream in streams.values() for table in _build_tables(stream, has_schemas)]
     taken = Counter(table.id for table in tables)
     told = [
         table if taken[table.id] == 1 else replace(table, id=replace(table.id, table=table.name))
@@ -121,11 +128,11 @@ def tables_of(streams: Mapping[str, Described]) -> tuple[Table, ...]:
     return tuple(told)
 
 
-def _tables_of(stream: Any, has_schemas: bool) -> Iterator[Table]:
+def _build_tables(stream: Any, has_schemas: bool) -> Iterator[SourceTable]:
     mapped = is_mapped(stream)
-    for described in descriptions_of(stream):
+    for described in get_schemas(stream):
         name = described.stream.name
         table = stream.name_in_namespace if has_schemas and name == stream.name else name
         schema = stream.namespace if has_schemas else None
         known = TableId(table, schema)
-        yield Table(known, columns_of(described), name, stream.name, is_mapped=mapped)
+        yield SourceTable(known, build_columns(described), name, stream.name, is_mapped=mapped)

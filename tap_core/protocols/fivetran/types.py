@@ -38,22 +38,22 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from tap_core.protocols.fivetran.words import DataType
-from tap_core.schema.numbers import (
+from tap_core.protocols.fivetran.enums import DataType
+from tap_core.schema.numeric_bounds import (
     DECIMAL_FORMATS,
-    FEWEST_WHOLE_DIGITS,
-    HIGHEST,
-    LOWEST,
     MAX_DIGITS,
-    bounds_of,
-    count_of,
-    places_of,
-    step_of,
-    whole_digits_of,
+    MAX_INT64,
+    MIN_INT64,
+    MIN_INTEGER_DIGITS,
+    get_bounds,
+    get_decimal_places,
+    get_integer_digits,
+    get_multiple_of,
+    parse_count,
 )
-from tap_core.schema.variants import variants_of
+from tap_core.schema.type_variants import split_variants
 
-__all__ = ["ColumnType", "type_of", "type_of_key"]
+__all__ = ["ColumnType", "to_column_type", "to_key_type"]
 
 _Schema = Mapping[str, Any]
 
@@ -82,9 +82,9 @@ _XML: Final = ("application/xml", "text/xml")
 _NO_ZONE: Final = "timestamp_without_timezone"
 
 
-def type_of(schema: Any) -> ColumnType:
+def to_column_type(schema: Any) -> ColumnType:
     """Return the type of the column of a property."""
-    variants = list(variants_of(schema))
+    variants = list(split_variants(schema))
     found = {_one(kind, variant) for kind, variant in variants}
     if len(found) == 1:
         return found.pop()
@@ -93,9 +93,9 @@ def type_of(schema: Any) -> ColumnType:
     return _common(found) or _JSON
 
 
-def type_of_key(schema: Any) -> ColumnType:
+def to_key_type(schema: Any) -> ColumnType:
     """Return the type of the column of a property that identifies a row."""
-    found = type_of(schema)
+    found = to_column_type(schema)
     return _STRING if found == _JSON else found
 
 
@@ -123,9 +123,9 @@ def _one(kind: str, schema: _Schema) -> ColumnType:
 
 
 def _integer(schema: _Schema) -> ColumnType:
-    low, high = bounds_of(schema)
-    if (low is not None and low < LOWEST) or (high is not None and high > HIGHEST):
-        return _sized(max(whole_digits_of(low), whole_digits_of(high)), 0)
+    low, high = get_bounds(schema)
+    if (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64):
+        return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0)
     for kind, (_, lowest, highest) in _WHOLE.items():
         if low is not None and low >= lowest and high == highest:
             return ColumnType(kind)
@@ -135,18 +135,18 @@ def _integer(schema: _Schema) -> ColumnType:
 def _number(schema: _Schema) -> ColumnType:
     if schema.get("format") in DECIMAL_FORMATS:
         return _declared(schema)
-    step = step_of(schema)
+    step = get_multiple_of(schema)
     if step is None:
         return ColumnType(DataType.DOUBLE)
-    low, high = bounds_of(schema)
-    return _sized(_whole_digits(low, high), places_of(step))
+    low, high = get_bounds(schema)
+    return _sized(_whole_digits(low, high), get_decimal_places(step))
 
 
 def _whole_digits(low: Decimal | None, high: Decimal | None) -> int | None:
     """Return the digits before the point that bounds leave, None where one is missing."""
     if low is None or high is None:
         return None
-    return max(whole_digits_of(low), whole_digits_of(high))
+    return max(get_integer_digits(low), get_integer_digits(high))
 
 
 def _text(schema: _Schema) -> ColumnType:
@@ -165,7 +165,7 @@ def _text(schema: _Schema) -> ColumnType:
 
 def _declared(schema: _Schema) -> ColumnType:
     """Return the decimal of ``precision`` and ``scale``, where they are declared."""
-    precision, scale = count_of(schema.get("precision")), count_of(schema.get("scale"))
+    precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
     if not precision:
         return _UNSIZED
     places = scale if scale is not None and scale <= precision else 0
@@ -176,7 +176,7 @@ def _declared(schema: _Schema) -> ColumnType:
 
 def _sized(whole: int | None, places: int) -> ColumnType:
     """Return the widest decimal of so many places, or the usual one where none is wide enough."""
-    wanted = FEWEST_WHOLE_DIGITS if whole is None else whole
+    wanted = MIN_INTEGER_DIGITS if whole is None else whole
     if wanted + places <= MAX_DIGITS:
         return ColumnType(DataType.DECIMAL, MAX_DIGITS, places)
     return ColumnType(DataType.DECIMAL, MAX_DIGITS, min(places, _UNSIZED.scale))

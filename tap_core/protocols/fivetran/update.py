@@ -17,26 +17,26 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Protocol, TypeAlias
 
-from tap_core.catalog import REPLICATION_FULL_TABLE, Catalog
 from tap_core.exceptions import StateFileError
-from tap_core.protocols.fivetran.backlog import Backlog, CallEndedError
+from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue, CallEndedError
 from tap_core.protocols.fivetran.columns import TableId
-from tap_core.protocols.fivetran.outlet import FivetranOutlet
-from tap_core.protocols.fivetran.selection import Choice, Selection, catalog_of
-from tap_core.protocols.fivetran.tables import Table, as_it_is, everything, tables_of
-from tap_core.protocols.resuming import kept_bookmarks, sent_before
-from tap_core.protocols.source import SourceTap
-from tap_core.state.load import parse_json
+from tap_core.protocols.fivetran.selection import Selection, TableSelection, build_catalog
+from tap_core.protocols.fivetran.tables import SourceTable, build_tables, identity_name, select_all
+from tap_core.protocols.fivetran.update_writer import UpdateWriter
+from tap_core.protocols.interfaces import TapProtocol
+from tap_core.protocols.resume import find_previously_sent, retained_bookmarks
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE, Catalog
+from tap_core.state.reader import parse_json
 
-__all__ = ["Call", "Told", "discovered", "state_of", "update"]
+__all__ = ["UpdateCall", "UpdateLog", "discover_tables", "parse_state", "update"]
 
 _logger = logging.getLogger(__name__)
 
-Told: TypeAlias = Mapping[TableId, Table]
+UpdateLog: TypeAlias = Mapping[TableId, SourceTable]
 """Tables as they were told before."""
 
 
-class Call(Protocol):
+class UpdateCall(Protocol):
     """The call that is answered: `server.Call`."""
 
     def on_end(self, callback: Callable[[], None], /) -> None:
@@ -46,17 +46,17 @@ class Call(Protocol):
         """Set what the log says of it."""
 
 
-def discovered(tap: SourceTap) -> tuple[Table, ...]:
+def discover_tables(tap: TapProtocol) -> tuple[SourceTable, ...]:
     """Return all tables that a tap has, with all columns that can be selected.
 
     From then on the tap has everything selected.
     """
-    tap.use_catalog(everything(tap.streams.values()))
+    tap.use_catalog(select_all(tap.streams.values()))
     tap.setup_mapper()
-    return tables_of(tap.streams)
+    return build_tables(tap.streams)
 
 
-def state_of(text: str) -> dict[str, Any]:
+def parse_state(text: str) -> dict[str, Any]:
     """Read the state that comes with a request.
 
     Raises:
@@ -80,13 +80,16 @@ def state_of(text: str) -> dict[str, Any]:
 
 
 def update(
-    make_tap: Callable[[], SourceTap], request: Any, call: Call, told: Told | None = None
+    make_tap: Callable[[], TapProtocol],
+    request: Any,
+    call: UpdateCall,
+    told: UpdateLog | None = None,
 ) -> Iterator[bytes]:
     """Yield the responses of an Update.
 
     ``told`` is what Schema answered for these settings, where it was asked in this process.
     """
-    backlog = Backlog()
+    backlog = BoundedByteQueue()
     call.on_end(backlog.leave)
     job = _Job(make_tap, request, call, backlog, told)
     work = copy_context().run  # the log knows the call by it
@@ -102,11 +105,11 @@ class _Job:
 
     def __init__(
         self,
-        make_tap: Callable[[], SourceTap],
+        make_tap: Callable[[], TapProtocol],
         request: Any,
-        call: Call,
-        backlog: Backlog,
-        told: Told | None,
+        call: UpdateCall,
+        backlog: BoundedByteQueue,
+        told: UpdateLog | None,
     ) -> None:
         self._make_tap = make_tap
         self._request = request
@@ -126,14 +129,14 @@ class _Job:
             self._backlog.end()
 
     def _sync(self) -> None:
-        state = state_of(self._request.state_json)
+        state = parse_state(self._request.state_json)
         selection = Selection.of(self._request)
         tap = self._make_tap()
         self._backlog.check()
         tables, wanted = _chosen(tap, selection)
         self._backlog.check()
         _resume(tap, state)
-        outlet = FivetranOutlet(self._backlog, tables, wanted, self._told)
+        outlet = UpdateWriter(self._backlog, tables, wanted, self._told)
         tap.speak_by(outlet)
         try:
             tap.sync_all()
@@ -148,26 +151,26 @@ class _Job:
 
 
 def _chosen(
-    tap: SourceTap, selection: Selection | None
-) -> tuple[Sequence[Table], Callable[[TableId], Choice | None]]:
+    tap: TapProtocol, selection: Selection | None
+) -> tuple[Sequence[SourceTable], Callable[[TableId], TableSelection | None]]:
     """Let a tap have selected what is wanted; return its tables and what is wanted of each."""
     if selection is None:
-        tap.use_catalog(as_it_is(tap.streams.values()))
+        tap.use_catalog(identity_name(tap.streams.values()))
         tap.setup_mapper()
-        return tables_of(tap.streams), Selection().of_table
-    tables = discovered(tap)
-    catalog: Catalog = catalog_of(tap.streams, tables, selection.of_table)
+        return build_tables(tap.streams), Selection().of_table
+    tables = discover_tables(tap)
+    catalog: Catalog = build_catalog(tap.streams, tables, selection.of_table)
     tap.use_catalog(catalog)
     return tables, selection.of_table
 
 
-def _resume(tap: SourceTap, state: dict[str, Any]) -> None:
+def _resume(tap: TapProtocol, state: dict[str, Any]) -> None:
     """Take a state over; parents of what is wanted for the first time begin again."""
     found = state.get("bookmarks")
     bookmarks: dict[str, Any] = found if isinstance(found, dict) else {}
-    kept = kept_bookmarks(bookmarks, tap.streams, _begins)
+    kept = retained_bookmarks(bookmarks, tap.streams, _begins)
     tap.load_state({**state, "bookmarks": kept})
-    for name, before in sent_before(bookmarks, tap.streams, _begins).items():
+    for name, before in find_previously_sent(bookmarks, tap.streams, _begins).items():
         tap.streams[name].sent_before = before
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LOW", "LOW_BITS", "delimited", "varint"]
+__all__ = ["LOW_BITS", "LOW_BYTES_TABLE", "encode_length_delimited", "encode_varint"]
 
 _HALF: Final = 14
 LOW_BITS: Final = (1 << _HALF) - 1
@@ -16,7 +16,7 @@ _TWO: Final = 1 << 2 * _HALF
 _THREE: Final = 1 << 3 * _HALF
 _WORD: Final = 1 << 64
 
-LOW: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
+LOW_BYTES_TABLE: Final = tuple(bytes((n & 0x7F | 0x80, n >> 7 | 0x80)) for n in range(1 << _HALF))
 """The lowest fourteen bits of a number that has more: two bytes that others follow."""
 
 _LAST: Final = tuple(
@@ -25,18 +25,26 @@ _LAST: Final = tuple(
 """The last byte, or the last two."""
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Return a number of 64 bits; below zero it takes ten bytes."""
     if 0 <= value <= LOW_BITS:
         return _LAST[value]
     value %= _WORD
     if value < _TWO:
-        return LOW[value & LOW_BITS] + _LAST[value >> _HALF]
+        return LOW_BYTES_TABLE[value & LOW_BITS] + _LAST[value >> _HALF]
     if value < _THREE:
-        return LOW[value & LOW_BITS] + LOW[value >> 14 & LOW_BITS] + _LAST[value >> 28]
-    return LOW[value & LOW_BITS] + LOW[value >> 14 & LOW_BITS] + varint(value >> 28)
+        return (
+            LOW_BYTES_TABLE[value & LOW_BITS]
+            + LOW_BYTES_TABLE[value >> 14 & LOW_BITS]
+            + _LAST[value >> 28]
+        )
+    return (
+        LOW_BYTES_TABLE[value & LOW_BITS]
+        + LOW_BYTES_TABLE[value >> 14 & LOW_BITS]
+        + encode_varint(value >> 28)
+    )
 
 
-def delimited(tag: bytes, content: bytes) -> bytes:
+def encode_length_delimited(tag: bytes, content: bytes) -> bytes:
     """Return a field whose content has a length: text, bytes, or a message."""
-    return tag + varint(len(content)) + content
+    return tag + encode_varint(len(content)) + content

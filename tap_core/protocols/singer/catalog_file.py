@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from inspect import getattr_static
 from typing import Any, Final, Protocol
 
-from tap_core.catalog import CatalogEntry
-from tap_core.documents import load_json
 from tap_core.exceptions import CatalogFileError
-from tap_core.protocols.lines import with_whole_letters
+from tap_core.io.json_lines import repair_surrogates
+from tap_core.singerlib.catalog import CatalogEntry
+from tap_core.singerlib.json import load_json
 
-__all__ = ["Described", "parse_catalog", "strangers"]
+__all__ = ["CatalogStream", "find_unknown_streams", "parse_catalog"]
 
 
-class Described(Protocol):
+class CatalogStream(Protocol):
     """A stream, as far as a catalog can be compared with it."""
 
     @property
@@ -42,7 +42,7 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
     """
     content = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     try:
-        whole = with_whole_letters(content)
+        whole = repair_surrogates(content)
         found = load_json(whole.decode(json.detect_encoding(whole)))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
@@ -136,7 +136,9 @@ def _inner_schemas(schema: Mapping[str, Any]) -> Iterator[Any]:
         yield from schema.get(key) or ()
 
 
-def strangers(catalog: Mapping[str, Any], streams: Mapping[str, Described]) -> Iterator[str]:
+def find_unknown_streams(
+    catalog: Mapping[str, Any], streams: Mapping[str, CatalogStream]
+) -> Iterator[str]:
     """Say, in a sentence each, what a catalog has that the tap's streams (by name) have not."""
     known = {stream.tap_stream_id: stream for stream in streams.values()}
     unknown = []
@@ -154,7 +156,7 @@ def strangers(catalog: Mapping[str, Any], streams: Mapping[str, Described]) -> I
         yield f"The catalog has streams that this tap does not: {', '.join(unknown)}"
 
 
-def _at_hand(stream: Described) -> Mapping[str, Any] | None:
+def _at_hand(stream: CatalogStream) -> Mapping[str, Any] | None:
     """Return the schema of a stream that was given one, None where an author computes it."""
     found = getattr_static(stream, "schema", None)
     if isinstance(found, Mapping):

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tap_core.protocols.singer.messages import (
+from tap_core.singerlib.messages import (
     ActivateVersionMessage as ActivateVersionMessage,
     Message as Message,
     RecordMessage as RecordMessage,
@@ -13,11 +13,11 @@ from tap_core.protocols.singer.messages import (
     StateMessage as StateMessage,
     exclude_null_dict as exclude_null_dict,
 )
-from tap_core.protocols.singer.reading import (
+from tap_core.protocols.singer.message_reader import (
     GenericSingerReader as GenericSingerReader,
     SimpleSingerReader as SimpleSingerReader,
 )
-from tap_core.protocols.singer.writing import (
+from tap_core.protocols.singer.message_writer import (
     GenericSingerWriter as GenericSingerWriter,
     SimpleSingerWriter as SimpleSingerWriter,
 )

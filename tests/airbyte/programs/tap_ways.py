@@ -13,7 +13,7 @@ import time
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tap_core.protocols.singer.messages import RecordMessage, StateMessage
+from tap_core.singerlib.messages import RecordMessage, StateMessage
 
 ROWS = 2_500
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 TYPES = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN", "string": "STRING"}
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tap_core.manifest.command import main
+from tap_core.manifest.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

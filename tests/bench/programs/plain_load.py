@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from target_spark.session import Session, SparkSettings
+from target_spark.spark.session import Session, SparkSettings
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MERGE = "MERGE INTO delta.`{}` AS t USING batch AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"

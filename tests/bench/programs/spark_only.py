@@ -18,10 +18,10 @@ from typing import Any
 from spool_only import NoCommits, NoEngine
 
 from target_spark import target
-from target_spark.batches import BatchWriter
-from target_spark.engine import SparkEngine
-from target_spark.spool import SpoolFolder
-from target_spark.work import Outcome, Work
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.spark.engine import LeasedSpark
+from target_spark.storage.spool import SpoolFolder
 
 
 class Later(NoCommits):
@@ -29,11 +29,11 @@ class Later(NoCommits):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.works: list[Work] = []
+        self.works: list[CommitRequest] = []
         self.options: Any = None
         self.run: Any = None
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         """Keep the files under other names, since the loader removes its own."""
         batches = []
         for batch in work.batches:
@@ -61,12 +61,12 @@ def main(seconds: Path) -> None:
             later.options, later.run = options, run
             return later
 
-        target.SparkEngine = engine  # type: ignore[assignment,misc]
+        target.LeasedSpark = engine  # type: ignore[assignment,misc]
         target._commits = commits  # type: ignore[assignment]
         with contextlib.suppress(SystemExit):
             target.TargetSpark.cli()
         started = time.monotonic()
-        spark = SparkEngine(*settings)
+        spark = LeasedSpark(*settings)
         spark.begin()
         folder = SpoolFolder()
         writer = BatchWriter(spark, later.options, later.run, folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from target_spark import target
-from target_spark.work import Outcome, Work
+from target_spark.loader.commit_request import CommitRequest, CommitResult
 
 
 class NoEngine:
@@ -36,9 +36,9 @@ class NoCommits:
         """Refuse."""
         return False
 
-    def write(self, work: Work) -> Outcome:
+    def write(self, work: CommitRequest) -> CommitResult:
         """Say that all is written."""
-        return Outcome(work.count, 0, work.covered(), {})
+        return CommitResult(work.count, 0, work.covered(), {})
 
     def prepare(self, *_table: Any) -> tuple[()]:
         """Make nothing."""
@@ -52,6 +52,6 @@ class NoCommits:
 
 
 if __name__ == "__main__":
-    target.SparkEngine = NoEngine  # type: ignore[assignment,misc]
+    target.LeasedSpark = NoEngine  # type: ignore[assignment,misc]
     target._commits = lambda *_all: NoCommits()  # type: ignore[assignment,return-value]
     target.TargetSpark.cli()

@@ -22,8 +22,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from target_spark.extract.crew import SparkSpreader
-from target_spark.extract.source import Source
+from target_spark.extract.spark_distributor import SparkDistributor
+from target_spark.extract.tap_factory import TapSpec
 from tests.bench.roles import Roles
 
 
@@ -60,7 +60,7 @@ class Reach:
 class Outlet:
     """Counts what comes, and hands contexts to a spreader that notes how large they are."""
 
-    def __init__(self, spreader: SparkSpreader) -> None:
+    def __init__(self, spreader: SparkDistributor) -> None:
         self.spreader = spreader
         self.rows = self.sent = self.told = 0
         self.encode = lambda record: record
@@ -82,10 +82,10 @@ class Outlet:
 def step(spark: SparkSession, folder: str, roots: Sequence[int], asked: str) -> dict[str, Any]:
     """Read so many parts in so many tasks of a job; say what it used."""
     parts, tasks, records = map(int, asked.split(":"))
-    source = Source(asked, "spread_tap:SpreadTap", {"parts": parts, "records": records})
+    source = TapSpec(asked, "spread_tap:SpreadTap", {"parts": parts, "records": records})
     tap = source.new()
     own = Reach(folder)
-    spreader = SparkSpreader(source, tap.streams, Engine(spark), own, lambda _: 0, width=tasks)
+    spreader = SparkDistributor(source, tap.streams, Engine(spark), own, lambda _: 0, width=tasks)
     outlet = Outlet(spreader)
     tap.speak_by(outlet)
     started = time.monotonic()

@@ -18,13 +18,13 @@ from typing import Any
 
 import made
 
-from tap_core.protocols.singer.decode import Decoder
-from target_spark.batches import BatchWriter
-from target_spark.loader import Loader
-from target_spark.options import LoadOptions, Run
-from target_spark.report import Report
-from target_spark.session import Session, SparkSettings
-from target_spark.spool import SpoolFolder
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.config.options import LoadOptions, RunInfo
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.spark.session import Session, SparkSettings
+from target_spark.storage.spool import SpoolFolder
 
 TICKS = os.sysconf("SC_CLK_TCK")
 DDL = (
@@ -86,7 +86,7 @@ def lines(stream: str, rows: Iterator[dict[str, Any]]) -> bytes:
 def load(session: Session, folder: Path, text: bytes) -> None:
     """Load messages as the target does, into this program's Spark."""
     engine, options = Engine(session), LoadOptions(str(folder))
-    run = Run("bench", f"{time.time_ns()}", time.time_ns() // 1_000_000)
+    run = RunInfo("bench", f"{time.time_ns()}", time.time_ns() // 1_000_000)
     spool = SpoolFolder(folder.parent / "spool")
     loader = Loader(
         options,
@@ -96,7 +96,7 @@ def load(session: Session, folder: Path, text: bytes) -> None:
         Report(),
         lambda _state: None,
     )
-    for event in Decoder().feed(text):
+    for event in SingerReader().feed(text):
         loader.fold(event)
     loader.finish(whole=True)
     loader.close()

@@ -176,7 +176,7 @@ CASES = {
 
 def by_us(case: Case) -> dict[str, Any]:
     """Return what our Airbyte source makes of a case."""
-    return _ran(case, [sys.executable, "-m", "tap_core.manifest.command", "read", "--manifest"])
+    return _ran(case, [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest"])
 
 
 def by_airbyte_cdk(case: Case) -> dict[str, Any]:

@@ -1,0 +1,160 @@
+"""Batch files as Fivetran writes them: CSV, compressed, each encrypted with a key of its own.
+
+Rules of the room: a stream in, a stream out; nothing plain is kept. Cells are text, or one of two
+marks. A cell is quoted where it must be and where it is longer than 24 characters, as Fivetran's
+writer does it; the marks are quoted likewise, but for null, which never is. Frames of ZSTD carry
+no size of their content.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Protocol, TypeAlias
+
+from typing_extensions import Self
+
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import Compression, Encryption
+
+__all__ = ["NULL", "UNMODIFIED", "BatchFile", "BatchFileSet", "Cell", "Sentinel", "line"]
+
+_LONGEST_BARE: Final = 24
+_BLOCK: Final = 16
+_KEY_BYTES: Final = 32
+
+
+class Sentinel:
+    """A cell that is no text."""
+
+
+NULL: Final = Sentinel()
+UNMODIFIED: Final = Sentinel()
+Cell: TypeAlias = "str | Sentinel"
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> Any: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class BatchFileSet:
+    """The files of one call, in a folder: written here, named in the request with their keys."""
+
+    folder: Path
+    compression: Compression = Compression.ZSTD
+    encryption: Encryption = Encryption.AES
+    null: str = "null-m8yilkvPsNulehxl2G6pmSQ3G3WWdLP"
+    unmodified: str = "unmod-NcK9NIjPUutCsz4mjOQQztbnwnE1sY3"
+    keys: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, name: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+        """Write a file and return its path."""
+        with self.open(name) as file:
+            file.write(line(header, self))
+            for row in rows:
+                file.write(line(row, self))
+        return str(self.folder / name)
+
+    def open(self, name: str) -> BatchFile:
+        """Return a file to write to, with a new key where files are encrypted."""
+        path = self.folder / name
+        if self.encryption == Encryption.AES:
+            self.keys[str(path)] = os.urandom(_KEY_BYTES)
+        return BatchFile(path, self.keys.get(str(path)), self.compression)
+
+    def params(self) -> Any:
+        """Return how these files are written, as the message that says it."""
+        return proto_messages.FileParams(
+            compression=int(self.compression),
+            encryption=int(self.encryption),
+            null_string=self.null,
+            unmodified_string=self.unmodified,
+        )
+
+
+class BatchFile:
+    """One file that is written: plain bytes in, what the file holds out."""
+
+    def __init__(self, path: Path, key: bytes | None, compression: Compression) -> None:
+        file = path.open("wb")
+        self._layers: list[_Sink] = [file]
+        if key is not None:
+            self._layers.append(_Encrypting(file, key))
+        if compression != Compression.OFF:
+            self._layers.append(_compressed(self._layers[-1], compression))
+
+    def write(self, plain: bytes) -> None:
+        """Write more of the file."""
+        self._layers[-1].write(plain)
+
+    def close(self) -> None:
+        """Write what is left of it."""
+        for layer in reversed(self._layers):
+            layer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def line(row: Sequence[Cell], files: BatchFileSet) -> bytes:
+    """Return a row as a line of CSV."""
+    return (",".join(_cell(cell, files) for cell in row) + "\n").encode()
+
+
+def _cell(cell: Cell, files: BatchFileSet) -> str:
+    if cell is NULL:
+        return files.null
+    text = files.unmodified if isinstance(cell, Sentinel) else cell
+    must = not text or len(text) > _LONGEST_BARE or any(one in text for one in ',"\n\r')
+    return '"{}"'.format(text.replace('"', '""')) if must else text
+
+
+class _Encrypting(io.RawIOBase):
+    """AES-256 in CBC mode, padded, its vector in front."""
+
+    def __init__(self, file: BinaryIO, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+        from cryptography.hazmat.primitives.padding import PKCS7
+
+        vector = os.urandom(_BLOCK)
+        file.write(vector)
+        self._file = file
+        self._padder = PKCS7(_BLOCK * 8).padder()
+        self._encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
+
+    def writable(self) -> bool:
+        """It is for writing alone."""
+        return True
+
+    def write(self, plain: Any, /) -> int:
+        """Encrypt and write."""
+        self._file.write(self._encryptor.update(self._padder.update(bytes(plain))))
+        return len(plain)
+
+    def close(self) -> None:
+        """Write the last block."""
+        if not self.closed:
+            last = self._encryptor.update(self._padder.finalize())
+            self._file.write(last + self._encryptor.finalize())
+        super().close()
+
+
+def _compressed(sink: _Sink, compression: Compression) -> _Sink:
+    import pyarrow as pa
+
+    stream: _Sink = pa.CompressedOutputStream(sink, compression.name.lower())
+    return stream

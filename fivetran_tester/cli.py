@@ -1,0 +1,118 @@
+"""The command `tap-core fivetran-test`: a walk through a connector or a destination.
+
+Rules of the room: exit 0 where no rule is broken, 1 where one is or the walk cannot go on, 2 where
+nothing can be started or the call itself is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from fivetran_tester.common_checks import StoppedError
+from fivetran_tester.connector import FIRST_STATE, ConnectorTester
+from fivetran_tester.destination import DestinationTester
+from fivetran_tester.findings import Findings
+from fivetran_tester.server_pool import Servers
+from fivetran_tester.server_process import NotStartedError
+from tap_core.singerlib.json import load_json
+
+__all__ = ["fivetran_test"]
+
+_CANNOT: Final = 2
+
+
+def fivetran_test(argv: Sequence[str]) -> int:
+    """Run the command; return its exit code."""
+    words = list(argv)
+    place = words.index("--") if "--" in words else len(words)
+    parser = _parser()
+    asked = parser.parse_args(words[:place])
+    command = words[place + 1 :]
+    if bool(command) == bool(asked.address):
+        parser.error("give either -- and a command to start, or --address")
+    findings = Findings()
+    try:
+        return _walked(asked, command, findings)
+    except (NotStartedError, ValueError, OSError) as error:
+        _say(f"Cannot start: {error}")
+        return _CANNOT
+
+
+def _walked(asked: argparse.Namespace, command: list[str], findings: Findings) -> int:
+    settings = _document(asked.config)
+    service = "DestinationConnector" if asked.destination else "SourceConnector"
+    servers = Servers(service, findings, command, asked.address, asked.seconds)
+    walk: DestinationTester | ConnectorTester
+    if asked.destination:
+        walk = DestinationTester(servers, settings, _say)
+    else:
+        state = asked.state.read_text("utf-8") if _document(asked.state) else FIRST_STATE
+        walk = ConnectorTester(servers, settings, _say, state, asked.resumes)
+    stopped = False
+    try:
+        with _ends_in_order(servers):
+            walk.run()
+    except StoppedError as error:
+        _say(f"The walk ends here. {error}")
+        stopped = True
+    for line in findings.lines():
+        _say(line)
+    _say("No rule is broken." if not findings and not stopped else "Not all is well.")
+    return int(bool(findings) or stopped)
+
+
+@contextmanager
+def _ends_in_order(servers: Servers) -> Iterator[None]:
+    """On SIGTERM, end the server that was started too; an exception might be lost in gRPC."""
+
+    def leave(number: int, _frame: object) -> None:
+        servers.leave()
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _document(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    found = load_json(path.read_bytes())
+    if not isinstance(found, dict):
+        raise NotStartedError(f"{path.name} is no JSON object.")
+    return found
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  (this is what was asked for)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tap-core fivetran-test",
+        usage="tap-core fivetran-test [OPTION ...] -- COMMAND [ARGUMENT ...]",
+        description="Walk through a connector of Fivetran's, or a destination, as Fivetran would:"
+        " the form, the tests, and each call; say what a destination would hold, and which of the"
+        " rules in docs/fivetran.md are broken. COMMAND is started with --port and a free port.",
+    )
+    parser.add_argument("--config", type=Path, help="the settings, a file of JSON")
+    parser.add_argument("--state", type=Path, help="a state to begin from, a file of JSON")
+    parser.add_argument("--destination", action="store_true", help="it is a destination")
+    parser.add_argument("--address", default="", help="host:port of a server that runs already")
+    parser.add_argument("--seconds", type=float, default=3600, help="what one call may take")
+    parser.add_argument(
+        "--resumes",
+        type=int,
+        default=2,
+        metavar="N",
+        help="from how many earlier checkpoints to go on in a fresh process",
+    )
+    return parser

@@ -1,0 +1,100 @@
+"""What both kinds of servers are asked first, and how their refusals are judged.
+
+Rules of the room: form, tests, and calls that cannot succeed; what is found goes to `findings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fivetran_tester.client import TEXT_LIMIT, Client, RefusedError
+from fivetran_tester.configuration import get_fields
+from fivetran_tester.findings import Findings
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import TextField
+from tap_core.redaction import is_secret
+
+__all__ = [
+    "StoppedError",
+    "check_form",
+    "check_refusal",
+    "check_text",
+    "run_test",
+    "run_unknown_test",
+]
+
+_NO_TEST: Final = "no such test"
+_OF_GRPC: Final = frozenset({"UNKNOWN", "UNIMPLEMENTED", "UNAVAILABLE", "RESOURCE_EXHAUSTED"})
+"""Codes by which gRPC itself says that something went wrong."""
+
+
+class StoppedError(Exception):
+    """The walk cannot go on: the text says why."""
+
+
+def check_form(form: Any, findings: Findings) -> None:
+    """Hold a form against its rule."""
+    fields = list(get_fields(form))
+    names = [field.name for field in form.fields if field.name]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        findings.broke(6, f"the form asks for {name} twice")
+    for field in fields:
+        told = field.name or "a field without a name"
+        kind = field.WhichOneof("type")
+        if not field.name or not field.label:
+            findings.broke(6, f"{told} has no name or no label")
+        if kind is None:
+            findings.broke(6, f"{told} is of no type")
+        is_open = kind == "text_field" and field.text_field == TextField.PlainText
+        if is_open and is_secret(field.name.rpartition(".")[2]):
+            findings.broke(6, f"{told} looks like a secret and is an open text field")
+        if not field.description:
+            findings.missed(6, f"{told} has no description")
+    if not form.tests:
+        findings.missed(7, "the form names no test")
+
+
+def run_test(
+    client: Client, findings: Findings, name: str, configuration: Mapping[str, str]
+) -> str | None:
+    """Run a test; return why it fails, None where it succeeds."""
+    request = proto_messages.TestRequest(name=name, configuration=configuration)
+    try:
+        answer = client.call("Test", request)
+    except RefusedError as refusal:
+        check_refusal(refusal, findings)
+        return refusal.text
+    kind = answer.WhichOneof("response")
+    if kind == "failure":
+        check_text(f"the failure of the test {name}", answer.failure, findings)
+        return str(answer.failure)
+    if kind is None or not answer.success:
+        findings.broke(7, f"the test {name} answers with neither success nor failure")
+    return None
+
+
+def run_unknown_test(client: Client, findings: Findings, configuration: Mapping[str, str]) -> None:
+    """Ask for a test that does not exist: that is no success, and no accident either."""
+    if run_test(client, findings, _NO_TEST, configuration) is None:
+        findings.missed(7, "a test that does not exist succeeds")
+
+
+def check_refusal(refusal: RefusedError, findings: Findings) -> None:
+    """Hold the status of a call that failed against the rule of errors."""
+    if refusal.code == "DEADLINE_EXCEEDED":
+        findings.broke(12, f"{refusal.rpc} does not end in the time that a call may take")
+        return
+    check_text(f"the status of {refusal.rpc}", refusal.text, findings)
+    if refusal.code in _OF_GRPC and not refusal.is_task:
+        findings.broke(4, f"{refusal.rpc} ends with {refusal.code}, which nobody has told")
+    elif not refusal.is_task:
+        findings.missed(4, f"the status of {refusal.rpc} is no JSON of message and alert_type")
+
+
+def check_text(what: str, text: str, findings: Findings) -> None:
+    """Hold the text of an error against the rule of errors."""
+    if not text:
+        findings.broke(4, f"{what} says nothing")
+    if len(text.encode()) >= TEXT_LIMIT:
+        findings.broke(4, f"{what} has {TEXT_LIMIT:,} bytes or more")

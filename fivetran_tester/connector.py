@@ -1,0 +1,271 @@
+"""The walk through a connector: form, tests, schema, update, resume, interruption, selection.
+
+Rules of the room: the connector is seen through its calls alone. Each step prints what it saw and
+leaves what is wrong in `findings`; what makes the next step meaningless stops the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final
+
+from fivetran_tester.client import Client, RefusedError
+from fivetran_tester.common_checks import (
+    StoppedError,
+    check_form,
+    check_refusal,
+    run_test,
+    run_unknown_test,
+)
+from fivetran_tester.configuration import collect_secrets, to_text_map
+from fivetran_tester.findings import Findings
+from fivetran_tester.known_tables import (
+    KnownTable,
+    Name,
+    TableSelection,
+    build_selection,
+    format_name,
+    iterate_tables,
+    parse_tables,
+    select_all,
+)
+from fivetran_tester.report import form_lines, format_count, format_reading
+from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.server_pool import Servers
+from fivetran_tester.server_process import ServerProcess
+from fivetran_tester.update_reader import UpdateReader
+from tap_core.protocols.fivetran import proto_messages
+
+__all__ = ["FIRST_STATE", "ConnectorTester"]
+
+FIRST_STATE: Final = "{}"
+"""The state of a first sync."""
+
+
+class ConnectorTester:
+    """Walks through one connector; ``state`` is where the first Update begins."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        settings: Mapping[str, Any],
+        say: Callable[[str], None],
+        state: str = FIRST_STATE,
+        resumes: int = 2,
+    ) -> None:
+        self.servers = servers
+        self.findings: Findings = servers.findings
+        self.settings = settings
+        self.say = say
+        self.state = state
+        self.resumes = resumes
+        self.configuration: dict[str, str] = {}
+        self.tables: dict[Name, KnownTable] = {}
+        self.can_select = True
+        self.named_tests: list[tuple[str, str]] = []
+
+    def run(self) -> None:
+        """Walk to the end.
+
+        Raises:
+            NotStartedError: the connector cannot be started.
+            StoppedError: a step failed, and the next would say nothing.
+        """
+        with self.servers.open() as server:
+            self._form(server.client)
+            self._tests(server.client)
+            self._schema(server.client)
+            whole = self._update(server.client)
+            self._again(server.client, whole)
+        self._resume(whole)
+        self._interrupt(whole)
+        if self.can_select:
+            self._select(whole)
+
+    # Form, tests, schema
+
+    def _form(self, client: Client) -> None:
+        form = self._called(client, "ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        for line in form_lines(form):
+            self.say(line)
+        check_form(form, self.findings)
+        self.configuration = to_text_map(self.settings, form)
+        self.servers.secrets[:] = collect_secrets(self.configuration, form)
+        self.can_select = form.table_selection_supported or form.schema_selection_supported
+        self.named_tests = [(test.name, test.label) for test in form.tests]
+
+    def _tests(self, client: Client) -> None:
+        failed = []
+        for name, label in self.named_tests:
+            fault = run_test(client, self.findings, name, self.configuration)
+            self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
+            failed += [name] if fault is not None else []
+        run_unknown_test(client, self.findings, self.configuration)
+        self._ask_without_settings(client)
+        if failed:
+            raise StoppedError("A test fails: with these settings there is nothing to read.")
+
+    def _ask_without_settings(self, client: Client) -> None:
+        """A customer who gave nothing is told so; whatever the answer, the server lives."""
+        try:
+            client.call("Schema", proto_messages.SchemaRequest())
+        except RefusedError as refusal:
+            check_refusal(refusal, self.findings)
+
+    def _schema(self, client: Client) -> None:
+        request = proto_messages.SchemaRequest(configuration=self.configuration)
+        told = [self._called(client, "Schema", request) for _ in range(2)]
+        pairs = [list(iterate_tables(one)) for one in told]
+        if pairs[0] != pairs[1]:
+            self.findings.broke(10, "Schema does not answer the same twice")
+        names = [name for name, _ in pairs[0]]
+        for name in {name for name in names if names.count(name) > 1}:
+            self.findings.broke(10, f"Schema tells of {format_name(name)} twice")
+        self.tables = parse_tables(told[0])
+        if not self.tables:
+            self.findings.broke(10, "Schema tells of no table")
+            raise StoppedError("Without a table there is nothing to read.")
+        self.can_select = self.can_select and not told[0].selection_not_supported
+        reading = self._reading(select_all(self.tables))
+        for name, table in self.tables.items():
+            reading.findings_of_table(name, table)
+        self.say(f"Schema: {format_count(len(self.tables), 'table')}")
+
+    # Update, and Update again
+
+    def _update(self, client: Client) -> UpdateReader:
+        moments = ClockRange(self.resumes)
+        whole = self._reading(select_all(self.tables), moments=moments)
+        self._read(client, self.state, whole)
+        self.say("Update, all that is selected")
+        for line in format_reading(whole):
+            self.say(line)
+        return whole
+
+    def _again(self, client: Client, whole: UpdateReader) -> None:
+        again = self._after(whole, whole.model.copy())
+        self._read(client, whole.state or self.state, again)
+        self._compare(whole, again, "an Update from the last state")
+        self._told("Update from the last state", again)
+
+    def _resume(self, whole: UpdateReader) -> None:
+        for number, state, model in whole.moments.chosen():
+            with self.servers.open() as server:
+                rest = self._after(whole, model)
+                self._read(server.client, state, rest)
+                self._compare(whole, rest, "an Update that goes on from an earlier checkpoint")
+                self._told(f"Update from checkpoint {number}, in a fresh process", rest)
+
+    def _interrupt(self, whole: UpdateReader) -> None:
+        """Cancel one Update and kill the next; the one behind them brings the rest."""
+        half = max(1, sum(whole.operations.values()) // 2)
+        with self.servers.open() as server:
+            self._read_some(server.client, self.state, self._reading(whole.choice), half)
+            second = self._after(whole, Model())
+            if isinstance(server, ServerProcess):
+                self._read_some(server.client, self.state, second, half)
+                server.kill()
+            else:
+                self._read(server.client, self.state, second)
+        if self.servers.are_fresh:
+            state = second.state or self.state
+            with self.servers.open() as server:
+                second = self._after(whole, second.model)
+                self._read(server.client, state, second)
+        self._compare(whole, second, "an Update after one that was interrupted")
+        self._told("Update after one that was cancelled and one that was killed", second)
+
+    # Selection
+
+    def _select(self, whole: UpdateReader) -> None:
+        choice = select_all(self.tables)
+        first, left_out = next(iter(self.tables)), None
+        if len(self.tables) > 1:
+            left_out = max(self.tables, key=lambda name: whole.counts[name])
+            choice = choice.without(left_out)
+            first = next(name for name in self.tables if name != left_out)
+        column = next(iter(_not_keys(self.tables[first])), None)
+        if column is not None:
+            choice = choice.without(first, column)
+        with self.servers.open() as server:
+            part = self._selected(server.client, choice, "new ones come along")
+            if left_out is not None:
+                self._select_again(server.client, whole, part, left_out)
+            few = [*self.tables[first].keys, *_not_keys(self.tables[first])[:1]]
+            only = TableSelection({first: frozenset(few)}, takes_new=False)
+            self._selected(server.client, only, "new ones do not")
+
+    def _selected(self, client: Client, choice: TableSelection, words: str) -> UpdateReader:
+        part = self._reading(choice)
+        self._read(client, self.state, part)
+        if part.state is None:
+            self.findings.broke(19, "an Update of a part has no checkpoint")
+        self._told(f"Update of a part, {words}", part)
+        return part
+
+    def _select_again(
+        self, client: Client, whole: UpdateReader, part: UpdateReader, table: Name
+    ) -> None:
+        """What was left out comes whole when it is selected again."""
+        rest = self._reading(select_all(self.tables), part.model)
+        self._read(client, part.state or self.state, rest)
+        for difference in whole.model.only(table).differences(rest.model.only(table)):
+            self.findings.broke(19, f"selected after it was not: {difference}")
+        self._told("Update of all, after one of a part", rest)
+
+    # Calls
+
+    def _reading(
+        self, choice: TableSelection, model: Model | None = None, moments: ClockRange | None = None
+    ) -> UpdateReader:
+        return UpdateReader(self.findings, self.tables, choice, model, moments)
+
+    def _after(self, whole: UpdateReader, model: Model) -> UpdateReader:
+        """Return a reading that knows what the whole one was told on its way."""
+        return UpdateReader(self.findings, whole.tables, whole.choice, model)
+
+    def _request(self, state: str, reading: UpdateReader) -> Any:
+        return proto_messages.UpdateRequest(
+            configuration=self.configuration,
+            selection=build_selection(reading.tables, reading.choice),
+            state_json=state,
+        )
+
+    def _read(self, client: Client, state: str, reading: UpdateReader) -> None:
+        with self._told_refusals():
+            reading.read(client.stream("Update", self._request(state, reading)))
+        reading.end()
+        if reading.task is not None:
+            raise StoppedError(f"Update ends with a task: {reading.task}")
+
+    def _read_some(self, client: Client, state: str, reading: UpdateReader, count: int) -> None:
+        """Read so many messages, and hang up."""
+        with self._told_refusals():
+            stream = client.stream("Update", self._request(state, reading))
+            reading.read(islice(iter(stream), count))
+            stream.cancel()
+
+    def _called(self, client: Client, rpc: str, request: Any) -> Any:
+        with self._told_refusals():
+            return client.call(rpc, request)
+
+    @contextmanager
+    def _told_refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except RefusedError as refusal:
+            check_refusal(refusal, self.findings)
+            raise StoppedError(f"{refusal}") from None
+
+    def _compare(self, whole: UpdateReader, found: UpdateReader, what: str) -> None:
+        for difference in whole.model.differences(found.model):
+            self.findings.broke(16, f"{what}: {difference}")
+
+    def _told(self, what: str, reading: UpdateReader) -> None:
+        self.say(f"{what}: {format_count(sum(reading.counts.values()), 'record')}")
+
+
+def _not_keys(table: KnownTable) -> list[str]:
+    return [column.name for column in table.columns.values() if not column.is_key]

@@ -1,0 +1,369 @@
+"""The walk through a destination: form, tests, tables, batches of every kind, truncation, history.
+
+Rules of the room: the interface has no call that reads rows, so what a destination holds is judged
+by what it says and by DescribeTable; whoever wants to see the rows looks at the tables. They stay
+behind, in schemas whose names begin with ``fivetran_test_``, since no call must be able to remove
+them. Files lie in a temporary folder, encrypted unless a step says otherwise.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from fivetran_tester.batch_files import NULL, UNMODIFIED, BatchFileSet, Cell
+from fivetran_tester.client import Client, RefusedError
+from fivetran_tester.common_checks import (
+    StoppedError,
+    check_form,
+    check_refusal,
+    check_text,
+    run_test,
+    run_unknown_test,
+)
+from fivetran_tester.configuration import collect_secrets, to_text_map
+from fivetran_tester.findings import Findings
+from fivetran_tester.known_tables import KnownColumn, parse_column, to_message
+from fivetran_tester.report import form_lines
+from fivetran_tester.sample_tables import (
+    DELETED,
+    HISTORY,
+    KEYLESS,
+    MARKER,
+    SYNCED,
+    TYPES,
+    Sample,
+)
+from fivetran_tester.server_pool import Servers
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption, FivetranFileFormat
+
+__all__ = ["DestinationTester"]
+
+_WAYS: Final = (
+    (Compression.ZSTD, Encryption.AES, True),
+    (Compression.ZSTD, Encryption.NONE, True),
+    (Compression.OFF, Encryption.AES, True),
+    (Compression.OFF, Encryption.NONE, True),
+    (Compression.GZIP, Encryption.AES, False),
+)
+"""How files are written, and whether that must be understood."""
+
+_SIDE_BY_SIDE: Final = 3
+
+
+class DestinationTester:
+    """Walks through one destination."""
+
+    def __init__(
+        self, servers: Servers, settings: Mapping[str, Any], say: Callable[[str], None]
+    ) -> None:
+        self.servers = servers
+        self.findings: Findings = servers.findings
+        self.settings = settings
+        self.say = say
+        self.configuration: dict[str, str] = {}
+        self.schema = f"fivetran_test_{secrets.token_hex(4)}"
+
+    def run(self) -> None:
+        """Walk to the end.
+
+        Raises:
+            NotStartedError: the destination cannot be started.
+            StoppedError: a step failed, and the next would say nothing.
+        """
+        with self.servers.open() as server, tempfile.TemporaryDirectory() as folder:
+            self.client: Client = server.client
+            self.folder = Path(folder)
+            self._form()
+            self._tests()
+            self._make()
+            self._write()
+            self._spoil()
+            self._alter()
+            self._truncate()
+            self._keep_history()
+        self.say(
+            f"Rows cannot be read by this interface: look at the tables of {self.schema}"
+            " yourself. They are left behind."
+        )
+
+    # Form, tests, capabilities
+
+    def _form(self) -> None:
+        form = self._called("ConfigurationForm", proto_messages.ConfigurationFormRequest())
+        for line in form_lines(form):
+            self.say(line)
+        check_form(form, self.findings)
+        self.configuration = to_text_map(self.settings, form)
+        self.servers.secrets[:] = collect_secrets(self.configuration, form)
+        self.named_tests = [(test.name, test.label) for test in form.tests]
+        told = self._called("Capabilities", proto_messages.CapabilitiesRequest())
+        if told.batch_file_format != FivetranFileFormat.CSV:
+            self.findings.broke(30, "the destination does not take CSV")
+
+    def _tests(self) -> None:
+        failed = False
+        for name, label in self.named_tests:
+            fault = run_test(self.client, self.findings, name, self.configuration)
+            self.say(f"Test {label or name}: {'passed' if fault is None else f'failed, {fault}'}")
+            failed = failed or fault is not None
+        run_unknown_test(self.client, self.findings, self.configuration)
+        if failed:
+            raise StoppedError("A test fails: with these settings there is nowhere to write.")
+
+    # Tables
+
+    def _make(self) -> None:
+        if not self._described("types").not_found:
+            self.findings.broke(31, "a table that is not there is not told as not_found")
+        self._succeeds("CreateTable", 32, "a table", self._table("types", TYPES))
+        self._is_described("types", TYPES)
+        self._fails("CreateTable", 32, "a table that exists", self._table("types", TYPES))
+        names = [f"side_{number}" for number in range(_SIDE_BY_SIDE)]
+        other = f"{self.schema}_side"
+        requests = [self._table(name, KEYLESS, schema=other) for name in names]
+        with ThreadPoolExecutor(len(names)) as threads:
+            made = list(threads.map(lambda one: self._fault("CreateTable", one), requests))
+        for fault in filter(None, made):
+            self.findings.broke(32, f"tables made side by side in a new schema: {fault}")
+        self._succeeds("CreateTable", 32, "a table without keys", self._table("keyless", KEYLESS))
+        self.say(f"Tables are made in {self.schema}")
+
+    def _is_described(self, name: str, sample: Sample, rule: int = 31) -> None:
+        """Compare a table with its description; ``rule`` is what is broken where they differ."""
+        told = self._described(name)
+        if told.WhichOneof("response") != "table":
+            self.findings.broke(rule, f"the table {name} is there and not described")
+            return
+        found = {column.name: parse_column(column) for column in told.table.columns}
+        for column in sample.columns:
+            if column.name not in found:
+                self.findings.broke(rule, f"column {column.name} of {name} is not described")
+            elif found[column.name] != column:
+                was, now = _told(column), _told(found[column.name])
+                self.findings.broke(rule, f"column {column.name} of {name} is {now} and was {was}")
+        for extra in found.keys() - {column.name for column in sample.columns}:
+            self.findings.broke(rule, f"{name} is described with a column {extra} of nobody's")
+
+    # Batches
+
+    def _write(self) -> None:
+        for compression, encryption, must in _WAYS:
+            files = BatchFileSet(self.folder, compression, encryption)
+            how = f"{compression.name}, {encryption.name}"
+            request = self._batch("types", TYPES, files, replace=self._replacements(files))
+            self._succeeds("WriteBatch", 39, f"files that are {how}", request, must=must)
+        files = BatchFileSet(self.folder)
+        request = self._batch(
+            "types",
+            TYPES,
+            files,
+            replace=self._replacements(files),
+            update=[self._update(files)],
+            delete=[self._deletion(files, TYPES)],
+        )
+        self._succeeds("WriteBatch", 37, "replace, update and delete in one batch", request)
+        self._succeeds("WriteBatch", 43, "the same batch once more", request)
+        rows = [_cells(row, KEYLESS.names) for row in KEYLESS.rows]
+        path = files.write("keyless.csv", KEYLESS.names, rows)
+        gone = self._deletion(files, KEYLESS)
+        batch = self._batch("keyless", KEYLESS, files, replace=[path], delete=[gone])
+        self._succeeds("WriteBatch", 37, "a table without keys", batch)
+        self._succeeds("WriteBatch", 37, "no files", self._batch("types", TYPES, files))
+        self._is_described("types", TYPES)
+        self.say("Batches are written")
+
+    def _replacements(self, files: BatchFileSet) -> list[str]:
+        """Two files, the columns of the second in another order."""
+        backwards = TYPES.names[::-1]
+        first, *others = TYPES.rows
+        return [
+            files.write("first.csv", TYPES.names, [_cells(first, TYPES.names)]),
+            files.write("second.csv", backwards, [_cells(row, backwards) for row in others]),
+        ]
+
+    def _update(self, files: BatchFileSet) -> str:
+        """Two rows that keep all but their flag; one of them is in no table."""
+        kept: dict[str, Cell] = dict.fromkeys(TYPES.names, UNMODIFIED)
+        changed = {DELETED: "true", SYNCED: "2024-01-09T00:00:00Z"}
+        rows = [{**kept, **changed, "id": one, "region": "north"} for one in ("1", "99")]
+        return files.write("update.csv", TYPES.names, [_cells(r, TYPES.names) for r in rows])
+
+    def _deletion(self, files: BatchFileSet, sample: Sample) -> str:
+        """Keys of one row, all else null."""
+        row = {name: sample.rows[1][name] for name in sample.keys}
+        cells = _cells(row, sample.names)
+        return files.write(f"delete-{len(files.keys)}.csv", sample.names, [cells])
+
+    def _spoil(self) -> None:
+        """Files that cannot be read are told, and harm nothing."""
+        files = BatchFileSet(self.folder)
+        [path, _] = self._replacements(files)
+        request = self._batch("types", TYPES, files, replace=[path])
+        request.keys[path] = bytes(32)
+        self._fails("WriteBatch", 42, "a file and the key of another", request)
+        whole = Path(path).read_bytes()
+        Path(path).write_bytes(whole[: len(whole) // 2])
+        request = self._batch("types", TYPES, files, replace=[path])
+        self._fails("WriteBatch", 42, "half a file", request)
+        Path(path).unlink()
+        self._fails("WriteBatch", 42, "a file that is not there", request)
+        self._is_described("types", TYPES, 42)
+
+    # Changes of tables
+
+    def _alter(self) -> None:
+        more = KnownColumn("one_more", DataType.STRING, is_key=False)
+        wider = KnownColumn("a_int", DataType.LONG, is_key=False)
+        sample = TYPES.changed(one_more=more, a_int=wider)
+        self._alters("a column added, another one's type changed", sample)
+        less = sample.changed(a_json=None, a_xml=None)
+        self._succeeds("AlterTable", 33, "fewer columns", self._alteration(less))
+        self._is_described("types", sample, 33)
+        text = KnownColumn("id", DataType.STRING, is_key=True)
+        self._alters("another type of a key column", sample.changed(id=text))
+        plain = KnownColumn("region", DataType.STRING, is_key=False)
+        self._alters("a shorter key", sample.changed(id=text, region=plain))
+        again = sample.changed(id=text)
+        self._alters("a longer key", again)
+        self.say("Tables are changed")
+
+    def _alters(self, what: str, sample: Sample) -> None:
+        self._succeeds("AlterTable", 33, what, self._alteration(sample))
+        self._is_described("types", sample, 33)
+
+    def _alteration(self, sample: Sample) -> Any:
+        return self._table("types", sample, kind=proto_messages.AlterTableRequest)
+
+    def _truncate(self) -> None:
+        plain = self._truncation("types")
+        self._succeeds("Truncate", 34, "a table that is not there", self._truncation("nowhere"))
+        soft = self._truncation("types")
+        soft.soft.deleted_column = DELETED
+        self._succeeds("Truncate", 34, "softly", soft)
+        self._succeeds("Truncate", 34, "a table", plain)
+
+    def _truncation(self, name: str) -> Any:
+        request = proto_messages.TruncateRequest(
+            configuration=self.configuration,
+            schema_name=self.schema,
+            table_name=name,
+            synced_column=SYNCED,
+        )
+        request.utc_delete_before.seconds = int(time.time())
+        request.utc_delete_before.nanos = 123_000_000
+        return request
+
+    # History, migration
+
+    def _keep_history(self) -> None:
+        request = self._table("history", HISTORY)
+        self._succeeds("CreateTable", 32, "a table that keeps its history", request)
+        files = BatchFileSet(self.folder)
+        rows = [_cells(row, HISTORY.names) for row in HISTORY.rows]
+        names = ["id", "_fivetran_start"]
+        starts = [_cells(row, names) for row in HISTORY.rows]
+        batch = proto_messages.WriteHistoryBatchRequest(
+            configuration=self.configuration,
+            schema_name=self.schema,
+            table=to_message("history", HISTORY.columns),
+            earliest_start_files=[files.write("starts.csv", names, starts)],
+            replace_files=[files.write("history.csv", HISTORY.names, rows)],
+            keys=files.keys,
+            file_params=files.params(),
+        )
+        self._succeeds("WriteHistoryBatch", 44, "rows with their history", batch)
+        self._migrate()
+
+    def _migrate(self) -> None:
+        request = proto_messages.MigrateRequest(configuration=self.configuration)
+        request.details.schema = self.schema
+        request.details.table = "history"
+        request.details.rename.rename_table.from_table = "history"
+        request.details.rename.rename_table.to_table = "kept"
+        if fault := self._fault("Migrate", request):
+            self.findings.broke(44, f"Migrate neither succeeds nor is unsupported: {fault}")
+
+    # Calls
+
+    def _described(self, name: str) -> Any:
+        request = proto_messages.DescribeTableRequest(
+            configuration=self.configuration, schema_name=self.schema, table_name=name
+        )
+        return self._called("DescribeTable", request)
+
+    def _table(self, name: str, sample: Sample, schema: str = "", kind: Any = None) -> Any:
+        """Return what CreateTable is asked; AlterTable, where that is the kind."""
+        return (kind or proto_messages.CreateTableRequest)(
+            configuration=self.configuration,
+            schema_name=schema or self.schema,
+            table=to_message(name, sample.columns),
+        )
+
+    def _batch(
+        self,
+        name: str,
+        sample: Sample,
+        files: BatchFileSet,
+        *,
+        replace: Iterable[str] = (),
+        update: Iterable[str] = (),
+        delete: Iterable[str] = (),
+    ) -> Any:
+        return proto_messages.WriteBatchRequest(
+            configuration=self.configuration,
+            schema_name=self.schema,
+            table=to_message(name, sample.columns),
+            keys=files.keys,
+            replace_files=replace,
+            update_files=update,
+            delete_files=delete,
+            file_params=files.params(),
+        )
+
+    def _called(self, rpc: str, request: Any) -> Any:
+        try:
+            return self.client.call(rpc, request)
+        except RefusedError as refusal:
+            check_refusal(refusal, self.findings)
+            raise StoppedError(f"{refusal}") from None
+
+    def _fault(self, rpc: str, request: Any) -> str | None:
+        """Call, and return why it fails; None where it succeeds."""
+        try:
+            answer = self.client.call(rpc, request)
+        except RefusedError as refusal:
+            check_refusal(refusal, self.findings)
+            return refusal.text
+        kind = answer.WhichOneof("response")
+        if kind in {"task", "warning"}:
+            text: str = getattr(answer, kind).message
+            check_text(f"the {kind} of {rpc}", text, self.findings)
+            if MARKER in text:
+                self.findings.broke(3, f"the {kind} of {rpc} shows a value of a row")
+                return "with a text that shows a row"
+            return text
+        return None if kind is not None and getattr(answer, kind) else "it says nothing"
+
+    def _succeeds(self, rpc: str, rule: int, what: str, request: Any, *, must: bool = True) -> None:
+        if fault := self._fault(rpc, request):
+            found = self.findings.broke if must else self.findings.missed
+            found(rule, f"{rpc} of {what} fails: {fault}")
+
+    def _fails(self, rpc: str, rule: int, what: str, request: Any) -> None:
+        if self._fault(rpc, request) is None:
+            self.findings.broke(rule, f"{rpc} of {what} succeeds")
+
+
+def _cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:
+    return [row.get(name, NULL) for name in names]
+
+
+def _told(column: KnownColumn) -> str:
+    return f"{column.told_type}{', a key' if column.is_key else ''}"

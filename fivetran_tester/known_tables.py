@@ -1,0 +1,169 @@
+"""The tables that a connector has told of, and what a customer chooses of them.
+
+Rules of the room: pure, apart from the messages that are read and made. A table is known by its
+schema, which may be none, and its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.enums import DataType
+
+__all__ = [
+    "KnownColumn",
+    "KnownTable",
+    "Name",
+    "TableSelection",
+    "build_selection",
+    "format_name",
+    "iterate_tables",
+    "parse_column",
+    "parse_tables",
+    "select_all",
+    "to_message",
+]
+
+Name: TypeAlias = "tuple[str | None, str]"
+"""A table's schema, None where there are none, and its own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    """One column; ``digits`` are those of a DECIMAL, and how many stand after the point."""
+
+    name: str
+    type: DataType
+    is_key: bool
+    digits: tuple[int, int] | None = None
+
+    @property
+    def told_type(self) -> str:
+        """Its type in words."""
+        return (
+            f"{self.type.name}({self.digits[0]},{self.digits[1]})"
+            if self.digits
+            else (self.type.name)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTable:
+    """One table; a name that stands there twice is counted in ``repeated``."""
+
+    columns: Mapping[str, KnownColumn]
+    repeated: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of its key columns."""
+        return tuple(column.name for column in self.columns.values() if column.is_key)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSelection:
+    """What of the tables is chosen: by table its columns; whether new ones come along."""
+
+    columns: Mapping[Name, AbstractSet[str]]
+    takes_new: bool = True
+
+    def without(self, table: Name, column: str | None = None) -> TableSelection:
+        """Return the choice without a column, or without the table."""
+        chosen = dict(self.columns)
+        kept = chosen.pop(table) - ({column} if column else set())
+        return replace(self, columns={**chosen, table: kept} if column else chosen)
+
+
+def parse_tables(told: Any) -> dict[Name, KnownTable]:
+    """Return the tables of a Schema answer, or of a schema change."""
+    return dict(iterate_tables(told))
+
+
+def iterate_tables(told: Any) -> Iterable[tuple[Name, KnownTable]]:
+    """Yield each table of a Schema answer or a schema change, one that stands there twice too."""
+    for schema in told.with_schema.schemas:
+        for table in schema.tables:
+            yield (schema.name, table.name), _table(table)
+    for table in told.without_schema.tables:
+        yield (None, table.name), _table(table)
+
+
+def select_all(tables: Mapping[Name, KnownTable]) -> TableSelection:
+    """Return the choice of all tables and columns."""
+    return TableSelection({name: frozenset(table.columns) for name, table in tables.items()})
+
+
+def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -> Any:
+    """Return a choice as the message that Fivetran sends.
+
+    With ``takes_new`` what is not chosen is listed as off, otherwise it is left out, and what is
+    not listed is not to come.
+    """
+    listed = [name for name in tables if choice.takes_new or name in choice.columns]
+    chosen = {name: _table_selection(name, tables[name], choice) for name in listed}
+    if any(schema is None for schema, _ in tables):
+        plain = proto_messages.TablesWithNoSchema(
+            tables=chosen.values(), include_new_tables=choice.takes_new
+        )
+        return proto_messages.Selection(without_schema=plain)
+    schemas = [
+        proto_messages.SchemaSelection(
+            included=True,
+            schema_name=schema,
+            tables=[chosen[name] for name in listed if name[0] == schema],
+            include_new_tables=choice.takes_new,
+        )
+        for schema in dict.fromkeys(name[0] for name in listed)
+    ]
+    grouped = proto_messages.TablesWithSchema(schemas=schemas, include_new_schemas=choice.takes_new)
+    return proto_messages.Selection(with_schema=grouped)
+
+
+def format_name(name: Name) -> str:
+    """Return a table's name as people write it."""
+    return ".".join(part for part in name if part is not None)
+
+
+def _table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
+    chosen = choice.columns.get(name)
+    columns = {
+        column: column in chosen
+        for column in table.columns
+        if chosen is not None and (choice.takes_new or column in chosen)
+    }
+    return proto_messages.TableSelection(
+        included=chosen is not None,
+        table_name=name[1],
+        columns=columns,
+        include_new_columns=choice.takes_new,
+    )
+
+
+def parse_column(told: Any) -> KnownColumn:
+    """Return a column of a message."""
+    digits = None
+    if told.HasField("params") and told.params.WhichOneof("params") == "decimal":
+        digits = (told.params.decimal.precision, told.params.decimal.scale)
+    return KnownColumn(told.name, DataType(told.type), told.primary_key, digits)
+
+
+def to_message(name: str, columns: Iterable[KnownColumn]) -> Any:
+    """Return a table as a destination is told of it."""
+    return proto_messages.Table(name=name, columns=map(_told_column, columns))
+
+
+def _told_column(column: KnownColumn) -> Any:
+    told = proto_messages.Column(name=column.name, type=int(column.type), primary_key=column.is_key)
+    if column.digits:
+        told.params.decimal.precision, told.params.decimal.scale = column.digits
+    return told
+
+
+def _table(told: Any) -> KnownTable:
+    names = [column.name for column in told.columns]
+    twice = tuple(sorted({name for name in names if names.count(name) > 1}))
+    return KnownTable({column.name: parse_column(column) for column in told.columns}, twice)

@@ -1,0 +1,100 @@
+"""What the tester shows a person: the form, the tables, and what a destination would see.
+
+Rules of the room: pure; lines of text come out. A value is an example and is short; that of a
+secret setting is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from fivetran_tester.known_tables import KnownTable, Name, format_name
+from fivetran_tester.update_reader import UpdateReader
+from tap_core.protocols.fivetran.enums import TextField
+
+__all__ = ["form_lines", "format_count", "format_reading"]
+
+_TEXTS: Final = {
+    TextField.PlainText: "text",
+    TextField.Password: "secret text",
+    TextField.Hidden: "hidden text",
+}
+
+
+def format_count(count: int, what: str) -> str:
+    """Return a count with its word: 1 row, 2,000 rows."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def form_lines(form: Any) -> Iterator[str]:
+    """Yield a form as a person would see it."""
+    yield "The form (* must be given)"
+    yield from _aligned(_fields(form.fields, "  "))
+    if form.tests:
+        yield f"  Tests: {', '.join(test.label or test.name for test in form.tests)}"
+
+
+def format_reading(reading: UpdateReader) -> Iterator[str]:
+    """Yield what one Update has brought, and what a destination holds after it."""
+    told = ", ".join(f"{count:,} x {kind}" for kind, count in sorted(reading.operations.items()))
+    yield f"  {told or 'nothing'}"
+    for name, table in reading.tables.items():
+        if name in reading.choice.columns:
+            rows = reading.model.tables.get(name)
+            count = len(rows.rows) if rows else 0
+            records = format_count(reading.counts[name], "record")
+            yield f"  {format_name(name)}: {format_count(count, 'row')} of {records}"
+            yield from _aligned(_columns(name, table, reading))
+
+
+def _columns(name: Name, table: KnownTable, reading: UpdateReader) -> Iterator[Sequence[str]]:
+    chosen = reading.choice.columns[name]
+    for column in table.columns.values():
+        if column.name in chosen or column.is_key:
+            key = "key" if column.is_key else ""
+            example = reading.examples.get((name, column.name), "")
+            yield "    " + column.name, column.told_type, key, example
+
+
+def _fields(fields: Iterable[Any], indent: str) -> Iterator[Sequence[str]]:
+    for field in fields:
+        if field.WhichOneof("type") == "conditional_fields":
+            condition = field.conditional_fields.condition
+            yield (f"{indent}where {condition.condition_field} is {_condition(condition)}:",)
+            yield from _fields(field.conditional_fields.fields, indent + "  ")
+            continue
+        must = " *" if field.required else ""
+        default = f"[{field.default_value}]" if field.default_value else ""
+        yield f"{indent}{field.label}{must}", _kind(field), field.name, default
+        if field.description:
+            yield (f"{indent}  {field.description}",)
+
+
+def _condition(condition: Any) -> str:
+    kind = condition.WhichOneof("visible_when")
+    if kind == "bool_value":
+        return "on" if condition.bool_value else "off"
+    return "empty" if kind == "empty_value" else str(condition.string_value)
+
+
+def _kind(field: Any) -> str:
+    kind = field.WhichOneof("type")
+    if kind == "text_field":
+        return _TEXTS[TextField(field.text_field)]
+    if kind == "dropdown_field":
+        return f"one of {', '.join(field.dropdown_field.dropdown_field)}"
+    if kind == "descriptive_dropdown_fields":
+        found = field.descriptive_dropdown_fields.descriptive_dropdown_field
+        return f"one of {', '.join(one.label or one.value for one in found)}"
+    return {"toggle_field": "on or off", "upload_field": "a file"}.get(kind, "no type")
+
+
+def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines, cells below each other; a row of one cell is a line of its own."""
+    found = list(rows)
+    several = [row for row in found if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*several, strict=True)]
+    for row in found:
+        cells = zip(row, widths if len(row) > 1 else [0], strict=False)
+        yield "  ".join(f"{cell:<{width}}" for cell, width in cells).rstrip()

@@ -1,0 +1,153 @@
+"""What a destination would hold after the records that have come: a small model of it.
+
+Rules of the room: pure. A row is kept as four bytes for each of its columns, so that a large
+table has room, and two models can be compared column by column. A row without a key is known by
+all of it. Deleted rows are gone, as a person who looks at the rows that are not deleted sees it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from fivetran_tester.known_tables import Name, format_name
+from tap_core.protocols.fivetran.enums import RecordType
+
+__all__ = ["ClockRange", "Model", "TableRows"]
+
+_WIDTH: Final = 4
+_NONE: Final = bytes(_WIDTH)
+
+
+class TableRows:
+    """The rows of one table."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.keys = tuple(keys)
+        self.places: dict[str, int] = {}
+        self.rows: dict[bytes, bytes] = {}
+
+    def copy(self) -> TableRows:
+        """Return a copy that does not change with this one."""
+        other = TableRows(self.keys)
+        other.places, other.rows = self.places.copy(), self.rows.copy()
+        return other
+
+    def apply(self, kind: int, data: Mapping[str, Any]) -> None:
+        """Do what a record says."""
+        if kind == RecordType.TRUNCATE:
+            self.rows.clear()
+            return
+        encoded = {name: value.SerializeToString() for name, value in data.items()}
+        identity = self._identity(encoded)
+        if kind == RecordType.DELETE:
+            self.rows.pop(identity, None)
+        elif kind == RecordType.UPSERT:
+            self.rows[identity] = self._changed(b"", encoded)
+        elif identity in self.rows:
+            self.rows[identity] = self._changed(self.rows[identity], encoded)
+
+    def differences(self, other: TableRows) -> Iterator[str]:
+        """Say in what another table of the same name differs, by counts and columns."""
+        missing, more = self.rows.keys() - other.rows.keys(), other.rows.keys() - self.rows.keys()
+        if missing:
+            yield f"{len(missing):,} rows are missing"
+        if more:
+            yield f"{len(more):,} rows are there that must not be"
+        names = {*self.places, *other.places}
+        changed = [
+            name
+            for name in sorted(names)
+            if any(
+                self._cell(name, row) != other._cell(name, other.rows[identity])
+                for identity, row in self.rows.items()
+                if identity not in missing
+            )
+        ]
+        if changed:
+            yield f"values differ in {', '.join(changed)}"
+
+    def _cell(self, name: str, row: bytes) -> bytes:
+        place = self.places.get(name)
+        if place is None:
+            return _NONE
+        return row[place : place + _WIDTH] or _NONE
+
+    def _identity(self, encoded: Mapping[str, bytes]) -> bytes:
+        names = self.keys or sorted(encoded)
+        parts = [encoded.get(name, b"") for name in names]
+        whole = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hashlib.blake2b(whole, digest_size=16).digest()
+
+    def _changed(self, row: bytes, encoded: Mapping[str, bytes]) -> bytes:
+        for name in encoded:
+            if name not in self.places:
+                self.places[name] = len(self.places) * _WIDTH
+        cells = bytearray(row.ljust(len(self.places) * _WIDTH, b"\0"))
+        for name, value in encoded.items():
+            place = self.places[name]
+            cells[place : place + _WIDTH] = zlib.crc32(value).to_bytes(_WIDTH, "big")
+        return bytes(cells)
+
+
+class Model:
+    """The tables of a destination."""
+
+    def __init__(self) -> None:
+        self.tables: dict[Name, TableRows] = {}
+
+    def copy(self) -> Model:
+        """Return a copy that does not change with this one."""
+        other = Model()
+        other.tables = {name: rows.copy() for name, rows in self.tables.items()}
+        return other
+
+    def only(self, name: Name) -> Model:
+        """Return what there is of one table, as it is."""
+        other = Model()
+        other.tables = {name: self.tables[name]} if name in self.tables else {}
+        return other
+
+    def apply(self, name: Name, keys: Sequence[str], kind: int, data: Mapping[str, Any]) -> None:
+        """Do what a record says to its table."""
+        if name not in self.tables:
+            self.tables[name] = TableRows(keys)
+        self.tables[name].apply(kind, data)
+
+    def differences(self, other: Model) -> Iterator[str]:
+        """Say in what another destination differs from this one."""
+        for name in sorted({*self.tables, *other.tables}, key=format_name):
+            ours, theirs = (
+                self.tables.get(name, TableRows(())),
+                other.tables.get(name, TableRows(())),
+            )
+            for difference in ours.differences(theirs):
+                yield f"table {format_name(name)}: {difference}"
+
+
+class ClockRange:
+    """Some of a run's checkpoints, each with the model as it was: at most ``most``, spread out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._step = 1
+        self._count = 0
+        self.kept: list[tuple[int, str, Model]] = []
+
+    def add(self, state: str, model: Model) -> None:
+        """Take one more checkpoint; keep it if it is in turn."""
+        self._count += 1
+        if self._count % self._step or not self._most:
+            return
+        self.kept.append((self._count, state, model.copy()))
+        if len(self.kept) > 2 * self._most:
+            self._step *= 2
+            self.kept = [moment for moment in self.kept if moment[0] % self._step == 0]
+
+    def chosen(self) -> list[tuple[int, str, Model]]:
+        """Return ``most`` of them at most, the first and the ones between, not the last of all."""
+        earlier = [moment for moment in self.kept if moment[0] < self._count]
+        stride = -(-len(earlier) // self._most) if earlier else 1
+        return earlier[::stride]

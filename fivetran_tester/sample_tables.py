@@ -1,0 +1,124 @@
+"""Tables with a column of every type, and rows for them with values at the edges of each.
+
+Rules of the room: pure. Cells are spelled as Fivetran spells them in its files. One text stands
+nowhere else, so that whoever finds it in a log or an error knows that a row was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from fivetran_tester.batch_files import NULL, Cell
+from fivetran_tester.known_tables import KnownColumn
+from tap_core.protocols.fivetran.enums import DataType
+
+__all__ = ["DELETED", "HISTORY", "KEYLESS", "MARKER", "SYNCED", "TYPES", "Sample"]
+
+MARKER: Final = "seen-by-nobody-4711"
+"""A value that no log and no error may show."""
+
+SYNCED: Final = "_fivetran_synced"
+DELETED: Final = "_fivetran_deleted"
+_SYNCED_AT: Final = "2024-01-08T18:52:07.754685370Z"
+_END_OF_TIME: Final = "9999-12-31T23:59:59.999Z"
+
+_CELLS: Final[Mapping[DataType, tuple[str, str]]] = {
+    DataType.BOOLEAN: ("true", "false"),
+    DataType.SHORT: ("-32768", "32767"),
+    DataType.INT: ("-2147483648", "2147483647"),
+    DataType.LONG: ("-9223372036854775808", "9223372036854775807"),
+    DataType.DECIMAL: ("-9999999999999999999999999999.9999999999", "0.0000000001"),
+    DataType.FLOAT: ("3.4028235E+38", "-1.17549435E-38"),
+    DataType.DOUBLE: ("1.7976931348623157E308", "-2.2250738585072014E-308"),
+    DataType.NAIVE_DATE: ("0001-01-01", "9999-12-31"),
+    DataType.NAIVE_DATETIME: ("1582-10-10T10:15:30", "2024-03-31T02:30"),
+    DataType.UTC_DATETIME: (_SYNCED_AT, _END_OF_TIME),
+    DataType.BINARY: ("AAECAwT/", ""),
+    DataType.XML: ("<tag>This is xml</tag>", "<a/>"),
+    DataType.STRING: (f'{MARKER}, "quoted"\nand a second line \\ \u2028', ""),
+    DataType.JSON: ('{"a": 123, "b": [1.5, null]}', '"text"'),
+    DataType.NAIVE_TIME: ("10:15:30.123", "10:15"),
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A table's columns, and two rows of it."""
+
+    columns: tuple[KnownColumn, ...]
+    rows: tuple[Mapping[str, Cell], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the key columns."""
+        return [column.name for column in self.columns if column.is_key]
+
+    def changed(self, **columns: KnownColumn | None) -> Sample:
+        """Return the table with other columns under these names; None: without that one."""
+        kept = {column.name: column for column in self.columns}
+        found = {**kept, **columns}
+        return replace(self, columns=tuple(column for column in found.values() if column))
+
+
+def _column(name: str, of_type: DataType, *, key: bool = False) -> KnownColumn:
+    return KnownColumn(name, of_type, key, (38, 10) if of_type == DataType.DECIMAL else None)
+
+
+_VALUES: Final = tuple(_column(f"a_{kind.name.lower()}", kind) for kind in _CELLS)
+_SYSTEM: Final = (_column(DELETED, DataType.BOOLEAN), _column(SYNCED, DataType.UTC_DATETIME))
+
+
+def _row(number: int, **more: Cell) -> dict[str, Cell]:
+    cells = {f"a_{kind.name.lower()}": pair[number % 2] for kind, pair in _CELLS.items()}
+    return {**cells, DELETED: "false", SYNCED: _SYNCED_AT, **more}
+
+
+TYPES: Final = Sample(
+    (
+        _column("id", DataType.LONG, key=True),
+        _column("region", DataType.STRING, key=True),
+        *_VALUES,
+        *_SYSTEM,
+    ),
+    (
+        _row(0, id="1", region="north"),
+        _row(1, id="2", region="north"),
+        {**dict.fromkeys(_row(0), NULL), "id": "3", "region": "south", SYNCED: _SYNCED_AT},
+    ),
+)
+"""A composite key, a column of every type."""
+
+KEYLESS: Final = Sample(
+    (_column("_fivetran_id", DataType.STRING, key=True), *_VALUES, *_SYSTEM),
+    (_row(0, _fivetran_id="b7l0"), _row(1, _fivetran_id="c9x1")),
+)
+"""Without a key of its own."""
+
+HISTORY: Final = Sample(
+    (
+        _column("id", DataType.LONG, key=True),
+        _column("_fivetran_start", DataType.UTC_DATETIME, key=True),
+        _column("a_string", DataType.STRING),
+        _column("_fivetran_end", DataType.UTC_DATETIME),
+        _column("_fivetran_active", DataType.BOOLEAN),
+        _column(SYNCED, DataType.UTC_DATETIME),
+    ),
+    (
+        {
+            "id": "1",
+            "_fivetran_start": "2024-01-08T18:00:00.000Z",
+            "a_string": MARKER,
+            "_fivetran_end": _END_OF_TIME,
+            "_fivetran_active": "true",
+            SYNCED: _SYNCED_AT,
+        },
+    ),
+)
+"""A table whose rows have a time of their own."""

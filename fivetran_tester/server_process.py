@@ -1,0 +1,178 @@
+"""The server as a program of its own: started, listened to, ended; and its log judged.
+
+An environment variable tells it to listen on the loopback addresses of both families; a program
+that does not know the variable listens where it will. Each line of its standard output is held
+against the rules of the log at once, and only the last ones are kept, for a failure. Standard
+error goes where the tester's does. A program that was started here is ended here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from fivetran_tester.client import Client
+from fivetran_tester.findings import Findings
+from tap_core.protocols.fivetran.port_option import HOST_VARIABLE
+
+__all__ = ["Log", "NotStartedError", "ServerProcess", "answers"]
+
+_START_SECONDS: Final = 60
+_END_SECONDS: Final = 60
+_LEAVE_SECONDS: Final = 10
+_PAUSE_SECONDS: Final = 0.05
+_LEVELS: Final = {"INFO", "WARNING", "SEVERE"}
+_KEYS: Final = {"level", "message", "message-origin"}
+_SHORTEST_SECRET: Final = 4
+
+
+class NotStartedError(Exception):
+    """A program does not start, or serves nothing."""
+
+
+class Log:
+    """What a server logs, held against the rules of a log."""
+
+    def __init__(self, findings: Findings, origin: str, secrets: Iterable[str] = ()) -> None:
+        self._findings = findings
+        self._origin = origin
+        self._secrets = [text for text in secrets if len(text) >= _SHORTEST_SECRET]
+        self.last: deque[str] = deque(maxlen=20)
+
+    def read(self, line: bytes) -> None:
+        """Take one line."""
+        text = line.decode(errors="replace").rstrip("\n")
+        self.last.append(text)
+        for rule, what in self._faults(text):
+            self._findings.broke(rule, what)
+
+    def _faults(self, text: str) -> Iterator[tuple[int, str]]:
+        if any(secret in text for secret in self._secrets):
+            yield 3, "a line of the log shows a secret of the configuration"
+        try:
+            told: Any = json.loads(text)
+        except ValueError:
+            yield 2, "a line of standard output is no JSON"
+            return
+        if not isinstance(told, dict) or set(told) != _KEYS:
+            yield 2, "a line of the log has other keys than level, message and message-origin"
+            return
+        if told["level"] not in _LEVELS:
+            yield 2, "a line of the log has another level than INFO, WARNING and SEVERE"
+        if told["message-origin"] != self._origin:
+            yield 2, f"a line of the log has another message-origin than {self._origin}"
+        if not isinstance(told["message"], str) or not told["message"]:
+            yield 2, "a line of the log has no message"
+
+
+class ServerProcess:
+    """A server that runs below this process, and a way to end it; ``seconds`` are for a call."""
+
+    def __init__(self, command: Sequence[str], log: Log, service: str, seconds: float) -> None:
+        port = _free_port()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  (the author's own program)
+                [*command, "--port", str(port)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                env={HOST_VARIABLE: "localhost", **os.environ},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NotStartedError(f"{command[0]} cannot be started: {error.strerror}") from None
+        self.log, self.port, self.was_killed = log, port, False
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+        self.client = Client(f"127.0.0.1:{port}", service, seconds)
+
+    def leave(self) -> None:
+        """End it from within a handler of signals, where nothing of gRPC may be called."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LEAVE_SECONDS)
+        self._process.kill()
+
+    def ends(self) -> int:
+        """End it as Fivetran does, and return its exit code; by force where it does not end."""
+        self.client.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+        self._reader.join(_END_SECONDS)
+        return code
+
+    def kill(self) -> None:
+        """End it at once, and what it has started."""
+        self.was_killed = True
+        self.client.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join(_END_SECONDS)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
+    def await_start(self) -> None:
+        """Wait until it serves.
+
+        Raises:
+            NotStartedError: it ends instead, or serves nothing for too long.
+        """
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if answers("127.0.0.1", self.port):
+                return
+            if not self.is_alive:
+                self._reader.join(_END_SECONDS)
+                raise NotStartedError(
+                    f"it ended with exit code {self._process.returncode}{self._said()}"
+                )
+            time.sleep(_PAUSE_SECONDS)
+        self.kill()
+        raise NotStartedError(f"it serves nothing after {_START_SECONDS} seconds{self._said()}")
+
+    def _said(self) -> str:
+        return "".join(f"\n  {line}" for line in self.log.last)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None  # noqa: S101  (asked for above)
+        with self._process.stdout as lines:
+            for line in lines:
+                self.log.read(line)
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether something listens on a port of a host."""
+    try:
+        with socket.create_connection((host, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

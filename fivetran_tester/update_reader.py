@@ -1,0 +1,184 @@
+"""What an Update streams, message by message: judged, folded into the model, counted.
+
+Rules of the room: nothing is called here; messages come in, findings go to `findings`. Numbers of
+rules are those of docs/fivetran.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from fivetran_tester.common_checks import check_text
+from fivetran_tester.findings import Findings
+from fivetran_tester.known_tables import (
+    KnownColumn,
+    KnownTable,
+    Name,
+    TableSelection,
+    format_name,
+    parse_tables,
+)
+from fivetran_tester.row_model import ClockRange, Model
+from fivetran_tester.value_checks import find_fault, format_value
+from tap_core.protocols.fivetran.enums import RecordType
+
+__all__ = ["UpdateReader"]
+
+_MOST_RECORDS: Final = 100
+"""Records of one message."""
+
+_HOUR: Final = 3600
+_OF_SYSTEMS: Final = ("_fivetran_", "_sdc_", "_airbyte_")
+
+
+class UpdateReader:
+    """One Update as it comes: ``model`` is what a destination holds, and goes on from it."""
+
+    def __init__(
+        self,
+        findings: Findings,
+        tables: Mapping[Name, KnownTable],
+        choice: TableSelection,
+        model: Model | None = None,
+        moments: ClockRange | None = None,
+    ) -> None:
+        self.findings = findings
+        self.tables = dict(tables)
+        self.choice = choice
+        self.model = model or Model()
+        self.moments = moments or ClockRange(0)
+        self.counts: Counter[Name] = Counter()
+        self.operations: Counter[str] = Counter()
+        self.examples: dict[tuple[Name, str], str] = {}
+        self.state: str | None = None
+        self.task: str | None = None
+        self._uncovered = 0
+        self._upserted: set[Name] = set()
+        self._checked = time.monotonic()
+
+    def read(self, answers: Iterable[Any]) -> None:
+        """Take all that comes."""
+        for answer in answers:
+            self.take(answer)
+
+    def take(self, answer: Any) -> None:
+        """Take one message."""
+        kind = answer.WhichOneof("operation")
+        if self.task is not None:
+            self.findings.broke(4, "a message follows a task, which ends a sync")
+        if kind is None:
+            self.findings.broke(12, "a message of the stream says nothing")
+            return
+        self.operations[kind] += 1
+        {
+            "record": lambda: self._records([answer.record]),
+            "records": lambda: self._records(answer.records.records),
+            "schema_change": lambda: self._change(answer.schema_change),
+            "checkpoint": lambda: self._checkpoint(answer.checkpoint.state_json),
+            "warning": lambda: check_text("a warning", answer.warning.message, self.findings),
+            "task": lambda: self._failed(answer.task.message),
+        }[kind]()
+
+    def end(self) -> None:
+        """Judge what is missing when the stream has ended well."""
+        if self.task is None and self._uncovered:
+            self.findings.broke(15, "no checkpoint follows the last data")
+        if self.task is None and self.state is None:
+            self.findings.missed(15, "an Update without any checkpoint")
+
+    # What comes
+
+    def _records(self, records: Any) -> None:
+        if len(records) > _MOST_RECORDS:
+            self.findings.broke(12, f"more than {_MOST_RECORDS} records in one message")
+        for record in records:
+            self._uncovered += 1
+            for rule, what in self._record(record):
+                self.findings.broke(rule, what)
+
+    def _record(self, record: Any) -> Iterator[tuple[int, str]]:
+        name = (record.schema_name if record.HasField("schema_name") else None, record.table_name)
+        table = self.tables.get(name)
+        if table is None:
+            yield 13, f"a record of {format_name(name)}, which Schema and no change tells of"
+            return
+        self.counts[name] += 1
+        if name not in self.choice.columns:
+            yield 19, f"a record of {format_name(name)}, which is not selected"
+        if record.type == RecordType.TRUNCATE:
+            yield from self._truncation(name, record)
+        else:
+            self._upserted.add(name)
+            yield from self._data(name, table, record)
+        self.model.apply(name, table.keys, record.type, record.data)
+
+    def _truncation(self, name: Name, record: Any) -> Iterator[tuple[int, str]]:
+        if record.data:
+            yield 14, f"a truncate of {format_name(name)} brings data"
+        if name in self._upserted:
+            self.findings.missed(14, f"a truncate of {format_name(name)} comes after its records")
+
+    def _data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
+        told, data = format_name(name), record.data
+        chosen = self.choice.columns.get(name, frozenset(table.columns))
+        for column in table.keys:
+            if column not in data or data[column].WhichOneof("inner") == "null":
+                yield 14, f"key {column} of {told} is missing or null in a record"
+        if record.type == RecordType.UPSERT and (lacking := chosen - set(data)):
+            self.findings.missed(14, f"an upsert of {told} lacks {', '.join(sorted(lacking))}")
+        for column, value in data.items():
+            if column not in table.columns:
+                yield 13, f"{told} has no column {column}, and a record does"
+            elif column not in chosen and column not in table.keys:
+                yield 19, f"column {column} of {told} is sent and not selected"
+            else:
+                yield from self._value(name, table.columns[column], value)
+
+    def _value(self, name: Name, column: KnownColumn, value: Any) -> Iterator[tuple[int, str]]:
+        if fault := find_fault(column, value):
+            yield 13, f"a value of {format_name(name)}.{column.name} {fault}"
+        elif self.examples.get((name, column.name), "null") == "null":
+            self.examples[name, column.name] = format_value(column, value)
+
+    def _change(self, told: Any) -> None:
+        changed = parse_tables(told)
+        columns = dict(self.choice.columns)
+        for name, table in changed.items():
+            self.findings_of_table(name, table)
+            if self.choice.takes_new:
+                known = self.tables[name].columns if name in self.tables else {}
+                new = frozenset(table.columns) - frozenset(known)
+                columns[name] = columns.get(name, frozenset()) | new
+        self.tables |= changed
+        self.choice = TableSelection(columns, self.choice.takes_new)
+
+    def findings_of_table(self, name: Name, table: KnownTable) -> None:
+        """Judge a table as it is told."""
+        told = format_name(name)
+        for column in table.repeated:
+            self.findings.broke(10, f"column {column} stands twice in {told}")
+        for column in table.columns:
+            if column.startswith(_OF_SYSTEMS):
+                self.findings.broke(11, f"{told} tells of the system column {column}")
+        if not name[1] or not all(table.columns):
+            self.findings.broke(10, "a table or a column has no name")
+
+    def _checkpoint(self, state: str) -> None:
+        try:
+            document = json.loads(state)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            self.findings.broke(15, "the state of a checkpoint is no JSON object")
+        if time.monotonic() - self._checked > _HOUR:
+            self.findings.broke(15, "more than an hour between two checkpoints")
+        self._checked, self._uncovered, self.state = time.monotonic(), 0, state
+        self.moments.add(state, self.model)
+
+    def _failed(self, text: str) -> None:
+        check_text("a task", text, self.findings)
+        self.task = text

@@ -1,0 +1,113 @@
+"""Bounds on a Parquet file before it is decoded: a few bytes of it may stand for many rows.
+
+A page may unpack to a thousand times its size, and a run of indexes may repeat a value of a
+dictionary any number of times. What the file says of itself is compared with its size.
+Source: the Apache Parquet format, "Column chunks" and "Dictionary encoding".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+from tap_core.limits.memory import Bound, InputTooLargeError, shown
+
+__all__ = [
+    "check_parquet",
+    "get_batch_rows",
+    "get_max_copied_bytes",
+    "repeating_columns",
+    "text_columns",
+]
+
+_RATIO: Final = 100
+"""Beyond it a column is not data that compresses well, but made to be large."""
+
+_VALUE_BYTES: Final = 8
+_TEXTS: Final = "BYTE_ARRAY"
+_LONG: Final = "FIXED_LEN_BYTE_ARRAY"
+_SMALL_DICTIONARY: Final = 1 << 20
+_MEMORY_FACTOR: Final = 7
+_COPIES: Final = 64
+"""What is copied and not held may be so many times the bound."""
+
+
+def check_parquet(metadata: Any, bound: Bound) -> None:
+    """Raise an error where a column of a file would unpack to far more than it holds.
+
+    Raises:
+        TooLargeError: it would.
+    """
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            size = max(column.total_compressed_size, 1)
+            repeated = max(column.num_values - group.num_rows, 0)
+            plain = max(column.total_uncompressed_size, repeated * _VALUE_BYTES)
+            texts = repeated * column.total_uncompressed_size if _is_text(column) else 0
+            is_odd = plain > bound.most and plain > _RATIO * size
+            repeats = texts > _MEMORY_FACTOR * bound.most and repeated * 4 > _RATIO * size
+            if is_odd or repeats or _dictionary_size(column) > bound.most:
+                raise InputTooLargeError(
+                    f"column {column.path_in_schema!r} unpacks {shown(size)} to more than"
+                    f" {shown(bound.most)} at once; raise {bound.setting} to read it"
+                )
+
+
+def get_batch_rows(metadata: Any, usual: int) -> int:
+    """Return how many rows are decoded together: one where a repeated value may be long."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = (group.column(n) for group in groups for n in range(group.num_columns))
+    return 1 if any(map(_repeats_long_values, columns)) else usual
+
+
+def text_columns(metadata: Any) -> list[str]:
+    """Return the columns of text that may repeat a long value, to be read as dictionaries."""
+    schema = metadata.schema
+    columns = [schema.column(n) for n in range(metadata.num_columns)]
+    return [
+        one.path
+        for one in columns
+        if one.physical_type == _TEXTS and "." not in one.path and not one.max_repetition_level
+    ]
+
+
+def get_max_copied_bytes(size: int, bound: Bound) -> int:
+    """Return how many bytes the texts of a column may have where each is copied.
+
+    ``size`` is that of the file.
+    """
+    return max(_COPIES * bound.most, _RATIO * size)
+
+
+def repeating_columns(metadata: Any, most: int) -> list[str]:
+    """Return the columns of text that may repeat values of a dictionary to more than ``most``."""
+    totals: dict[str, int] = defaultdict(int)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.has_dictionary_page and column.physical_type == _TEXTS:
+                values = column.num_values * column.total_uncompressed_size
+                totals[column.path_in_schema] += values
+    return [path for path, total in totals.items() if total > most]
+
+
+def _repeats_long_values(column: Any) -> bool:
+    """Tell whether a column that is not read as a dictionary may repeat a long value."""
+    is_flat_text = column.physical_type == _TEXTS and "." not in column.path_in_schema
+    return (
+        column.has_dictionary_page
+        and not is_flat_text
+        and _is_text(column)
+        and column.total_uncompressed_size > _SMALL_DICTIONARY
+        and column.total_uncompressed_size > _RATIO * max(column.total_compressed_size, 1)
+    )
+
+
+def _is_text(column: Any) -> bool:
+    return column.physical_type in {_TEXTS, _LONG}
+
+
+def _dictionary_size(column: Any) -> int:
+    """Return the packed size of a column's dictionary; 0 where there is none."""
+    if not column.has_dictionary_page or not column.dictionary_page_offset:
+        return 0
+    return max(0, int(column.data_page_offset - column.dictionary_page_offset))

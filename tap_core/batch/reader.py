@@ -1,0 +1,191 @@
+"""The rows of a batch file, one after the other.
+
+Invariant: memory is bounded whatever the size of the file, since a line has a longest length and
+only regular files are opened. Fractions of JSON are `Decimal`. Whatever is wrong with a file, from
+its address to its last byte, is one `BatchFileError` that names the file and the stream.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchFileFormat
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.storage import StorageTarget, to_local_path
+from tap_core.batch.url_schemes import check_url
+from tap_core.exceptions import BatchFileError, UnsupportedBatchEncodingError
+from tap_core.limits.memory import MIB, Bound, open_regular
+from tap_core.redaction import redact_url
+from tap_core.singerlib.json import UnreadableJSONError, load_json
+from tap_core.types import Record
+
+__all__ = ["check_file", "read_rows"]
+
+_COMPRESSIONS: Final = frozenset({None, "none", "gzip"})
+_decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
+def read_rows(
+    address: str,
+    encoding: BaseBatchFileEncoding,
+    *,
+    stream: str,
+    storage: StorageTarget | None = None,
+    limits: FileLimits | None = None,
+) -> Iterator[Record]:
+    """Yield the records of a file.
+
+    A ``storage`` is where the file is looked for: by its whole address where that lies in
+    the storage, else by its name. ``limits`` are the defaults unless given.
+
+    Raises:
+        BatchFileError: the file cannot be read, or not to its end.
+        NotImplementedError: its format or compression is not known.
+    """
+    _refuse_unknown(encoding)
+    reads = _lines if encoding.format == BatchFileFormat.JSONL else _parquet
+    limits = limits or FileLimits()
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_open(address, storage, limits))
+            yield from reads(_unpacked(file, encoding, stack), limits.line)
+        except Exception as error:
+            raise _complaint(address, stream, error) from error
+
+
+def check_file(path: Path, encoding: BaseBatchFileEncoding, bound: Bound) -> None:
+    """Raise an error where a file of this machine holds what `read_rows` refuses as too large.
+
+    It is for readers that have no bounds of their own, and copy what a dictionary of Parquet
+    repeats. Nothing is decoded: lines cost a pass over their bytes.
+
+    Raises:
+        ValueError: it does, or its packing is broken; in words for a person.
+        OSError: it cannot be opened, or the storage fails.
+    """
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(open_regular(path))
+            if encoding.format == BatchFileFormat.PARQUET:
+                from tap_core.batch.parquet import check_copies
+
+                check_copies(file, bound)
+            else:
+                deque(bound.lines(_unpacked(file, encoding, stack)), maxlen=0)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(_reason(error)) from error
+
+
+def _refuse_unknown(encoding: BaseBatchFileEncoding) -> None:
+    kinds = {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
+    if encoding.format not in kinds:
+        raise UnsupportedBatchEncodingError(f"Unsupported batch encoding format: {encoding.format}")
+    if encoding.format == BatchFileFormat.JSONL and encoding.compression not in _COMPRESSIONS:
+        raise UnsupportedBatchEncodingError(
+            f"Unsupported batch file compression: {encoding.compression}"
+        )
+
+
+def _unpacked(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitStack) -> IO[bytes]:
+    """Return a file without the compression around it, to be closed by ``stack``."""
+    if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
+        return file
+    packed = stack.enter_context(gzip.GzipFile(fileobj=file))
+    return cast("IO[bytes]", stack.enter_context(io.BufferedReader(cast("Any", packed), MIB)))
+
+
+def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:
+    """Open a file where it is looked for; a local one only where it is a regular file."""
+    if storage is not None:
+        address = _found_in(storage, address)
+    check_url(address, limits.schemes, [storage.root] if storage is not None else ())
+    path = to_local_path(address)
+    if path is not None:
+        return open_regular(path)
+    return (storage or StorageTarget(address)).at(address)
+
+
+def _found_in(storage: StorageTarget, address: str) -> str:
+    """Return where an address is looked for in a storage: below its folder, nowhere else."""
+    if address.startswith((f"{storage.root.rstrip('/')}/", storage.get_url(""))):
+        path = to_local_path(address)
+        if ".." not in (address.split("/") if path is None else path.parts):
+            return address
+    name = StorageTarget.split_url(address)[1]
+    if Path(unquote(name)).name != unquote(name) or unquote(name) == "..":
+        raise ValueError("its address does not end in the name of a file")
+    return _below(storage, name)
+
+
+def _below(storage: StorageTarget, name: str) -> str:
+    """Return the address of a file in a storage; the name is as it stands in an address."""
+    root = storage.root if "://" in storage.root else storage.get_url("")
+    return f"{root.rstrip('/')}/{name}"
+
+
+def _lines(file: IO[bytes], bound: Bound) -> Iterator[Record]:
+    for number, line in enumerate(bound.lines(file), 1):
+        if line.strip():
+            yield _record(line, number)
+
+
+def _record(line: bytes, number: int) -> Record:
+    try:
+        found = _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
+        found = _read_with_care(line, number)
+    if not isinstance(found, dict):
+        raise ValueError(f"line {number} is no JSON object")  # noqa: TRY004  as other faults
+    if number == 1 and found.get("type") == "RECORD" and isinstance(found.get("record"), dict):
+        raise ValueError("it holds Singer messages, where bare records belong")
+    return found
+
+
+def _read_with_care(line: bytes, number: int) -> Any:
+    """Read what Python's own reader takes: NaN, or half of a letter."""
+    try:
+        return load_json(line)
+    except UnreadableJSONError as error:
+        raise ValueError(f"line {number} cannot be read: {error.msg}") from None
+    except ValueError:
+        raise ValueError(f"line {number} is no JSON, or was cut off") from None
+
+
+def _parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
+    from tap_core.batch.parquet import read_parquet
+
+    return read_parquet(file, bound)
+
+
+def _complaint(address: str, stream: str, error: Exception) -> BatchFileError:
+    """Return the error for a file, in words for a person."""
+    return BatchFileError(
+        f"Stream '{stream}': batch file {redact_url(address, with_query=False)} cannot be read:"
+        f" {_reason(error)}"
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file cannot be read, in words for a person."""
+    reason = str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = "it is not there"
+    elif isinstance(error, EOFError):
+        reason = "it ends too early"
+    elif isinstance(error, ImportError):
+        reason = f"a package is missing: {error}"
+    elif isinstance(error, OSError):
+        reason = error.strerror or reason
+    return reason or type(error).__name__

@@ -1,0 +1,73 @@
+"""Addresses in BATCH messages: which of them a target follows.
+
+A message comes from whoever wrote the input, so it chooses a file but no host and no protocol:
+local files, the storages of objects whose account is the target's own, and the place that the
+target's settings name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tap_core.batch.storage import to_local_path
+
+__all__ = ["SCHEMES", "SCHEMES_SETTING", "check_url", "get_allowed_schemes"]
+
+SCHEMES: Final = frozenset(
+    {
+        *("abfs", "abfss", "adl", "az", "wasb", "wasbs"),
+        *("gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"),
+    }
+)
+"""Storages of objects: their addresses name a bucket or container, not a host."""
+
+SCHEMES_SETTING: Final = "batch_schemes"
+
+_AZURE: Final = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
+_AZURE_HOST: Final = re.compile(
+    r"[\w-]+(\.[\w-]+)*\.(core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net|cloudapi\.de)"
+    r"|fabric\.microsoft\.com|azuredatalakestore\.net)(:443)?",
+    re.IGNORECASE,
+)
+
+
+def get_allowed_schemes(config: Any) -> frozenset[str]:
+    """Return the schemes that settings allow: the usual ones and those of ``batch_schemes``."""
+    given: Iterable[Any] = config.get(SCHEMES_SETTING) or ()
+    return SCHEMES | {str(each).lower().removesuffix("://") for each in given}
+
+
+def check_url(address: str, schemes: Collection[str] = SCHEMES, roots: Iterable[str] = ()) -> None:
+    """Raise an error where a target does not follow an address.
+
+    Addresses at the same host or bucket as one of ``roots``, which settings name, are followed.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if to_local_path(address) is not None:
+        return
+    scheme = address.partition("://")[0].lower()
+    if "::" in address:
+        raise ValueError("addresses within addresses ('::') are not followed")
+    if _origin(address) in {_origin(root) for root in roots if "://" in root}:
+        return
+    if scheme not in schemes:
+        allowed = ", ".join(sorted({"file", *schemes}))
+        raise ValueError(
+            f"its address begins with '{scheme[:20]}://', and files are read from {allowed}; the"
+            f" setting {SCHEMES_SETTING} allows more"
+        )
+    host = address.partition("://")[2].partition("/")[0].rpartition("@")
+    if scheme in _AZURE and host[1] and not _AZURE_HOST.fullmatch(host[2]):
+        raise ValueError("its address names a host that is not one of Azure's storages")
+
+
+def _origin(address: str) -> tuple[str, str]:
+    """Return scheme and host of an address; ``s3a`` and ``s3n`` are Spark's words for ``s3``."""
+    parts = urlsplit(address)
+    scheme = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}.get(parts.scheme, parts.scheme)
+    return scheme, parts.netloc

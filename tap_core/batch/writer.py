@@ -1,0 +1,189 @@
+"""Encoded rows into one file after the other.
+
+Rules of the room: a row is the JSON body that a RECORD line would have had, so a file of
+lines costs hardly more than the lines themselves. A file's address is told only when the
+file is closed and complete; one that could not be finished is removed, if that can be
+done.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any, Final, Protocol
+from uuid import uuid4
+
+import msgspec
+
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig, BatchFileFormat
+from tap_core.batch.storage import StorageTarget
+from tap_core.exceptions import BatchFileError, ConfigurationError
+from tap_core.records.serializer import encode_record
+from tap_core.redaction import redact_url
+from tap_core.types import JsonSchema, Record
+
+__all__ = [
+    "BatchFileWriter",
+    "EncodedFormat",
+    "FileNamer",
+    "encode_row",
+    "get_format",
+    "is_builtin_encoding",
+]
+
+_LEVEL: Final = 1
+"""Of gzip: twice as fast as the usual 6, for files that are an eighth larger."""
+
+_GZIP: Final = 31
+"""zlib's word for a gzip header and trailer."""
+
+_encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
+_NO_NAME: Final = re.compile(r"[\\/\0]")
+
+
+def encode_row(record: Record) -> bytes:
+    """Encode a record of whatever values as one line, without its end."""
+    body: bytes = encode_record(record, _encode)
+    return body
+
+
+class _Rows(Protocol):
+    """What puts rows into an open file; it neither opens nor closes it."""
+
+    def write(self, bodies: Sequence[bytes], /) -> None: ...
+    def finish(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class EncodedFormat:
+    """A format with its compression: how file names end, and what writes."""
+
+    ending: str
+    rows: Callable[[IO[bytes], JsonSchema], _Rows]
+
+
+def is_builtin_encoding(encoding: BaseBatchFileEncoding) -> bool:
+    """Tell whether files of a format are written here."""
+    return encoding.format in {BatchFileFormat.JSONL.value, BatchFileFormat.PARQUET.value}
+
+
+def get_format(encoding: BaseBatchFileEncoding) -> EncodedFormat:
+    """Return how files of a built-in format are written.
+
+    Raises:
+        ConfigurationError: such files cannot be compressed that way.
+    """
+    compression = encoding.compression
+    if encoding.format == BatchFileFormat.PARQUET:
+        return _parquet(compression)
+    if compression == "gzip":
+        return EncodedFormat(".json.gz", _PackedLines)
+    if compression in {None, "none"}:
+        return EncodedFormat(".json", _Lines)
+    raise ConfigurationError(
+        f"batch_config: JSON Lines are compressed by 'gzip' or 'none', not {compression!r}."
+    )
+
+
+def _parquet(compression: str | None) -> EncodedFormat:
+    from tap_core.batch.parquet import ParquetEncoder
+
+    def rows(file: IO[bytes], schema: JsonSchema) -> ParquetEncoder:
+        return ParquetEncoder(file, schema, compression)
+
+    return EncodedFormat(".parquet.gz" if compression == "gzip" else ".parquet", rows)
+
+
+class _Lines:
+    """JSON Lines as they are."""
+
+    def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
+        self._write = file.write
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        self._write(b"\n".join(bodies) + b"\n")
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+
+class _PackedLines:
+    """JSON Lines through gzip."""
+
+    def __init__(self, file: IO[bytes], _schema: JsonSchema) -> None:
+        self._write = file.write
+        self._packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        self._write(self._packer.compress(b"\n".join(bodies) + b"\n"))
+
+    def finish(self) -> None:
+        self._write(self._packer.flush())
+
+
+class FileNamer:
+    """Names for the files of one stream in one sync: ``<prefix><tap>--<stream>-<id>-<n>``."""
+
+    def __init__(self, tap_name: str, stream_name: str, storage: StorageTarget) -> None:
+        own = _NO_NAME.sub("_", f"{tap_name}--{stream_name}")
+        self._stem = f"{storage.prefix or ''}{own}-{uuid4()}"
+        self._count = 0
+
+    def next(self, ending: str) -> str:
+        """Return a name that was not given before; they count from 1."""
+        self._count += 1
+        return f"{self._stem}-{self._count}{ending}"
+
+
+class BatchFileWriter:
+    """One file while it is written."""
+
+    def __init__(
+        self, config: BatchConfig, kind: EncodedFormat, names: FileNamer, schema: JsonSchema
+    ) -> None:
+        """Open the next file.
+
+        Raises:
+            BatchFileError: it cannot be made.
+        """
+        self.count = 0
+        self._storage = config.storage
+        self._name = names.next(kind.ending)
+        self._file: Any = self._try(lambda: self._storage.file(self._name, "wb"))
+        self._rows = kind.rows(self._file, schema)
+
+    def write(self, bodies: Sequence[bytes]) -> None:
+        """Add encoded rows.
+
+        Raises:
+            BatchFileError: they cannot be written; the file is gone.
+        """
+        self._try(lambda: self._rows.write(bodies))
+        self.count += len(bodies)
+
+    def close(self) -> str:
+        """Complete the file and return its address.
+
+        Raises:
+            BatchFileError: that cannot be done; the file is gone.
+        """
+        self._try(self._rows.finish)
+        self._try(self._file.close)
+        return self._storage.get_url(self._name)
+
+    def _try(self, step: Callable[[], Any]) -> Any:
+        try:
+            return step()
+        except Exception as error:
+            self._discard()
+            address = redact_url(f"{self._storage.root.rstrip('/')}/{self._name}", with_query=False)
+            raise BatchFileError(f"Batch file {address} cannot be written: {error}") from error
+
+    def _discard(self) -> None:
+        if self.__dict__.get("_file") is not None:
+            with suppress(Exception):
+                self._file.close()
+            self._storage.remove(self._name)

@@ -1,0 +1,1 @@
+"""Settings of a plugin: read from files and variables, and validated."""

@@ -1,0 +1,111 @@
+"""Settings from a ``.env`` file: the variables of one plugin, and of no other program.
+
+Nothing of the file enters ``os.environ``, so it reaches neither libraries nor child processes.
+The file is looked for in the working directory and then in the root of the project around it,
+and is read only if no other user could have written it.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from tap_core.io.private_files import UntrustedPathError, open_regular, owner_fault, trust_fault
+from tap_core.types import StrPath
+
+__all__ = ["MAX_BYTES", "read_dotenv"]
+
+MAX_BYTES = 1024 * 1024
+"""The largest ``.env`` file that is read; a longer one is skipped."""
+
+_NAME = ".env"
+_ROOT_MARKS = (".git", "meltano.yml")
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+def read_dotenv(prefix: str, path: StrPath | None = None) -> dict[str, str]:
+    """Return the variables of a ``.env`` file whose names begin with the prefix.
+
+    Without a path, the first file that can be used is read; none gives no variables. A file
+    that cannot be used is skipped with a warning that says why. ``${NAME}`` in a value is
+    replaced by a variable of the environment or of the file.
+    """
+    for file in [Path(path)] if path else _candidates():
+        text = _read(file)
+        if text is not None:
+            return _variables(text, prefix)
+    return {}
+
+
+def _candidates() -> Iterator[Path]:
+    """Yield where a ``.env`` file may be: the working directory, then the project's root."""
+    here = Path.cwd()
+    yield here / _NAME
+    root = next(filter(_is_project_root, (here, *here.parents)), here)
+    if root != here:
+        yield root / _NAME
+
+
+def _is_project_root(folder: Path) -> bool:
+    return any(os.access(folder / mark, os.F_OK) for mark in _ROOT_MARKS)
+
+
+def _read(file: Path) -> str | None:
+    """Return the text of a file; None if it does not exist, or is skipped with a warning."""
+    try:
+        return _read_trusted(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UntrustedPathError as error:
+        reason = error.fault
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+    logger.warning(
+        "The settings in %s are not used, because it %s. Make it a regular file of this user that"
+        " nobody else may write (chmod go-w), or set the variables in the environment.",
+        file,
+        reason,
+    )
+    return None
+
+
+def _read_trusted(file: Path) -> str | None:
+    """Return the text of a file; None for a folder, such as a Python environment.
+
+    Raises:
+        UntrustedPathError: another user controls it, or it is too long or not a regular file.
+    """
+    status = file.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    if stat.S_ISLNK(status.st_mode):  # the link decides which file is read
+        if fault := owner_fault(status):
+            raise UntrustedPathError(file, f"is a link that {fault}")
+        file = Path(os.path.realpath(file))  # other than resolve(), it bears a loop of links
+    handle, status = open_regular(file, os.O_RDONLY)
+    with os.fdopen(handle, "rb") as opened:
+        if fault := trust_fault(status):
+            raise UntrustedPathError(file, fault)
+        content = opened.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise UntrustedPathError(file, f"is larger than {MAX_BYTES:,} bytes")
+    return content.decode("utf-8-sig")
+
+
+def _variables(text: str, prefix: str) -> dict[str, str]:
+    from dotenv.main import DotEnv
+
+    # As in load_dotenv, a variable of the environment wins over one of the file.
+    parsed = DotEnv(None, io.StringIO(text), interpolate=True, override=False).dict()
+    return {
+        name: value
+        for name, value in parsed.items()
+        if name.startswith(prefix) and value is not None
+    }

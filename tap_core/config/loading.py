@@ -1,0 +1,337 @@
+"""Where settings come from: files, the environment, a ``.env`` file, and defaults.
+
+Rules of the room: later files override earlier ones, the environment overrides files.
+A variable is ``<PLUGIN>_<SETTING>`` in upper case with ``-`` as ``_``, and its text is
+read by the type that the schema gives the setting. A variable with a second underscore
+after the prefix (``TAP_X__SELECT``, as Meltano sets them) is never a setting. Faults
+are collected, so that the user sees all of them at once, and the value of a secret
+setting is in no message. Nothing that the caller or a class owns is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from tap_core.config.dotenv_file import read_dotenv
+from tap_core.exceptions import ConfigFileError, ConfigValidationError
+from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.redaction import is_secret
+from tap_core.redaction.config import is_showable
+from tap_core.singerlib.json import load_json
+from tap_core.types import JsonSchema, StrPath
+
+__all__ = [
+    "ENV",
+    "FALSY",
+    "TRUTHY",
+    "ConfigInput",
+    "EnvironmentConfig",
+    "coerce_text",
+    "deep_copy_config",
+    "env_var_name",
+    "fill_defaults",
+    "get_json_types",
+    "merge_missing_config_jsonschema",
+    "parse_environment_config",
+    "read_config_files",
+    "read_environment",
+]
+
+ENV = "ENV"
+"""Given in place of a file, it asks for the settings of the environment."""
+
+TRUTHY = ("true", "1", "yes", "on")
+FALSY = ("false", "0", "no", "off", "")
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+# Files
+
+
+@dataclass
+class ConfigInput:
+    """What ``--config`` gave: the files merged, and whether the environment was asked for.
+
+    ``file`` is the one file that all of it came from, None where it came from elsewhere too;
+    ``args`` are what was given, as it was given.
+    """
+
+    config: dict[str, Any] = field(default_factory=dict)
+    parse_env: bool = False
+    file: Path | None = field(default=None, compare=False)
+    args: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def from_cli_args(cls, *args: StrPath) -> ConfigInput:
+        """Read the files in their order; ``ENV`` among them asks for the environment.
+
+        Raises:
+            ConfigFileError: one or more of them cannot be read; it names each.
+        """
+        files = [path for path in args if path != ENV]
+        only = Path(files[0]).absolute() if len(args) == len(files) == 1 else None
+        parse_env = len(files) < len(args)
+        return cls(read_config_files(files), parse_env, only, tuple(map(str, args)))
+
+
+def read_config_files(paths: Iterable[StrPath]) -> dict[str, Any]:
+    """Merge JSON files, the later over the earlier (top-level settings are replaced).
+
+    Raises:
+        ConfigFileError: one or more files are missing, not JSON or not a JSON object;
+            ``errors`` has a sentence for each.
+    """
+    merged: dict[str, Any] = {}
+    faults: list[str] = []
+    for path in paths:
+        try:
+            merged.update(_read(Path(path)))
+        except ConfigFileError as error:  # noqa: PERF203  a handful of files, once
+            faults.append(str(error))
+    if faults:
+        raise ConfigFileError("; ".join(faults), errors=faults)
+    return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = load_json(read_at_most(path, DOCUMENT_BYTES).decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigFileError(f"Configuration file '{path}' does not exist") from None
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
+    except InputTooLargeError as error:
+        raise ConfigFileError(f"Configuration file '{path}' cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        reason = f"is not JSON: {error.msg} ({place})"
+        raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
+    except UnicodeDecodeError:
+        raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
+    if not isinstance(found, dict):
+        reason = f"holds {_kind(found)} where a JSON object is needed"
+        raise ConfigFileError(f"Configuration file '{path}' {reason}")
+    return found
+
+
+def _kind(value: Any) -> str:
+    kinds = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+# Environment
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """Settings found in variables, and by setting what is wrong with the others."""
+
+    values: dict[str, Any]
+    faults: dict[str, str]
+
+
+def env_var_name(prefix: str, setting: str) -> str:
+    """Name the variable of a setting: ``TAP_X_`` and ``api-url`` give ``TAP_X_API_URL``."""
+    return prefix + setting.upper().replace("-", "_")
+
+
+def read_environment(
+    config_schema: JsonSchema,
+    prefix: str,
+    dotenv_path: StrPath | None = None,
+) -> EnvironmentConfig:
+    """Read the settings that the schema names from the environment, typed.
+
+    A ``.env`` file, found by :func:`tap_core.config.dotenv_file.read_dotenv` unless one is given,
+    adds variables with the prefix that are not set. ``os.environ`` stays as it is.
+    """
+    variables = {**read_dotenv(prefix, dotenv_path), **os.environ}
+    values: dict[str, Any] = {}
+    faults: dict[str, str] = {}
+    for setting, schema in config_schema.get("properties", {}).items():
+        variable = env_var_name(prefix, setting)
+        text = variables.get(variable)
+        if text is None or variable.startswith(f"{prefix}_"):
+            continue
+        logger.info("Parsing '%s' config from env variable '%s'.", setting, variable)
+        try:
+            values[setting] = coerce_text(text, schema)
+        except ValueError as error:
+            is_hidden = is_secret(setting, schema) or not is_showable(text)
+            shown = "" if is_hidden else f" (it is {text!r})"
+            faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
+    return EnvironmentConfig(values, faults)
+
+
+def parse_environment_config(
+    config_schema: JsonSchema,
+    prefix: str,
+    dotenv_path: StrPath | None = None,
+) -> dict[str, Any]:
+    """As :func:`read_environment`, but a wrong value is an error.
+
+    Raises:
+        ConfigValidationError: variables that do not fit their settings, all of them.
+    """
+    environment = read_environment(config_schema, prefix, dotenv_path)
+    if environment.faults:
+        errors = list(environment.faults.values())
+        raise ConfigValidationError("; ".join(errors), errors=errors, schema=config_schema)
+    return environment.values
+
+
+def coerce_text(text: str, schema: JsonSchema) -> Any:
+    """Read a text, as variables have them, as the first of a setting's types that it fits.
+
+    Raises:
+        ValueError: it fits none; the message says what was needed.
+    """
+    types = get_json_types(schema)
+    needed: list[str] = []
+    for kind, read in _READERS.items():
+        # A number that may be a text too keeps its digits.
+        if kind not in types or (kind == "number" and "string" in types):
+            continue
+        try:
+            return read(text, schema)
+        except ValueError as error:
+            needed.append(str(error))
+    if needed and "string" not in types:
+        raise ValueError(" or ".join(needed))
+    return text
+
+
+def get_json_types(schema: Mapping[str, Any]) -> set[str]:
+    """Every JSON type that a schema names, in its alternatives too."""
+    own = schema.get("type", ())
+    types = {own} if isinstance(own, str) else set(own)
+    for keyword in ("anyOf", "oneOf", "allOf"):
+        for branch in schema.get(keyword, ()):
+            if isinstance(branch, dict):
+                types |= get_json_types(branch)
+    return types
+
+
+def _integer(text: str, _schema: JsonSchema) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("an integer") from None
+
+
+def _number(text: str, _schema: JsonSchema) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:
+        return _fraction(text)
+
+
+def _fraction(text: str) -> Decimal:
+    try:
+        found = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError("a number") from None
+    if found.is_finite():
+        return found
+    raise ValueError("a number")
+
+
+def _boolean(text: str, _schema: JsonSchema) -> bool:
+    word = text.strip().lower()
+    if word in TRUTHY or word in FALSY:
+        return word in TRUTHY
+    raise ValueError("one of true, 1, yes, on, false, 0, no, off")
+
+
+def _array(text: str, schema: JsonSchema) -> list[Any]:
+    try:
+        found = load_json(text)
+    except json.JSONDecodeError:
+        found = None
+    if isinstance(found, list):
+        return found
+    if found is None and _holds_texts(schema):
+        logger.warning(
+            "Parsing array of the form 'x,y,z', which is deprecated: write a JSON array.",
+        )
+        return text.split(",")
+    raise ValueError("a JSON array")
+
+
+def _holds_texts(schema: JsonSchema) -> bool:
+    items = schema.get("items")
+    return isinstance(items, dict) and "string" in get_json_types(items)
+
+
+def _object(text: str, _schema: JsonSchema) -> dict[str, Any]:
+    try:
+        found = load_json(text)
+    except json.JSONDecodeError:
+        found = None
+    if isinstance(found, dict):
+        return found
+    raise ValueError("a JSON object")
+
+
+_READERS: dict[str, Callable[[str, JsonSchema], Any]] = {
+    "integer": _integer,
+    "boolean": _boolean,
+    "array": _array,
+    "object": _object,
+    "number": _number,
+}
+
+
+# Defaults, built-in settings
+
+
+def deep_copy_config(value: Any) -> Any:
+    """Copy the objects and arrays of a JSON-like value; what else it holds stays itself."""
+    if isinstance(value, Mapping):
+        return {key: deep_copy_config(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [deep_copy_config(item) for item in value]
+    return value
+
+
+def fill_defaults(config: Any, schema: JsonSchema) -> None:
+    """Add to a configuration, in place, the defaults of what it does not say.
+
+    Objects and arrays that are there are filled inside; a missing object is filled by
+    its own default only.
+    """
+    if isinstance(config, dict):
+        for name, known in schema.get("properties", {}).items():
+            if isinstance(known, dict):
+                _fill_one(config, name, known)
+        for branch in schema.get("allOf", ()):
+            fill_defaults(config, branch)
+    elif isinstance(config, list) and isinstance(schema.get("items"), dict):
+        for item in config:
+            fill_defaults(item, schema["items"])
+
+
+def _fill_one(config: dict[str, Any], name: str, schema: JsonSchema) -> None:
+    if "default" in schema:
+        config.setdefault(name, deep_copy_config(schema["default"]))
+    if name in config:
+        fill_defaults(config[name], schema)
+
+
+def merge_missing_config_jsonschema(
+    source_jsonschema: JsonSchema,
+    target_jsonschema: JsonSchema,
+) -> None:
+    """Add to the target, in place, the settings of the source that it does not have."""
+    settings = target_jsonschema.setdefault("properties", {})
+    for name, schema in source_jsonschema.get("properties", {}).items():
+        settings.setdefault(name, deep_copy_config(schema))

@@ -1,0 +1,271 @@
+"""Whether a configuration fits its schema, and how that is said.
+
+Rules of the room: every fault is reported, each in one sentence that begins with the
+path of the setting (``a.b[0]: …``; a fault of the whole has none). No sentence holds the
+value of a secret setting, a value that may hold one, or a long value. ``jsonschema`` is loaded
+only when the simple rules below cannot tell that all is well: a start costs less without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from numbers import Number
+from typing import Any, TypeAlias
+
+from tap_core.config.loading import get_json_types
+from tap_core.config.similar_names import find_similar
+from tap_core.exceptions import ConfigurationError
+from tap_core.redaction import is_secret, property_schema
+from tap_core.redaction.config import is_showable
+from tap_core.schema.validators import validator_class
+from tap_core.types import JsonSchema
+
+__all__ = [
+    "checked_changes",
+    "is_trivially_valid",
+    "setting_path",
+    "suggest_misspelled_settings",
+    "validate_config",
+]
+
+_Fault: TypeAlias = Any
+"""A ``jsonschema.ValidationError``, named without loading that library."""
+
+
+def validate_config(
+    config: Mapping[str, Any],
+    schema: JsonSchema,
+    *,
+    skip: Iterable[str] = (),
+) -> list[str]:
+    """Describe every fault of a configuration, in the order of the settings.
+
+    ``skip`` names settings whose faults are known already; they do not count as missing.
+    """
+    skipped = set(skip)
+    checked = {**config, **dict.fromkeys(skipped)}
+    if is_trivially_valid(checked, schema):
+        return []
+    errors = validator_class()(schema).iter_errors(_with_floats(checked))
+    return [
+        _sentence(error, schema)
+        for error in sorted(errors, key=lambda error: [str(part) for part in error.path])
+        if not error.path or error.path[0] not in skipped
+    ]
+
+
+def checked_changes(
+    config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
+) -> dict[str, Any]:
+    """Return what of some changes is another value than a configuration has.
+
+    Raises:
+        ConfigurationError: a setting is not declared, or the new configuration has a fault.
+    """
+    changed = {
+        name: value
+        for name, value in changes.items()
+        if name not in config or config[name] != value
+    }
+    known = schema.get("properties") or {}
+    faults = [f"there is no setting '{name}'" for name in changed if name not in known]
+    if changed and (faults := faults or validate_config({**config, **changed}, schema)):
+        raise ConfigurationError(f"Settings cannot be changed: {'; '.join(faults)}.")
+    return changed
+
+
+def _with_floats(value: Any) -> Any:
+    """Copy, with floats for decimals: the validator divides by floats, and shows values."""
+    if isinstance(value, dict):
+        return {key: _with_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(item) for item in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def setting_path(parts: Iterable[str | int]) -> str:
+    """Write a path as ``a.b[0]``."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.removeprefix(".")
+
+
+# Sentences
+
+
+def _sentence(error: _Fault, schema: JsonSchema) -> str:
+    place = "".join(f"[{part!r}]" for part in error.absolute_path)
+    hidden = _shows_secret(error, schema)
+    message = _without_value(error) if hidden else error.message
+    return f"{message} in config{place}" if place else message
+
+
+def _shows_secret(error: _Fault, schema: JsonSchema) -> bool:
+    if error.validator in {"required", "additionalProperties", "dependentRequired"}:
+        return False  # these name settings, and show no value
+    if isinstance(error.schema, Mapping) and is_secret("", error.schema):
+        return True
+    if not is_showable(error.instance) or _stands_for_settings(error):
+        return True
+    return _secret_path(list(error.absolute_path), schema) or _holds_secret(
+        error.instance, _schema_at(list(error.absolute_path), schema)
+    )
+
+
+def _stands_for_settings(error: _Fault) -> bool:
+    """Tell whether a text was given for an object or a list, whose settings it may hold."""
+    allowed = get_json_types(error.schema) if isinstance(error.schema, Mapping) else set()
+    is_structured = bool({"object", "array"} & allowed)
+    return isinstance(error.instance, str) and is_structured and "string" not in allowed
+
+
+def _secret_path(path: list[str | int], schema: JsonSchema) -> bool:
+    return any(
+        is_secret(str(part), _schema_at(path[: depth + 1], schema))
+        for depth, part in enumerate(path)
+    )
+
+
+def _schema_at(path: list[str | int], schema: JsonSchema) -> JsonSchema:
+    """Find what a schema says of a path; an empty schema where it says nothing."""
+    found: Any = schema
+    for part in path:
+        found = found.get("items") if isinstance(part, int) else property_schema(found, part)
+        if not isinstance(found, dict):
+            return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _holds_secret(value: Any, schema: JsonSchema) -> bool:
+    if isinstance(value, Mapping):
+        return any(
+            is_secret(str(key), _schema_at([key], schema))
+            or _holds_secret(item, _schema_at([key], schema))
+            for key, item in value.items()
+        )
+    if isinstance(value, list):
+        return any(_holds_secret(item, _schema_at([0], schema)) for item in value)
+    return False
+
+
+def _without_value(error: _Fault) -> str:
+    if error.validator in {"type", "enum", "format", "pattern"}:
+        return f"the value (not shown) does not fit {error.validator} {error.validator_value!r}"
+    return f"the value (not shown) does not fit the rule '{error.validator}'"
+
+
+# The short way
+
+
+def is_trivially_valid(value: Any, schema: Any) -> bool:
+    """Whether simple rules suffice to see that a value fits; False means "perhaps not".
+
+    Knows ``type``, ``properties``, ``required``, ``items`` as one schema, ``enum``,
+    ``const`` and a boolean ``additionalProperties``; any other keyword that could refuse
+    a value is answered with False.
+    """
+    if schema is True:
+        return True
+    if not isinstance(schema, dict) or not schema.keys() <= _UNDERSTOOD:
+        return False
+    return all(
+        rule(value, schema[keyword], schema)
+        for keyword, rule in _SIMPLE_RULES.items()
+        if keyword in schema
+    )
+
+
+def _fits_type(value: Any, types: Any, _schema: JsonSchema) -> bool:
+    names = [types] if isinstance(types, str) else types
+    return any(_is_json_type(value, name) for name in names)
+
+
+def _is_json_type(value: Any, name: str) -> bool:
+    if isinstance(value, bool) or name == "boolean":
+        return isinstance(value, bool) and name == "boolean"
+    kinds = _KINDS.get(name)
+    return kinds is not None and isinstance(value, kinds)
+
+
+def _fits_properties(value: Any, properties: Any, _schema: JsonSchema) -> bool:
+    if not isinstance(value, dict):
+        return True
+    return all(
+        is_trivially_valid(value[name], known)
+        for name, known in properties.items()
+        if name in value
+    )
+
+
+def _fits_required(value: Any, required: Any, _schema: JsonSchema) -> bool:
+    return not isinstance(value, dict) or all(name in value for name in required)
+
+
+def _fits_additional(value: Any, allowed: Any, schema: JsonSchema) -> bool:
+    if allowed is True or not isinstance(value, dict):
+        return True
+    return allowed is False and value.keys() <= schema.get("properties", {}).keys()
+
+
+def _fits_items(value: Any, items: Any, _schema: JsonSchema) -> bool:
+    return not isinstance(value, list) or all(is_trivially_valid(item, items) for item in value)
+
+
+def _fits_enum(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
+    # Only texts: JSON tells 1 from true, Python's equality does not.
+    return isinstance(value, str) and value in allowed
+
+
+def _fits_const(value: Any, allowed: Any, _schema: JsonSchema) -> bool:
+    return isinstance(value, str) and value == allowed
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float, Number),
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+_SIMPLE_RULES: dict[str, Callable[[Any, Any, JsonSchema], bool]] = {
+    "type": _fits_type,
+    "properties": _fits_properties,
+    "required": _fits_required,
+    "additionalProperties": _fits_additional,
+    "items": _fits_items,
+    "enum": _fits_enum,
+    "const": _fits_const,
+}
+_WITHOUT_EFFECT = {"$schema", "title", "description", "default", "examples", "secret"}
+_WITHOUT_EFFECT |= {"writeOnly", "readOnly", "deprecated", "format", "$comment", "x-sql-datatype"}
+_UNDERSTOOD = _SIMPLE_RULES.keys() | _WITHOUT_EFFECT
+
+
+# Settings that nobody knows
+
+
+def suggest_misspelled_settings(
+    config: Mapping[str, Any], schema: JsonSchema
+) -> Iterator[tuple[str, str]]:
+    """Find likely slips of the pen: pairs of an unknown setting and the known one it is near.
+
+    Both are paths. Where a schema describes further settings, none is unknown.
+    """
+    yield from _near_misses(config, schema, ())
+
+
+def _near_misses(
+    config: Any, schema: JsonSchema, path: tuple[str | int, ...]
+) -> Iterator[tuple[str, str]]:
+    known = schema.get("properties", {})
+    free = isinstance(schema.get("additionalProperties"), dict)
+    if isinstance(config, Mapping) and known and not free:
+        unset = [name for name in known if name not in config]
+        for name in config:
+            near = None if name in known else find_similar(str(name), unset)
+            if near is not None:
+                yield setting_path((*path, name)), setting_path((*path, near))
+    for name, inner in known.items():
+        if isinstance(config, Mapping) and isinstance(inner, dict) and name in config:
+            yield from _near_misses(config[name], inner, (*path, name))

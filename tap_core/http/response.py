@@ -1,0 +1,313 @@
+"""An answer: a response whose JSON is read once, fast, and with all digits.
+
+Rules of the room: bytes are read by msgspec, fractions as ``Decimal``; what it refuses
+and the json module takes (NaN, a lone surrogate, another encoding) is read by that. A body
+that is no JSON is an error that says what it is instead; one that ends too early may be
+asked for again. What was read is handed out once: records are changed by whoever gets them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import requests
+from requests.exceptions import JSONDecodeError
+
+from tap_core.exceptions import FatalAPIError, RetriableAPIError
+from tap_core.http.response_limits import (
+    Deadline,
+    ReadingTime,
+    ResponseLimits,
+    ResponseTooLargeError,
+)
+from tap_core.parsing.jsonpath import extract_jsonpath
+from tap_core.redaction import Secrets, redact_url
+from tap_core.redaction.http import body_excerpt, collect_sent_secrets, content_type
+
+__all__ = [
+    "JSONResponse",
+    "NotJSONError",
+    "TruncatedBodyError",
+    "check_content_length",
+    "check_json_size",
+    "check_xml_size",
+    "get_reading_time",
+    "is_empty_body",
+    "parse_first_document",
+    "parse_json",
+]
+
+_EXACT = msgspec.json.Decoder(float_hook=Decimal)
+_PLAIN = msgspec.json.Decoder()
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
+_UTF_8 = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_UNREAD: Any = object()
+_DOCUMENT = 4
+"""How many times the largest body a JSON document may take in memory."""
+_SIZES = ((b"{", 130), (b"[", 80), (b",", 112))
+"""About how many bytes of memory stand for a character of JSON: an object with its first value, an
+array, and one more value, which is largest as a ``Decimal``."""
+_MOST_PER_BYTE = 40
+"""Bytes of memory that no character of JSON exceeds on average."""
+_XML_SIZES = ((b"<", 90), (b"=", 250))
+"""The same of XML: a tag, and an attribute, with which its element is a mapping."""
+_NO_CONTENT = frozenset({204, 205})
+
+
+class NotJSONError(FatalAPIError, JSONDecodeError):
+    """A body that is no JSON, such as the page of a login; asking again would not help."""
+
+    def __init__(self, message: str, response: requests.Response | None = None) -> None:
+        JSONDecodeError.__init__(self, message, "", 0, response=response)
+        self.args = (message,)
+
+
+class TruncatedBodyError(RetriableAPIError, JSONDecodeError):
+    """A body that ends within its JSON: a connection or a proxy cut it off."""
+
+    def __init__(self, message: str, response: requests.Response | None = None) -> None:
+        JSONDecodeError.__init__(self, message, "", 0, response=response)
+        self.args = (message,)
+
+
+class JSONResponse(requests.Response):
+    """A response that reads JSON faster, with the same results."""
+
+    _document: Any = _UNREAD
+    noted: tuple[str, Any] | None = None
+    """A path, and what it found first."""
+
+    max_bytes: int | None = None
+    """Bytes that a body may have in memory, None for any number; see `check_json_size`."""
+
+    deadline: Deadline | None = None
+    """How much of its time the answer has used, None where nothing measured it."""
+
+    @classmethod
+    def of(
+        cls,
+        response: requests.Response,
+        max_bytes: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> requests.Response:
+        """Make a response an answer; those of other libraries stay what they are."""
+        if type(response) is not requests.Response:
+            return response
+        response.__class__ = cls
+        known = vars(response)
+        known["max_bytes"], known["deadline"] = max_bytes, deadline
+        return response
+
+    def json(self, **kwargs: Any) -> Any:
+        """Read the body as requests does: a new document each time, ``kwargs`` as json's."""
+        check_json_size(self, self.content)
+        decoder = _EXACT if kwargs == {"parse_float": Decimal} else _PLAIN
+        if (decoder is _EXACT or not kwargs) and _may_be_utf_8(self):
+            try:
+                return decoder.decode(self.content)
+            except _REFUSED:
+                pass
+        check_json_size(self, self.content, as_text=True)
+        try:
+            return json.loads(_text(self, self.content), **kwargs)
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            return super().json(**kwargs)  # which says what is wrong
+        except (ValueError, RecursionError, InvalidOperation):  # Python cannot hold it
+            raise NotJSONError(_words_of_the_body(self, self.content, Secrets()), self) from None
+
+    def read(self, secrets: Callable[[], Secrets], noting: str | None = None) -> Any:
+        """Read the document and keep it for `document_of`; the errors are the same.
+
+        A text or a whole number that the path ``noting`` finds first is kept for
+        `parse_first_document`,
+        since that is asked for when the document has gone to someone who may change it.
+        """
+        if self._document is _UNREAD:
+            self._document = _read(self, secrets)
+            if noting:
+                found = next(extract_jsonpath(noting, self._document), None)
+                if found is None or type(found) in {str, int}:
+                    self.noted = noting, found
+        return self._document
+
+    def take(self) -> Any:
+        """Hand out the document that was read, once."""
+        document, self._document = self._document, _UNREAD
+        return document
+
+
+def get_reading_time(response: requests.Response) -> ReadingTime:
+    """Return the time that the rows of an answer may take."""
+    deadline = response.deadline if isinstance(response, JSONResponse) else None
+    return (deadline or Deadline(ResponseLimits())).reading_time()
+
+
+def parse_first_document(response: requests.Response, path: str) -> Any:
+    """Return what a path finds first in a response's document, None for nothing."""
+    if (
+        isinstance(response, JSONResponse)
+        and response.noted is not None
+        and response.noted[0] == path
+    ):
+        return response.noted[1]
+    return next(extract_jsonpath(path, response.json()), None)
+
+
+def parse_json(response: requests.Response, secrets: Callable[[], Secrets] = Secrets) -> Any:
+    """Return the JSON document of a response, nobody else's, fractions as ``Decimal``.
+
+    ``secrets`` is asked for what no message shows when there is one.
+
+    Raises:
+        TruncatedBodyError: the body ends too early.
+        NotJSONError: it is something else.
+    """
+    document = response.take() if isinstance(response, JSONResponse) else _UNREAD
+    return _read(response, secrets) if document is _UNREAD else document
+
+
+def check_content_length(response: requests.Response) -> None:
+    """Raise an error when JSON was cut off, at little cost and without a word on the rest.
+
+    For answers that someone else parses: one that begins as JSON and does not end as it.
+
+    Raises:
+        TruncatedBodyError: it was.
+    """
+    body = (response.content or b"").strip()
+    whole = not body.startswith((b"{", b"[")) or body.endswith((b"}", b"]"))
+    if whole or "json" not in content_type(response):
+        return
+    try:
+        _PLAIN.decode(body)
+    except _REFUSED as refused:
+        if _is_cut_off(response, body, refused):
+            raise TruncatedBodyError(_words_of_the_end(response, body), response) from None
+
+
+def is_empty_body(response: requests.Response) -> bool:
+    """Tell whether the status says that there is no content, and there is none."""
+    return response.status_code in _NO_CONTENT and not response.content
+
+
+def check_json_size(response: requests.Response, body: bytes, *, as_text: bool = False) -> None:
+    """Refuse JSON that would take far more memory as a document than as bytes.
+
+    ``[[],[],…]`` takes thirty times its size. A document may take four times `Answer.max_bytes`;
+    ordinary records take three to six times their own size. ``as_text`` counts the text that the
+    json module of the standard library reads from.
+
+    Raises:
+        ResponseTooLargeError: by its brackets and commas it would take more.
+    """
+    most = response.max_bytes if isinstance(response, JSONResponse) else None
+    if most is None:
+        return
+    if _MOST_PER_BYTE * len(body) <= _DOCUMENT * most:
+        return
+    size = sum(each * body.count(mark) for mark, each in _SIZES)
+    if as_text and not body.isascii():
+        size += 4 * len(body)
+    _check_memory(response, "JSON", size)
+
+
+def check_xml_size(response: requests.Response, body: bytes) -> None:
+    """Refuse XML that would take far more memory as a document than as bytes.
+
+    Raises:
+        ResponseTooLargeError: by its tags and attributes it would take more than JSON may.
+    """
+    _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
+
+
+def _check_memory(response: requests.Response, format: str, size: int) -> None:
+    most = response.max_bytes if isinstance(response, JSONResponse) else None
+    if most is not None and size > _DOCUMENT * most:
+        raise ResponseTooLargeError(
+            f"The {format} of the answer would take about {size:,} bytes of memory, and may take"
+            f" {_DOCUMENT * most:,}: ask for smaller pages, or raise max_response_bytes (here"
+            f" {most:,})."
+        )
+
+
+def _read(response: requests.Response, secrets: Callable[[], Secrets]) -> Any:
+    body = response.content or b""
+    check_json_size(response, body)
+    refused: Exception
+    if _may_be_utf_8(response):
+        try:
+            return _EXACT.decode(body)
+        except _REFUSED as error:
+            refused = error
+    else:
+        refused = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
+    check_json_size(response, body, as_text=True)
+    try:
+        return json.loads(_text(response, body), parse_float=Decimal)
+    except (ValueError, RecursionError, InvalidOperation):
+        pass
+    if _is_cut_off(response, body, refused):
+        raise TruncatedBodyError(_words_of_the_end(response, body), response)
+    raise NotJSONError(_words_of_the_body(response, body, secrets()), response)
+
+
+def _may_be_utf_8(response: requests.Response) -> bool:
+    """JSON is UTF-8 (RFC 8259, section 8.1) unless a charset is named.
+
+    requests takes text without a charset for Latin-1, which no sender of JSON means.
+    """
+    named = "charset" in str(response.headers.get("Content-Type") or "").lower()
+    return (response.encoding or "utf-8").lower() in _UTF_8 or (
+        not named and (response.encoding or "").upper() == "ISO-8859-1"
+    )
+
+
+def _text(response: requests.Response, body: bytes) -> str:
+    """Decode a body by its first bytes, as UTF-8 where it may be that, else as requests does."""
+    detected = json.detect_encoding(body)
+    if detected != "utf-8" or _may_be_utf_8(response):
+        try:
+            return body.decode(detected)
+        except UnicodeDecodeError:
+            pass
+    return response.text
+
+
+def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
+    """Tell whether the body is the beginning of an array, an object or a text in JSON.
+
+    An empty one is, unless the server said that it would be.
+    """
+    if not body.strip():
+        return response.headers.get("Content-Length") is None
+    if not isinstance(refused, msgspec.DecodeError) or body.lstrip()[:1] not in b'{["':
+        return False
+    text = str(refused)
+    return "truncated" in text or text.endswith(f"invalid number (byte {len(body)})")
+
+
+def _words_of_the_end(response: requests.Response, body: bytes) -> str:
+    if not body.strip():
+        return "The answer is empty where JSON was expected, and nothing says that it is complete"
+    kind = content_type(response) or "no content type"
+    return f"The answer was cut off: its JSON ends too early, after {len(body):,} bytes ({kind})"
+
+
+def _words_of_the_body(response: requests.Response, body: bytes, secrets: Secrets) -> str:
+    kind = content_type(response) or "of no content type"
+    message = (
+        f"The answer is not JSON but {kind}, {len(body):,} bytes, status {response.status_code}"
+    )
+    secrets = secrets | collect_sent_secrets(response.request)
+    if response.history:
+        final = secrets.hide(redact_url(response.url))
+        message += f", after a redirect to {final}: is the login still valid?"
+    elif response.is_redirect:
+        target = secrets.hide(redact_url(response.headers["Location"]))
+        message += f", a redirect to {target} that is not followed"
+    excerpt = body_excerpt(response, secrets)
+    return f"{message}; it begins: {excerpt[:200]}" if excerpt else message

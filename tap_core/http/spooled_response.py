@@ -1,0 +1,115 @@
+"""A large answer: its body lies in a temporary file, and whoever reads it takes what it needs.
+
+Rules of the room: the whole body is read off the wire before anything is made of it, so that a
+connection that breaks is a failed request, which can be sent again. The file has no name and is
+gone with the answer. Each reader has a place of its own in it.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import weakref
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import requests
+
+from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import Deadline, ResponseLimits, read_body, too_large
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["SpooledResponse", "open_response_body", "spool_to_file"]
+
+
+class SpooledResponse(JSONResponse):
+    """An answer whose body lies in a file."""
+
+    kept: _Kept
+
+    @property
+    def content(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            ResponseTooLargeError: it is larger than what may be kept in memory.
+        """
+        size = self.body().seek(0, io.SEEK_END)
+        if self.max_bytes is not None and size > self.max_bytes:
+            raise too_large(ResponseLimits(self.max_bytes), is_file=False, what="downloaded answer")
+        return self.body().read()
+
+    def body(self) -> IO[bytes]:
+        """Return a reader that begins at the first byte."""
+        return cast("IO[bytes]", io.BufferedReader(_Reader(self.kept)))
+
+
+class _Kept:
+    """A file that is closed when nobody reads it any more."""
+
+    def __init__(self) -> None:
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed below)
+        weakref.finalize(self, self.file.close)
+
+
+class _Reader(io.RawIOBase):
+    """One reader of a file that others read, too; to close it leaves them alone."""
+
+    def __init__(self, kept: _Kept) -> None:
+        self._kept = kept
+        self._file = kept.file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
+        self._at = self._file.seek(0, io.SEEK_END) + offset if base is None else base + offset
+        return self._at
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        self._file.seek(self._at)
+        size = cast("Any", self._file).readinto(buffer) or 0
+        self._at += size
+        return int(size)
+
+
+def spool_to_file(
+    response: requests.Response,
+    limits: ResponseLimits | None = None,
+    deadline: Deadline | None = None,
+) -> requests.Response:
+    """Read the body of a streamed response into a file; of other libraries leave it as it is.
+
+    Raises:
+        requests.exceptions.RequestException: the body cannot be read to its end.
+        ResponseTooLargeError: it is larger than a download may be.
+    """
+    if type(response) is not requests.Response:
+        return response
+    answer = SpooledResponse()
+    answer.kept, limits = _Kept(), limits or ResponseLimits()
+    with response:
+        if vars(response)["_content"] is not False:  # a redirect that is not followed
+            answer.kept.file.write(response.content or b"")
+        read_body(response, limits, into=answer.kept.file)
+    answer.kept.file.flush()
+    known = {**vars(response), "_content": False, "_content_consumed": False}
+    vars(answer).update(known, raw=answer.body(), max_bytes=limits.max_response_bytes)
+    answer.deadline = deadline
+    return answer
+
+
+def open_response_body(response: requests.Response) -> IO[bytes]:
+    """Return a reader of an answer's body."""
+    return (
+        response.body() if isinstance(response, SpooledResponse) else io.BytesIO(response.content)
+    )

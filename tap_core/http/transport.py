@@ -1,0 +1,368 @@
+"""One request sent, one answer back, and what is said when that fails.
+
+Rules of the room: a timeout is always set. Errors keep their type, by which authors catch
+them, and lose every secret that the HTTP client wrote into their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from http import HTTPStatus
+from typing import Any, Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.utils import resolve_proxies, select_proxy
+
+from tap_core.exceptions import SyncError
+from tap_core.http.connection_pools import measure_answers, measure_proxied_answers
+from tap_core.http.fail_fast import limit_timeout
+from tap_core.http.https_policy import check_https
+from tap_core.http.origins import Route, parse_origin
+from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import (
+    IN_FORCE,
+    MAX_RESPONSE_SECONDS,
+    Deadline,
+    ResponseLimits,
+    is_known_to_fit,
+    read_body,
+)
+from tap_core.http.spooled_response import spool_to_file
+from tap_core.redaction import Secrets, redact_url
+from tap_core.redaction.http import collect_sent_secrets
+
+__all__ = [
+    "ANNOTATED_ERRORS",
+    "DEFAULT_REQUEST_TIMEOUT",
+    "ProxyCache",
+    "annotate_error",
+    "ask_token_endpoint",
+    "bind_authenticator",
+    "format_http_error",
+    "get_document",
+    "refresh_token_after_401",
+    "resize_connection_pool",
+    "send_request",
+    "token_deadline",
+]
+
+DEFAULT_REQUEST_TIMEOUT = 300
+"""Seconds to wait for a connection, and for each piece of an answer."""
+
+_TOKEN_BYTES: Final = 10_000_000
+"""Bytes that the answer of a token endpoint may have."""
+
+ANNOTATED_ERRORS = (SyncError, requests.exceptions.RequestException)
+"""Errors of a request: their messages are completed by `annotate_error`."""
+
+
+class ProxyCache:
+    """The proxies that the environment names for a host, looked up once for each host.
+
+    The HTTP client goes through all variables of the environment three times per request, which
+    takes longer than reading a page. Sessions with proxies or rules of their own are left to it.
+    """
+
+    def __init__(self) -> None:
+        self._of_hosts: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def arguments(
+        self, session: requests.Session, request: requests.PreparedRequest
+    ) -> dict[str, Any]:
+        """Return what `requests.Session.send` is to be told, nothing where it knows better."""
+        if type(session) is not requests.Session or session.proxies or not session.trust_env:
+            return {}
+        host = tuple((request.url or "").split("/", 3)[:3])
+        if (proxies := self._of_hosts.get(host)) is None:
+            proxies = self._of_hosts[host] = resolve_proxies(request, {}, trust_env=True)
+        return {"proxies": proxies}
+
+
+def send_request(
+    session: requests.Session,
+    request: requests.PreparedRequest,
+    proxies: ProxyCache,
+    *,
+    timeout: Any,
+    allow_redirects: bool,
+    secrets: Callable[[], Secrets],
+    route: Route,
+    limits: ResponseLimits | None = None,
+    into_file: bool = False,
+) -> requests.Response:
+    """Send a request and read the whole answer, in memory or into a file.
+
+    ``route`` says where the request and its redirects may lead, ``limits`` how large the answer
+    may be and how long it may take.
+
+    Raises:
+        requests.exceptions.RequestException: as requests raises it, without secrets.
+        ConfigurationError: it would leave unencrypted where that is forbidden.
+        UntrustedHostError: it would take credentials to a host that may not have them.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+    """
+    route.check(request)
+    limits = limits or ResponseLimits()
+    deadline = IN_FORCE.failed
+    if deadline is None:
+        deadline = Deadline(limits, is_file=into_file)
+    else:
+        IN_FORCE.failed = None
+        deadline.try_again()
+    IN_FORCE.deadline = IN_FORCE.last = deadline
+    IN_FORCE.reading = None
+    trip = _Trip(session, proxies, limits, route, deadline, into_file=into_file)
+    trip.how["timeout"] = limit_timeout(timeout or DEFAULT_REQUEST_TIMEOUT)
+    try:
+        response = trip.answer(request, follows=allow_redirects)
+        if into_file:
+            return spool_to_file(response, limits, deadline)
+        return JSONResponse.of(response, limits.max_response_bytes, deadline)
+    except requests.exceptions.RequestException as error:
+        _clean(error, request, secrets())
+        raise
+    finally:
+        deadline.end()
+        IN_FORCE.deadline = None
+
+
+class _Trip:
+    """A request on its way, from redirect to redirect."""
+
+    def __init__(
+        self,
+        session: requests.Session,
+        proxies: ProxyCache,
+        limits: ResponseLimits,
+        route: Route,
+        deadline: Deadline,
+        *,
+        into_file: bool,
+    ) -> None:
+        self._session = session
+        self._proxies = proxies
+        self._limits = limits
+        self._route = route
+        self._into_file = into_file
+        self._deadline = deadline
+        self.how: dict[str, Any] = {"allow_redirects": False}
+        """Arguments of `requests.Session.send`."""
+        if into_file:
+            self.how["stream"] = True
+
+    def answer(self, request: requests.PreparedRequest, *, follows: bool) -> requests.Response:
+        """Send a request, follow its redirects, and return the last answer, its body read."""
+        response = self._sent(request)
+        if not follows or getattr(response, "next", None) is None:
+            return response
+        history: list[requests.Response] = []
+        is_bare = False
+        while (following := getattr(response, "next", None)) is not None:
+            if len(history) >= self._session.max_redirects:
+                raise requests.exceptions.TooManyRedirects(
+                    f"Exceeded {self._session.max_redirects} redirects.", response=response
+                )
+            is_bare = self._route.redirected(request, response, following, is_bare=is_bare)
+            history.append(response)
+            self._deadline.end()
+            response = self._sent(following)
+        response.history = history
+        return response
+
+    def _sent(self, request: requests.PreparedRequest) -> requests.Response:
+        """Send one request, and have its answer read within the limits.
+
+        A hook of requests sees an answer before anything else does; behind the hooks of others
+        it sees what they made of it.
+        """
+        check_https(request.url)
+        arguments = self._proxies.arguments(self._session, request)
+        known = arguments.get("proxies")
+        measure_answers(self._session)
+        if known and (proxy := select_proxy(request.url or "", known)):
+            measure_proxied_answers(self._session, request.url or "", proxy)
+        hooks: dict[str, Any] = request.hooks or {}
+        read, others = self._read, hooks.get("response") or []
+        if others:
+            others = [hook for hook in others if hook != read]
+        request.hooks = {**hooks, "response": [read, *others, read] if others else [read]}
+        try:
+            return self._session.send(request, **self.how, **arguments)
+        finally:
+            request.hooks = {**hooks, "response": others}
+
+    def _read(self, response: requests.Response, *_: Any, stream: Any = False, **__: Any) -> None:
+        """Read the body within the limits, unless the session does so at once, and may."""
+        if not stream and is_known_to_fit(response, self._limits):
+            return
+        if not self._into_file or response.is_redirect:
+            read_body(response, self._limits)
+
+
+def token_deadline(seconds: float | None = MAX_RESPONSE_SECONDS) -> Deadline:
+    """Return the limits of the answers to one request for a token, over all its tries.
+
+    ``seconds`` are those from the first byte of an answer to its last one.
+    """
+    return Deadline(ResponseLimits(max_response_bytes=_TOKEN_BYTES, max_response_seconds=seconds))
+
+
+def ask_token_endpoint(
+    session: requests.Session,
+    url: str,
+    *,
+    timeout: float,
+    deadline: Deadline | None = None,
+    **request: Any,
+) -> requests.Response:
+    """Send a POST that follows no redirect, and return the answer.
+
+    ``deadline`` is that of earlier tries, made by `token_deadline`.
+
+    Raises:
+        requests.exceptions.RequestException: there is no answer.
+        ConfigurationError: it would leave unencrypted where that is forbidden.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds the usual limits.
+    """
+    check_https(url)
+    deadline = deadline or token_deadline()
+    deadline.try_again()
+
+    def read(response: requests.Response, *_: Any, **__: Any) -> None:
+        read_body(response, deadline.limits)
+
+    known = session.merge_environment_settings(url, {}, None, None, None)["proxies"]
+    measure_answers(session)
+    if proxy := select_proxy(url, known):
+        measure_proxied_answers(session, url, proxy)
+    before, IN_FORCE.deadline = IN_FORCE.deadline, deadline
+    try:
+        return session.post(
+            url, timeout=timeout, allow_redirects=False, hooks={"response": read}, **request
+        )
+    finally:
+        deadline.end()
+        IN_FORCE.deadline = before
+
+
+def get_document(url: str, *, timeout: float, allow_redirects: bool = True) -> requests.Response:
+    """Return the answer to a plain GET, within the usual limits.
+
+    A name and a password in the URL stay with its origin: a redirect elsewhere goes without.
+
+    Raises:
+        requests.exceptions.RequestException: there is no answer.
+        UntrustedHostError: a redirect leads from HTTPS to HTTP.
+        ResponseTooLargeError, ResponseTooSlowError: the answer exceeds a limit.
+    """
+    with requests.Session() as session:
+        request = session.prepare_request(requests.Request("GET", url))
+        session.verify = session.merge_environment_settings(url, {}, None, None, None)["verify"]
+        origin = parse_origin(request.url)
+        route = Route(
+            lambda one: one == origin,
+            lambda _: False,  # elsewhere a redirect gets a bare request
+            is_secure=lambda: origin is not None and origin.scheme == "https",
+        )
+        return send_request(
+            session,
+            request,
+            ProxyCache(),
+            timeout=timeout,
+            allow_redirects=allow_redirects,
+            secrets=Secrets,
+            route=route,
+        )
+
+
+def _clean(
+    error: requests.exceptions.RequestException,
+    request: requests.PreparedRequest,
+    secrets: Secrets,
+) -> None:
+    """Hide secrets in an error's text, and drop the errors behind it, which repeat the URL."""
+    text = str(error)
+    for url in (request.url or "", request.path_url):
+        if url.strip("/"):
+            text = text.replace(url, redact_url(url))
+    error.args = ((secrets | collect_sent_secrets(request)).hide(text),)
+    error.__cause__ = error.__context__ = None
+
+
+def resize_connection_pool(session: requests.Session, threads: int) -> None:
+    """Let a session keep a connection for each of so many threads."""
+    for adapter in {id(each): each for each in session.adapters.values()}.values():
+        known = vars(adapter)  # attributes of requests that its own pickling relies on
+        if isinstance(adapter, HTTPAdapter) and known["_pool_maxsize"] < threads:
+            adapter.init_poolmanager(
+                known["_pool_connections"], threads, block=known["_pool_block"]
+            )
+
+
+def bind_authenticator(authenticator: Any, stream: Any) -> Any:
+    """Tell an authenticator that wants to know it which stream it works for; return it."""
+    attach = getattr(authenticator, "attach", None)
+    if callable(attach):
+        attach(stream)
+    return authenticator
+
+
+def refresh_token_after_401(authenticator: Any, refusal: requests.Response) -> bool:
+    """Get a new access token, unless someone did since what was refused was sent.
+
+    Of threads that were refused at once, the first asks and the others wait for it.
+
+    Returns:
+        Whether there may be another token now; False for authenticators without tokens.
+    """
+    update = getattr(authenticator, "update_access_token", None)
+    if not callable(update):
+        return False
+    with getattr(authenticator, "_updating", nullcontext()):
+        token = getattr(authenticator, "access_token", None)
+        sent = [*refusal.history, refusal][0].request
+        if token is None or _carries(sent, str(token)):
+            update()
+    return True
+
+
+def _carries(request: requests.PreparedRequest, token: str) -> bool:
+    return token in (request.url or "") or any(token in str(v) for v in request.headers.values())
+
+
+def format_http_error(response: requests.Response, *, path: str, excerpt: str) -> str:
+    """Return the message for a status that is an error."""
+    status = response.status_code
+    kind = "Client Error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Server Error"
+    if status < HTTPStatus.BAD_REQUEST:
+        kind = "Answer refused"
+    message = f"{status} {kind}: {response.reason} for path: {path}"
+    if excerpt:
+        message += f", content is {excerpt}"
+    if response.headers:  # their names alone: among the values are cookies
+        message += f", headers: {','.join(response.headers)}"
+    return message
+
+
+def annotate_error(
+    error: BaseException,
+    stream: str,
+    request: requests.PreparedRequest | None,
+    tries: int,
+    secrets: Secrets,
+) -> None:
+    """Add to an error's message which stream, request and try it was."""
+    where = f"stream '{stream}'"
+    if request is not None:
+        where += f", {request.method} {secrets.hide(redact_url(request.url))}"
+    if tries:
+        where += f", try {tries}"
+    if isinstance(error, OSError) and error.strerror:  # shown instead of the arguments
+        error.strerror = f"{error.strerror} [{where}]"
+        return
+    said, *more = error.args or ("",)
+    if not isinstance(said, str):
+        said, more = str(error), []
+    error.args = (f"{said} [{where}]", *more)

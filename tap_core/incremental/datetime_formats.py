@@ -1,0 +1,286 @@
+"""Date-times as an API writes them: by format strings.
+
+Rules of the room: a format is compiled once and checked then. Besides the directives of
+Python's ``strptime`` there are those of Airbyte's YAML reference: ``%s``, ``%ms``,
+``%s_as_float`` and ``%epoch_microseconds`` (each alone: a count since 1970) and ``%_ms``. What
+says no offset is UTC; an instant is written in UTC unless the format has ``%z``. The forms of
+ISO 8601 that most APIs use are read without ``strptime``, and mean the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache, partial
+from typing import Any
+
+from tap_core.limits.expressions import check_time_format
+
+__all__ = ["DatetimeFormat", "get_format"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_UNITS = {
+    "%s": timedelta(seconds=1),
+    "%ms": timedelta(milliseconds=1),
+    "%epoch_microseconds": timedelta(microseconds=1),
+}
+_FLOAT = "%s_as_float"
+_DIRECTIVE = re.compile(r"%(?:_ms|.|$)", re.DOTALL)
+_KNOWN = frozenset(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuV%") | {"%_ms"}
+_YEARS = frozenset(("%Y", "%y", "%c", "%x", "%G"))
+_ISO = re.compile(
+    r"%Y-%m-%d(?:(?P<gap>[T ])%H:%M:%S(?P<fraction>\.%(?:f|_ms))?(?P<zone>%z|[^%.]*))?"
+)
+_PADDED_YEAR = 1_000
+_SECONDS_END = 19
+_DATE_END = 10
+_MICRO_DIGITS = 6
+_SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class DatetimeFormat:
+    """A format, compiled: made by `get_format`."""
+
+    text: str
+    _read: Callable[[str], datetime]
+    write: Callable[[datetime], str]
+    """Write an aware instant."""
+    is_count: bool = False
+    """Whether it is a count since 1970, so that numbers sort as their instants do."""
+    is_plain: bool = False
+    """Whether it is a full form of ISO 8601, whose texts of one zone and length sort so, too."""
+
+    def read(self, value: Any) -> datetime:
+        """Return the aware instant that a value of a record, a state or a setting is.
+
+        Date-times and dates of Python are taken as they are.
+
+        Raises:
+            ValueError: the value is none in this format.
+        """
+        if type(value) is str:
+            return self._read(value)
+        if isinstance(value, datetime):
+            return value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
+        if isinstance(value, date):
+            return datetime(value.year, value.month, value.day, tzinfo=timezone.utc)
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            return self._read(_text_of_number(value, is_whole=self.text in _UNITS))
+        raise ValueError(f"A {type(value).__name__} is no date-time.")
+
+
+@lru_cache(maxsize=512)
+def get_format(text: str) -> DatetimeFormat:
+    """Compile a format.
+
+    Raises:
+        ValueError: it has a directive that is none, or no year, or cannot be read back.
+        LimitExceededError: it is too long.
+    """
+    check_time_format(text)
+    unit = _UNITS.get(text)
+    if unit is not None:
+        return DatetimeFormat(
+            text, partial(_read_count, unit), partial(_write_count, unit), is_count=True
+        )
+    if text == _FLOAT:
+        return DatetimeFormat(text, _read_seconds, _write_seconds, is_count=True)
+    _check(text)
+    slow, form = partial(_read_slowly, text), _ISO.fullmatch(text)
+    if form is None:
+        made = DatetimeFormat(text, slow, partial(_write, text))
+    else:
+        made = DatetimeFormat(
+            text, _iso_reader(form, slow), partial(_write, text), is_plain=bool(form["gap"])
+        )
+    _check_round_trip(made)
+    return made
+
+
+def _check(text: str) -> None:
+    directives = _DIRECTIVE.findall(text)
+    for directive in directives:
+        if directive not in _KNOWN:
+            raise ValueError(
+                f"The date-time format {text!r} has {directive!r}, which is no directive"
+                " that can be read and written. %s, %ms, %s_as_float and %epoch_microseconds"
+                " stand alone; for the others see Python's strptime."
+            )
+    if _YEARS.isdisjoint(directives):
+        raise ValueError(f"The date-time format {text!r} says no year (%Y).")
+
+
+def _check_round_trip(made: DatetimeFormat) -> None:
+    try:
+        made.read(made.write(_SAMPLE))
+    except (ValueError, re.error) as error:
+        raise ValueError(
+            f"What the date-time format {made.text!r} writes cannot be read again: {error}"
+        ) from None
+
+
+# Counts since 1970
+
+
+def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
+    """Return digits for a number, without an exponent, and without a fraction if asked so."""
+    if isinstance(value, int):
+        return str(value)
+    digits = format(Decimal(str(value)), "f")
+    return digits.partition(".")[0] if is_whole else digits
+
+
+def _read_count(unit: timedelta, text: str) -> datetime:
+    try:
+        return _EPOCH + int(text) * unit
+    except (OverflowError, ValueError):
+        raise ValueError(f"{text!r} is no count of {unit} since 1970.") from None
+
+
+def _write_count(unit: timedelta, instant: datetime) -> str:
+    return str((instant - _EPOCH) // unit)
+
+
+def _read_seconds(text: str) -> datetime:
+    try:
+        return _EPOCH + timedelta(microseconds=int(Decimal(text) * 1_000_000))
+    except (InvalidOperation, OverflowError, ValueError):
+        raise ValueError(f"{text!r} is no count of seconds since 1970.") from None
+
+
+def _write_seconds(instant: datetime) -> str:
+    return str(instant.timestamp())
+
+
+# Texts
+
+
+def _write(text: str, instant: datetime) -> str:
+    return _spelled(text, instant) if "%z" in text else _write_utc(text, instant)
+
+
+@lru_cache(maxsize=1_024)
+def _write_utc(text: str, instant: datetime) -> str:
+    """Write an instant; equal ones are one, whatever clock they are told by."""
+    return _spelled(text, instant.astimezone(timezone.utc))
+
+
+def _spelled(text: str, instant: datetime) -> str:
+    milliseconds = f"{instant.microsecond // 1_000:03}"
+
+    def spelled(found: re.Match[str]) -> str:
+        if found[0] == "%_ms":
+            return milliseconds
+        # The C library writes years before 1000 without leading zeros.
+        padded = found[0] == "%Y" and instant.year < _PADDED_YEAR
+        return f"{instant.year:04}" if padded else found[0]
+
+    return instant.strftime(_DIRECTIVE.sub(spelled, text))
+
+
+@lru_cache(maxsize=1_024)
+def _read_slowly(text: str, value: str) -> datetime:
+    form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
+    moment = datetime.strptime(value, form)  # noqa: DTZ007  made aware below
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+
+
+def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
+    """Return what reads texts of one full form fast, and others as ``strptime`` does."""
+    gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
+    end = _SECONDS_END if gap else _DATE_END
+    if has_fraction or zone == "%z":
+        return partial(_read_iso, slow, gap, zone, has_fraction)
+    length, fail = end + len(zone), partial(_read_iso, slow, gap, zone, has_fraction)
+
+    def read(text: str) -> datetime:
+        if len(text) == length and text.endswith(zone):
+            try:
+                found = datetime.fromisoformat(text[:end])
+            except ValueError:
+                return slow(text)
+            if _has_marks(text, gap):
+                return found.replace(tzinfo=timezone.utc)
+        return fail(text)
+
+    return read
+
+
+def _has_marks(text: str, gap: str) -> bool:
+    """Return whether dashes and colons stand where the form has them: Python reads other forms."""
+    return text[7:8] == "-" and (
+        not gap or (text[_DATE_END:].startswith(gap) and text[13:14] == text[16:17] == ":")
+    )
+
+
+def _read_iso(
+    slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
+) -> datetime:
+    end = _SECONDS_END if gap else _DATE_END
+    try:
+        found = datetime.fromisoformat(text[:end])
+    except ValueError:
+        return slow(text)
+    if not _has_marks(text, gap):
+        return slow(text)
+    tail, offset = text[end:], timezone.utc
+    if zone == "%z":
+        at, offset = _parse_zone(tail) or (len(tail), offset)
+        if at == len(tail):
+            return _refused(text, slow, is_certain="+" not in tail and "-" not in tail)
+        tail = tail[:at]
+    elif tail.endswith(zone):
+        tail = tail[: len(tail) - len(zone)]
+    else:
+        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+    micros = _parse_microseconds(tail, has_fraction=has_fraction)
+    if micros is None:
+        return _refused(text, slow, is_certain=not zone[:1].isdigit())
+    return found.replace(microsecond=micros, tzinfo=offset)
+
+
+def _refused(text: str, slow: Callable[[str], datetime], *, is_certain: bool) -> datetime:
+    """Refuse a text whose date and time are of the form and whose rest is not.
+
+    ``strptime`` could only say the same, at ten times the price.
+    """
+    if is_certain:
+        raise ValueError(f"{text!r} does not end as the format does.")
+    return slow(text)
+
+
+def _parse_microseconds(tail: str, *, has_fraction: bool) -> int | None:
+    """Return the microseconds of a fraction and its point; None where they are not so."""
+    if not has_fraction:
+        return None if tail else 0
+    digits = tail[1:]
+    if tail[:1] != "." or not digits.isdecimal() or not digits.isascii():
+        return None
+    return int(digits.ljust(_MICRO_DIGITS, "0")) if len(digits) <= _MICRO_DIGITS else None
+
+
+_Zone = tuple[int, timezone]
+
+
+@lru_cache(maxsize=256)
+def _parse_offset(text: str) -> timezone | None:
+    found = re.fullmatch(r"([+-])(\d\d):?([0-5]\d)", text, re.ASCII)
+    if found is None:
+        return None
+    length = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return timezone(-length if found[1] == "-" else length) if length < timedelta(days=1) else None
+
+
+def _parse_zone(tail: str) -> _Zone | None:
+    """Return where the offset at the end of a text begins, and which it is."""
+    if tail[-1:] == "Z":
+        return len(tail) - 1, timezone.utc
+    for length in (6, 5):
+        offset = _parse_offset(tail[-length:]) if len(tail) >= length else None
+        if offset is not None:
+            return len(tail) - length, offset
+    return None

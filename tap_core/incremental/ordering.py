@@ -1,0 +1,98 @@
+"""Which of two cursor values is the later one, by the formats of a cursor.
+
+Rules of the room: values are compared as instants and kept in the cursor's own format, which
+may cut them short: what is kept is then a little earlier, and nothing is lost. A value that is
+missing, or that no format reads, moves nothing and is told once per stream.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from tap_core.incremental.cursor import DatetimeBasedCursor
+from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
+
+__all__ = ["CursorComparator", "FeedOrderTracker", "make_comparator"]
+
+_REMEMBERED = 1_024
+
+
+@dataclass(slots=True)
+class FeedOrderTracker:
+    """How many records of a stream's feed came in disorder, over all of its contexts."""
+
+    misplaced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorComparator(ReplicationKeyComparator):
+    """Compares the values of one stream's cursor; made by `make_comparator`."""
+
+    cursor: DatetimeBasedCursor
+    stream: str
+    read: Callable[[Any], dt.datetime]
+    """What reads a value; it raises ValueError, or TypeError for what is no value at all."""
+    ranks: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the form of values was declared: those without it are passed over."""
+        return True
+
+    def instant(self, value: Any) -> dt.datetime | None:
+        """Return the instant of a value, None for one that is none."""
+        try:
+            return self.read(value)
+        except (ValueError, TypeError):
+            return None
+
+    def is_usable(self, value: Any) -> bool:
+        """Return whether a value can be a bookmark."""
+        return self.instant(value) is not None
+
+    def tell_unusable(self, value: Any) -> None:
+        """Warn of a value that cannot be a bookmark, once per stream."""
+        shown = "is missing or null" if value is None else f"is {value!r:.80}"
+        self.tell_once(
+            "unusable",
+            "Stream '%s': the cursor '%s' of a record %s, which is no date-time in the formats"
+            " of the cursor (%s). The record is sent, and does not move the bookmark.",
+            self.stream,
+            self.cursor.cursor_field,
+            shown,
+            ", ".join(each.text for each in self.cursor.formats),
+        )
+
+    def is_plain(self, value: Any) -> bool:
+        """Return whether values of this one's type and form sort as their instants do."""
+        if not isinstance(value, str):
+            return self.cursor.formats[0].is_count or isinstance(value, dt.date)
+        for each in self.cursor.formats:
+            if not each.is_plain:
+                return False
+            with suppress(ValueError):
+                each.read(value)
+                return True  # and those before it refuse all texts of this form
+        return False
+
+    def kept(self, value: Any) -> Any:
+        """Return a value as a state holds it: text in the cursor's format."""
+        found = self.instant(value)
+        return value if found is None else self.cursor.format.write(found)
+
+    def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
+        left, right = self.instant(new), self.instant(old)
+        if left is None or right is None:
+            return str(new), str(old)
+        return left, right
+
+
+def make_comparator(cursor: DatetimeBasedCursor, stream: str) -> CursorComparator:
+    """Return the order of the values that a stream's cursor has."""
+    remembered = lru_cache(_REMEMBERED, typed=True)(cursor.read)
+    return CursorComparator(ValueKind.INSTANT, cursor=cursor, stream=stream, read=remembered)

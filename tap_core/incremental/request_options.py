@@ -1,0 +1,106 @@
+"""Where in a request a value goes.
+
+Rules of the room: an option puts one value into one request and knows nothing else. What an
+author's request holds is never changed in place: mappings are copied before they get a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+from tap_core.http.request import HTTPRequest
+from tap_core.singerlib.json import replace_path
+
+__all__ = ["RequestOption"]
+
+
+@dataclass(frozen=True)
+class RequestOption:
+    """Puts a value into a request: query parameter, header, body field, or path.
+
+    ``field_path`` goes down into a JSON body; ``path`` replaces ``{field_name}`` in the URL
+    and is for streams that are written in Python.
+
+    Raises:
+        ValueError: neither a field name nor a path of them, or both, or a path elsewhere
+            than in a JSON body (Airbyte's YAML reference, RequestOption).
+    """
+
+    inject_into: Literal["request_parameter", "header", "body_data", "body_json", "path"]
+    field_name: str | None = None
+    field_path: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.inject_into not in _PUT:
+            raise ValueError(
+                f"inject_into is {self.inject_into!r}: it is one of {', '.join(_PUT)}."
+            )
+        if self.field_name is None and not self.field_path:  # a template may leave it empty
+            raise ValueError("An option of a request needs a field_name (or a field_path).")
+        if self.field_name and self.field_path:
+            raise ValueError("An option of a request has a field_name or a field_path, not both.")
+        if self.field_path and self.inject_into != "body_json":
+            raise ValueError(
+                f"A field_path leads into a JSON body (body_json), not into {self.inject_into}:"
+                " give a field_name."
+            )
+
+    def put(self, request: HTTPRequest, value: Any) -> None:
+        """Put a value into a request; None is left out.
+
+        Raises:
+            ValueError: the body is something that has no fields.
+        """
+        if value is not None:
+            _PUT[self.inject_into](
+                request, tuple(self.field_path or (str(self.field_name),)), value
+            )
+
+
+def _put_parameter(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
+    params: Any = request.params
+    if isinstance(params, str):  # an older form, which the author encodes himself
+        request.params = "&".join(filter(None, (params, urlencode({path[0]: value}))))  # type: ignore[assignment]
+    else:
+        request.params = {**(params or {}), path[0]: value}
+
+
+def _put_header(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
+    request.headers = {**request.headers, path[0]: str(value)}
+
+
+def _put_form_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
+    request.data = {**_get_fields(request), path[0]: value}
+    request.as_json = False
+
+
+def _put_json_field(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
+    request.data = replace_path(_get_fields(request), path, value)
+    request.as_json = True
+
+
+def _put_into_path(request: HTTPRequest, path: tuple[str, ...], value: Any) -> None:
+    request.url = request.url.replace(f"{{{path[0]}}}", quote(str(value), safe=":"))
+
+
+def _get_fields(request: HTTPRequest) -> Mapping[str, Any]:
+    data = request.data
+    if data is None:
+        return {}
+    if isinstance(data, Mapping):
+        return data
+    raise ValueError(
+        f"A body of type {type(data).__name__} has no fields to put a value into: make it a dict."
+    )
+
+
+_PUT = {
+    "request_parameter": _put_parameter,
+    "header": _put_header,
+    "body_data": _put_form_field,
+    "body_json": _put_json_field,
+    "path": _put_into_path,
+}

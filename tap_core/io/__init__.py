@@ -1,0 +1,1 @@
+"""Bytes in and out: standard input, standard output, lines of JSON, private files."""

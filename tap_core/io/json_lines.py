@@ -1,0 +1,274 @@
+"""Bytes cut into lines, and what the lines of a JSON protocol may have that JSON has not.
+
+Rules of the room: no message of any protocol is known here. A line that began in earlier
+blocks may be very long, so it is joined once, and its text is looked at in bounded memory.
+Whatever is mended here keeps its length, so that a part of the line can be found again in
+the line as it came.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import re
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tap_core.events import SchemaEvent
+from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
+from tap_core.limits.environment import Limit
+from tap_core.limits.memory import MIB, shown
+from tap_core.redaction.row_values import are_rows_shown, describe_value
+
+__all__ = [
+    "DECODE_ERRORS",
+    "LINE_BYTES",
+    "LineSplitter",
+    "NonFiniteFilter",
+    "RecordCheck",
+    "check_record",
+    "check_text",
+    "describe_decode_error",
+    "excerpt",
+    "read_kind",
+    "repair_surrogates",
+    "slice_at_same_offset",
+    "strip_line",
+]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+DECODE_ERRORS: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What reading a line may raise where it is not what was hoped for."""
+
+RecordCheck: TypeAlias = Callable[[SchemaEvent | None, bytes], str | None]
+"""Returns what is wrong with a record, given its stream's description (None: there is none)."""
+
+_QUOTE: Final = ord('"')
+_EXCERPT_LENGTH: Final = 200
+_CHECK_SIZE: Final = 1 << 20
+# For lines without escapes. A text, closed or not, is taken whole, so that only what stands
+# outside of texts is met by the other alternatives, in one pass however broken the line is.
+_TEXT_OR_NO_NUMBER: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
+_TEXT_OR_BRACKETS: Final = re.compile(rb'"[^"]*"?|[\[{]+|[\]}]+')
+# Escapes one after the other, so that an escaped backslash is not taken for the start of
+# one. The group is half of a pair without its other half.
+_HALF_LETTERS: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][\da-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+_NULL: Final = msgspec.Raw(b"null")
+_DEPTH: Final = 64
+"""How deep a line is that stays of one that is too deep: far more than an envelope has."""
+
+
+class _Kind(msgspec.Struct):
+    """The type of a message, and nothing else of it."""
+
+    type: msgspec.Raw = _NULL
+
+
+_decode_kind: Final = msgspec.json.Decoder(_Kind).decode
+
+
+LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
+"""The most bytes of one line: a record or a state."""
+
+
+class LineSplitter:
+    """Cuts blocks of bytes into lines; the one that has not ended waits."""
+
+    def __init__(self) -> None:
+        """Start with nothing pending."""
+        self._pending: list[bytes] = []
+        self._waiting = 0
+        self._ended = 0
+        self._most = LINE_BYTES.whole
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that end within ``data``, without their ends.
+
+        Raises:
+            InvalidInputLine: a line is too long to be held in memory.
+        """
+        first_end = data.find(b"\n")
+        self._waiting += len(data) if first_end < 0 else first_end
+        if self._waiting > self._most:
+            self._pending.clear()
+            raise InvalidInputLine(
+                f"Line {self._ended + 1} is longer than {shown(self._most)}. Let the tap send"
+                f" smaller records or states, or raise {LINE_BYTES.variable} (bytes)."
+            )
+        if first_end < 0:
+            self._pending.append(data)
+            return []
+        # The line that began in earlier blocks may be very long; it is joined alone,
+        # so that it is copied once.
+        self._pending.append(data[:first_end])
+        lines = [self.rest()]
+        last_end = data.rfind(b"\n")
+        if last_end > first_end:
+            lines += data[first_end + 1 : last_end].split(b"\n")
+        self._pending.append(data[last_end + 1 :])
+        self._waiting = len(data) - last_end - 1
+        self._ended += len(lines)
+        return lines
+
+    def rest(self) -> bytes:
+        """Return what has come of a line that has not ended, and forget it."""
+        whole = b"".join(self._pending)
+        self._pending.clear()
+        return whole
+
+
+class NonFiniteFilter:
+    """Reads NaN and the infinities, which Python's ``json`` writes, as null; warns once."""
+
+    def __init__(self) -> None:
+        """Start with no warning given."""
+        self._warned = False
+
+    def __call__(self, line: bytes, number: int) -> bytes:
+        """Return line ``number`` with those that stand outside of texts as null."""
+        if b"NaN" not in line and b"Infinity" not in line:
+            return line
+        replaced = _with_nulls(line)
+        if replaced is not line and not self._warned:
+            self._warned = True
+            logger.warning(
+                "Line %d holds NaN or Infinity, which JSON does not have; here and from "
+                "now on they are read as null.",
+                number,
+            )
+        return replaced
+
+
+def _with_nulls(line: bytes) -> bytes:
+    """Return the line with null for what is no number; the very line where there is none."""
+    made, end = bytearray(), 0
+    for match in _TEXT_OR_NO_NUMBER.finditer(_without_escapes(line)):
+        if line[match.start()] != _QUOTE:
+            made += line[end : match.start()]
+            made += b"null"
+            end = match.end()
+    return bytes(made + line[end:]) if end else line
+
+
+def strip_line(line: bytes, number: int) -> bytes:
+    """Return line ``number`` without blanks around it; the first one without its mark, too."""
+    stripped = line.strip()
+    return stripped.removeprefix(codecs.BOM_UTF8).strip() if number == 1 else stripped
+
+
+def _without_escapes(line: bytes) -> bytes:
+    """Return a line of equal length in which each quotation mark begins or ends a text.
+
+    A pattern that knows escapes would keep a note of each until the text ends.
+    """
+    return line.replace(rb"\\", b"__").replace(rb"\"", b"__")
+
+
+def repair_surrogates(line: bytes) -> bytes:
+    r"""Return the line with a sign of equal length for each half of a letter (``\ud83d``)."""
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    whole = bytearray(line)
+    for match in _HALF_LETTERS.finditer(line):
+        if match[1]:
+            whole[match.start() : match.end()] = rb"\ufffd"
+    return bytes(whole)
+
+
+def read_kind(line: bytes, *, may_be_deep: str) -> tuple[bytes, object]:
+    """Return a line that can be read, and the ``type`` of its message, None where it has none.
+
+    A message of the type ``may_be_deep`` that is nested deeper than readers go has blanks where it
+    is deep, in the line that is returned; any other such line raises `RecursionError`.
+    """
+    try:
+        return line, _kind(line)
+    except RecursionError:
+        flat = _without_depths(line)
+        if (kind := _kind(flat)) != may_be_deep:
+            raise
+        return flat, kind
+
+
+def _kind(line: bytes) -> object:
+    return msgspec.json.decode(_decode_kind(line).type)
+
+
+def _without_depths(line: bytes) -> bytes:
+    """Return the line with blanks for all that stands in more than 64 lists and objects."""
+    flat = bytearray(line)
+    depth = begin = 0
+    for match in _TEXT_OR_BRACKETS.finditer(_without_escapes(line)):
+        first, length = line[match.start()], match.end() - match.start()
+        if first in b"[{":
+            if depth < _DEPTH <= depth + length:
+                begin = match.start() + _DEPTH - depth
+            depth += length
+        elif first in b"]}":
+            if depth - length < _DEPTH <= depth:
+                end = match.start() + depth - _DEPTH
+                flat[begin:end] = b" " * (end - begin)
+            depth -= length
+    return bytes(flat)
+
+
+def slice_at_same_offset(raw: msgspec.Raw, mended: bytes, line: bytes) -> bytes:
+    """Return what stands in a line where ``raw`` stands in its mended form of equal length."""
+    part = bytes(raw)
+    start = mended.find(part)
+    return line[start : start + len(part)]
+
+
+def check_text(line: bytes) -> None:
+    """Raise `UnicodeDecodeError` where the bytes are not UTF-8, in bounded memory."""
+    if len(line) <= _CHECK_SIZE:
+        line.decode()
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(line)
+    for start in range(0, len(line), _CHECK_SIZE):
+        decoder.decode(view[start : start + _CHECK_SIZE])
+    decoder.decode(b"", final=True)
+
+
+def describe_decode_error(error: Exception) -> str:
+    """Say in words why a line could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error)
+
+
+def excerpt(line: bytes) -> str:
+    """Return how a line begins, with signs that would be an order to a terminal escaped."""
+    if not are_rows_shown():
+        return describe_value(line)
+    start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
+    shown = "".join(sign if sign.isprintable() else _escaped(sign) for sign in start.rstrip())
+    return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
+
+
+def check_record(
+    check: RecordCheck, line: int, stream: object, described: SchemaEvent | None, body: bytes
+) -> None:
+    """Hold the record of a line against the description of its stream.
+
+    Raises:
+        UndeclaredRecordError: it is not as described; names line, stream and field.
+    """
+    if fault := check(described, body):
+        raise UndeclaredRecordError(f"Line {line} is a record of stream {stream}, {fault}")

@@ -1,0 +1,92 @@
+"""The input: blocks of bytes as they come, with a beat while nothing comes.
+
+Rules of the room: whoever reads a pipe here is never stuck. While the input is silent a
+beat (`None`) comes at least every ``beat_seconds``, and a byte on the wake-up descriptor
+ends a wait at once; so a signal handler needs to do nothing but note the signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+__all__ = ["WakeupPipe", "open_binary", "read_blocks"]
+
+_BLOCK_SIZE: Final = 1 << 20
+
+
+class WakeupPipe:
+    """A pipe to oneself: `ring` from a signal handler or a thread ends a wait."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def ring(self) -> None:
+        """End the wait that is on, or the next one."""
+        with contextlib.suppress(BlockingIOError):  # full: it rings already
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        """Give both ends back."""
+        os.close(self.reader)
+        os.close(self._writer)
+
+
+def open_binary(source: Any) -> BinaryIO:
+    """Return what is to be read, as bytes: a file of either kind; standard input for None."""
+    given: Any = sys.stdin if source is None else source
+    below: BinaryIO | None = getattr(given, "buffer", None)
+    if below is not None:
+        return below
+    if isinstance(given.read(0), bytes):
+        found: BinaryIO = given
+        return found
+    return io.BytesIO(given.read().encode())
+
+
+def read_blocks(
+    source: BinaryIO, wake_up: WakeupPipe, beat_seconds: float
+) -> Iterator[bytes | None]:
+    """Yield blocks of at most 1 MiB until the input ends, and None for each beat."""
+    descriptor = _waitable(source)
+    if descriptor is None:
+        yield from iter(lambda: source.read(_BLOCK_SIZE), b"")
+        return
+    _widen(descriptor)
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.register(wake_up.reader, select.POLLIN)
+    while True:
+        ready = dict(poll.poll(beat_seconds * 1000))
+        if descriptor not in ready:
+            yield None
+            continue
+        block = os.read(descriptor, _BLOCK_SIZE)
+        if not block:
+            return
+        yield block
+
+
+def _waitable(source: BinaryIO) -> int | None:
+    """Return the descriptor of an input that can make its reader wait."""
+    try:
+        descriptor = source.fileno()
+    except (OSError, AttributeError):  # a buffer in memory
+        return None
+    regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    return None if regular or not hasattr(select, "poll") else descriptor
+
+
+def _widen(descriptor: int) -> None:
+    """Ask for a pipe that holds a whole block, where the system can: fewer wake-ups."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no such system
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK_SIZE)

@@ -1,0 +1,309 @@
+"""Operations by which a short expression makes a large value, with bounds on what they make.
+
+Templates of manifests and expressions of stream maps call these in the place of operators and
+methods. The size of a result is estimated before it is made; an estimate is never too low. Sizes
+count characters and items, those of values that stand in several places each time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from string import Formatter
+from types import BuiltinFunctionType, MethodType
+from typing import Any, Final, cast
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.limits.environment import Limit
+
+__all__ = [
+    "GROWING_METHODS",
+    "TEMPLATE_LENGTH",
+    "TEMPLATE_SECONDS",
+    "Bounds",
+    "check_time_format",
+    "integer",
+    "weight",
+]
+
+TEMPLATE_LENGTH: Final = Limit("TAP_CORE_TEMPLATE_LENGTH", 10_000_000)
+"""Characters or items that one value of a template may have."""
+TEMPLATE_SECONDS: Final = Limit("TAP_CORE_TEMPLATE_SECONDS", 10)
+"""Seconds that a template may take."""
+
+_MOST_BITS: Final = 4_000_000
+"""Bits of an integer that a power or a product may give."""
+_MOST_DIGITS: Final = 100_000
+"""Digits before the point of a decimal that may become an integer or be written out."""
+_SMALL: Final = 1 << 64
+_LONGEST_TIME_FORMAT: Final = 1_000
+"""Characters of a format of dates: each of its directives takes its time."""
+_INDENT: Final = 100
+_FAKED_NUMBERS: Final = ("random_", "py", "unix_time", "date")
+_DIGITS: Final = re.compile(r"\d+")
+_PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
+_TEXTS: Final = (str, bytes, bytearray)
+_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+
+
+def weight(value: Any, most: int) -> int:
+    """Return how many characters and items a value has in all; more than ``most`` is cut short."""
+    return _weight(value, most, {})
+
+
+def _weight(value: Any, most: int, known: dict[int, int]) -> int:
+    if isinstance(value, _TEXTS):
+        return len(value)
+    if not isinstance(value, _HOLDERS):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = total = 1
+        inner: Iterable[Any] = value
+        if isinstance(value, dict):
+            inner = (one for pair in value.items() for one in pair)
+        for one in inner:
+            total += _weight(one, most, known)
+            if total > most:
+                break
+        known[id(value)] = total
+    return known[id(value)]
+
+
+def integer(value: Any = 0, *base: Any) -> int:
+    """Return what `int` does, unless that has too many digits.
+
+    Raises:
+        LimitExceededError: it has.
+    """
+    if value.__class__ is Decimal and _digits(value) > _MOST_DIGITS:
+        raise LimitExceededError(
+            f"An integer made of a decimal may have {_MOST_DIGITS:,} digits, and this one has more."
+        )
+    return int(value, *base)
+
+
+def check_time_format(text: Any) -> None:
+    """Check the format of a date or time.
+
+    Raises:
+        LimitExceededError: it is too long.
+    """
+    if isinstance(text, str) and len(text) > _LONGEST_TIME_FORMAT:
+        raise LimitExceededError(
+            f"A format of dates may have {_LONGEST_TIME_FORMAT:,} characters, and this one has"
+            f" {len(text):,}: make it shorter."
+        )
+
+
+def _digits(value: Any) -> int:
+    """Return how many digits a decimal has when it is written without an exponent."""
+    is_number = isinstance(value, Decimal) and value.is_finite()
+    return abs(value.adjusted()) if is_number else 0
+
+
+def _ints(values: Iterable[Any]) -> list[int]:
+    """Return the numbers that a format may take for a width, those in texts included."""
+    found = [abs(one) for one in values if isinstance(one, int)]
+    return [*found, *(number for one in values if isinstance(one, str) for number in _numbers(one))]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one[:12]) for one in _DIGITS.findall(text)]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of one language: how large a value may be, and what to do about it."""
+
+    most: int
+    hint: str = "make it shorter"
+
+    def check(self, size: float) -> None:
+        """Refuse a value of a size.
+
+        Raises:
+            LimitExceededError: it is too large.
+        """
+        if size > self.most:
+            raise LimitExceededError(
+                f"A value would have more than {self.most:,} characters or items: {self.hint}."
+            )
+
+    # Operators
+
+    def add(self, left: Any, right: Any) -> Any:
+        """Add numbers, or join what has a length."""
+        if isinstance(left, (*_TEXTS, list, tuple)) and isinstance(right, (*_TEXTS, list, tuple)):
+            self.check(len(left) + len(right))
+        return left + right
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        """Multiply numbers, or repeat what has a length."""
+        for many, times in ((left, right), (right, left)):
+            if isinstance(many, (*_TEXTS, list, tuple)) and isinstance(times, int):
+                self.check(times * weight(many, self.most))
+        if isinstance(left, int) and isinstance(right, int):
+            self._check_bits(left.bit_length() + right.bit_length())
+        return left * right
+
+    def power(self, base: Any, exponent: Any) -> Any:
+        """Raise to a power."""
+        if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1:
+            self._check_bits(math.log2(abs(base)) * exponent)
+        return base**exponent
+
+    def modulo(self, left: Any, right: Any) -> Any:
+        """Return the rest of a division, or a text filled by ``%``."""
+        if isinstance(left, _TEXTS):
+            text = left if isinstance(left, str) else bytes(left).decode("latin-1")
+            self.check_percent(text, right)
+        return left % right
+
+    def _check_bits(self, bits: float) -> None:
+        if bits > _MOST_BITS:
+            raise LimitExceededError(
+                f"A number may have {_MOST_BITS:,} bits, and this one would have more."
+            )
+
+    # Texts with places for values
+
+    def check_percent(self, text: str, given: Any) -> None:
+        """Check what ``text % given`` makes."""
+        values = list(given) if isinstance(given, tuple) else [given]
+        if isinstance(given, Mapping):
+            values = [*given, *given.values()]
+        found = _PERCENT.findall(text)
+        widths = [number for one in found for number in _numbers(f"{one[1]} {one[2]}")]
+        if any("*" in one[1:] for one in found):
+            widths += _ints(values)
+        if text.count("%(") > sum(bool(one[0]) for one in found):
+            widths += _numbers(text)
+        self._check_filled(text, len(found), widths, values)
+
+    def check_format(self, text: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Check what ``text.format(*args, **kwargs)`` makes."""
+        values = [*args, *kwargs.values()]
+        if len(values) == 1 and isinstance(values[0], Mapping):  # format_map
+            values += values[0].values()
+        try:
+            fields = [spec for _, name, spec, _ in Formatter().parse(text) if name is not None]
+        except ValueError:
+            return  # it says so itself
+        widths = [number for spec in fields for number in _numbers(spec or "")]
+        if any("{" in (spec or "") for spec in fields):
+            widths += _ints(values)
+        self._check_filled(text, len(fields), widths, values)
+
+    def check_spec(self, value: Any, spec: str) -> None:
+        """Check what ``format(value, spec)`` makes."""
+        self._check_filled("", 1, _numbers(spec), [value])
+
+    def _check_filled(
+        self, text: str, places: int, widths: Sequence[int], values: Sequence[Any]
+    ) -> None:
+        widest = max((0, *widths)) + max((0, *map(_digits, values)))
+        self.check(len(text) + places * (widest + weight(list(values), self.most)))
+
+    def join(self, separator: Any, parts: Iterable[Any]) -> Any:
+        """Join texts."""
+        items = parts if parts.__class__ is list else list(parts)
+        try:
+            sizes = sum(map(len, cast("list[str]", items)))
+        except TypeError:  # whoever joins says which item is no text
+            sizes = 0
+        self.check(sizes + len(separator) * len(items))
+        return separator.join(items)
+
+    # Calls
+
+    def call(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call what an expression calls."""
+        if isinstance(function, (BuiltinFunctionType, MethodType)):
+            owner, name = function.__self__, function.__name__
+            if name == "join" and isinstance(owner, _TEXTS) and len(args) == 1:
+                return self.join(owner, args[0])
+            estimate = _ESTIMATES.get(name)
+            if estimate is not None:
+                self.check(estimate(owner, args, kwargs, self.most))
+            elif type(owner).__module__.startswith("faker."):
+                self._check_faked(name, [*args, *kwargs.values()])
+        elif function is json.dumps:
+            self._check_dump(args, kwargs)
+        return function(*args, **kwargs)
+
+    def _check_faked(self, name: str, values: Sequence[Any]) -> None:
+        if not name.startswith(_FAKED_NUMBERS):
+            self.check(max((0, *(abs(one) for one in values if isinstance(one, (int, float))))))
+
+    def _check_dump(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        between = [kwargs.get("indent"), *(kwargs.get("separators") or ())]
+        widths = [one if isinstance(one, int) else len(one) for one in between if one is not None]
+        self.check(max((0, *widths)) * _INDENT * max(1, weight(args, self.most)))
+
+
+# Methods
+
+
+def _widened(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    """Estimate the result of a method that is given a width."""
+    del owner, most
+    return max((0, *(one for one in (*args, *kwargs.values()) if isinstance(one, int))))
+
+
+def _tabs_expanded(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    width = _widened(owner, args or (8,), kwargs, most)
+    tab: Any = "\t" if isinstance(owner, str) else b"\t"
+    return len(owner) + owner.count(tab) * width if isinstance(owner, _TEXTS) else 0
+
+
+def _replaced(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del kwargs, most
+    if not isinstance(owner, _TEXTS) or len(args) < 2:  # noqa: PLR2004  a date's, or an error
+        return 0
+    old, new = args[:2]
+    return len(owner) + owner.count(old) * max(0, len(new) - len(old))
+
+
+def _translated(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del kwargs, most
+    table = args[0] if args and isinstance(args[0], Mapping) else {}
+    widest = max((1, *(len(one) for one in table.values() if isinstance(one, str))))
+    return len(owner) * widest if isinstance(owner, _TEXTS) else 0
+
+
+def _extended(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del kwargs
+    return weight(owner, most) + weight(args, most) if isinstance(owner, list) else 0
+
+
+def _time_formatted(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del owner, most
+    for text in (*args, *kwargs.values()):
+        check_time_format(text)
+    return 0
+
+
+def _in_fractions(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
+    del args, kwargs
+    return most + 1 if _digits(owner) > _MOST_DIGITS else 0
+
+
+_ESTIMATES: Final[Mapping[str, Callable[[Any, Sequence[Any], Mapping[str, Any], int], int]]] = {
+    "as_integer_ratio": _in_fractions,
+    "center": _widened,
+    "expandtabs": _tabs_expanded,
+    "extend": _extended,
+    "ljust": _widened,
+    "replace": _replaced,
+    "rjust": _widened,
+    "strftime": _time_formatted,
+    "to_bytes": _widened,
+    "translate": _translated,
+    "zfill": _widened,
+}
+GROWING_METHODS: Final = frozenset({*_ESTIMATES, "join"})
+"""Methods of values whose result may be much larger than these."""

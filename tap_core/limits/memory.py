@@ -1,0 +1,243 @@
+"""Bounds on what is read into memory at once: a document, a line, a row.
+
+Invariant: what exceeds a bound is refused after at most a block more has been read, and values
+read from an accepted text take at most some eight times the bound. Pure but for the files given.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+__all__ = [
+    "DOCUMENT_BYTES",
+    "MIB",
+    "STATE_BYTES",
+    "Bound",
+    "InputTooLargeError",
+    "RowBound",
+    "open_regular",
+    "read_at_most",
+    "shown",
+    "weight",
+]
+
+MIB: Final = 1 << 20
+_FEW_COLUMNS, _COLUMN_BYTES = 100, 1024
+"""A short row of a wide table is a record of all its columns: 65,536 with the usual 64 MiB."""
+
+DOCUMENT_BYTES: Final = 64 * MIB
+"""The most of a file of settings, a manifest or a schema, whoever wrote it."""
+
+STATE_BYTES: Final = 256 * MIB
+"""The most of a file of a catalog or a state, which grow with the source."""
+
+_BLOCK: Final = MIB
+_LINE_WEIGHT: Final = 16
+"""Bytes that a blank line counts for, as it takes time."""
+
+_LARGEST_CELL: Final = (1 << 31) - 1
+"""What a C long holds on every system."""
+
+_FLAGS: Final = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY")
+_MEMORY_FACTOR: Final = 7
+_UNCHECKED_SHARE: Final = 8
+"""Texts of up to an eighth of a bound fit whatever is in them."""
+
+_VALUE, _OBJECT, _ARRAY = 112, 288, 64
+"""Bytes of the largest small value in Python (a Decimal), an object of one key, an empty list."""
+
+
+class InputTooLargeError(ValueError):
+    """More was given than a bound allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most bytes of one text, and the name of the setting that raises it."""
+
+    most: int
+    setting: str
+
+    def read(self, file: IO[bytes], what: str = "a document") -> bytes:
+        """Read a file to its end.
+
+        Raises:
+            TooLargeError: it is longer than the bound, or would take too much memory as JSON.
+        """
+        text = file.read(self.most + 1)
+        while len(text) <= self.most and (more := file.read(self.most + 1 - len(text))):
+            text += more
+        self.check(text, what)
+        return text
+
+    def lines(self, file: IO[bytes]) -> Iterator[bytes]:
+        """Yield the lines of a file.
+
+        Raises:
+            TooLargeError: a line is longer than the bound, or would take too much memory as
+                JSON; or blank lines, which take time and give nothing, do not end.
+        """
+        most, blank = self.most, 0
+        share = most // _UNCHECKED_SHARE
+        while line := file.readline(most + 1):
+            if len(line) > share:
+                self.check(line, "a line")
+            if len(line) < 3 and not line.strip():  # noqa: PLR2004  "\r\n"
+                blank += _LINE_WEIGHT
+                if blank > most:
+                    raise InputTooLargeError(
+                        f"more than {most // _LINE_WEIGHT:,} blank lines follow each other; raise"
+                        f" {self.setting} to read it"
+                    )
+            else:
+                blank = 0
+            yield line
+
+    def check(self, text: bytes | str, what: str, separator: str = ",") -> None:
+        """Raise an error where a text is too long, or has too many values.
+
+        Raises:
+            TooLargeError: it does.
+        """
+        if len(text) > self.most:
+            raise self.error(what)
+        if len(text) > self.most // _UNCHECKED_SHARE:
+            self.check_memory(len(text) + weight(text, separator), what)
+
+    def check_memory(self, size: int, what: str) -> None:
+        """Raise an error where values may take more memory than the bound allows.
+
+        Raises:
+            TooLargeError: they may.
+        """
+        if size > _MEMORY_FACTOR * self.most:
+            raise InputTooLargeError(
+                f"{what} holds so many values that it may take {size // MIB:,} MiB of memory,"
+                f" more than {_MEMORY_FACTOR} times the {shown(self.most)} of {self.setting};"
+                " raise that to read it"
+            )
+
+    def check_columns(self, count: int) -> None:
+        """Raise an error where a header has so many columns that each row is large.
+
+        Raises:
+            TooLargeError: it has.
+        """
+        most = max(_FEW_COLUMNS, self.most // _COLUMN_BYTES)
+        if count > most:
+            raise InputTooLargeError(
+                f"its header has {count:,} columns, more than {most:,}; raise {self.setting} to"
+                " read it"
+            )
+
+    def error(self, what: str) -> InputTooLargeError:
+        """Return the error for a text that is too long."""
+        return InputTooLargeError(
+            f"{what} is longer than {shown(self.most)}; raise {self.setting} to read it"
+        )
+
+
+class RowBound:
+    """Lines of text for a reader of CSV, bounded by row: a quoted cell may span many lines.
+
+    The caller calls `next_row` after each row that it gets. The csv module's own limit on cells,
+    131,072 characters for all of the process, is lifted.
+    """
+
+    def __init__(self, bound: Bound, lines: IO[str], separator: str = ",") -> None:
+        import csv
+
+        csv.field_size_limit(_LARGEST_CELL)
+        self._bound, self._separator = bound, separator
+        self._read: Callable[[int], str] = lines.readline
+        self._share = bound.most // _UNCHECKED_SHARE
+        self._size = self._weight = 0
+
+    def next_row(self) -> None:
+        """Count from the beginning again."""
+        self._size = self._weight = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._read(self._bound.most + 1)
+        if not line:
+            raise StopIteration
+        self._size += len(line) + _LINE_WEIGHT
+        if self._size > self._share:
+            self._check(line)
+        return line
+
+    def _check(self, line: str) -> None:
+        bound = self._bound
+        if self._size > bound.most:
+            raise bound.error("a row")
+        self._weight += weight(line, self._separator)
+        bound.check_memory(self._size + self._weight, "a row")
+
+
+def weight(text: bytes | str, separator: str = ",") -> int:
+    """Return an upper estimate of the memory that the values of a text take besides their text."""
+    count: Any = text.count
+    as_given: Any = str.encode if isinstance(text, bytes) else str
+    return int(
+        count(as_given(separator)) * _VALUE
+        + count(as_given("{")) * _OBJECT
+        + count(as_given("[")) * _ARRAY
+    )
+
+
+def shown(size: int) -> str:
+    """Return a number of bytes in words."""
+    return f"{size // MIB:,} MiB" if size >= MIB and not size % MIB else f"{size:,} bytes"
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading; a pipe or a device at the path is not even opened.
+
+    Raises:
+        OSError: it is not there, or is a folder, a pipe, a device or a socket.
+    """
+    _check_regular(path.stat())
+    # Without waiting: a pipe that has taken its place meanwhile would never open.
+    descriptor = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in _FLAGS))
+    try:
+        _check_regular(os.fstat(descriptor))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def read_at_most(source: Path | IO[bytes], most: int) -> bytes:
+    """Read a file or a pipe that a user named, or an open one.
+
+    Raises:
+        OSError: it cannot be read.
+        TooLargeError: it is longer than ``most`` bytes.
+    """
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return read_at_most(file, most)
+    blocks: list[bytes] = []
+    left = most
+    while left >= 0 and (block := source.read(min(_BLOCK, left + 1))):
+        blocks.append(block)
+        left -= len(block)
+    if left < 0:
+        raise InputTooLargeError(f"it is longer than {shown(most)}, the most that is read")
+    return b"".join(blocks)

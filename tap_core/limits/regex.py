@@ -1,0 +1,238 @@
+"""Regular expressions of others (schemas, manifests) with bounds on time and memory.
+
+`compile_pattern` accepts what `re` accepts and gives `re`'s verdicts. Short texts are matched by
+`re` itself; where a pattern could backtrack for long, the package ``regex`` matches with a time
+limit, because `re` can be neither interrupted nor bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import Any, Final
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.limits.environment import Limit
+
+__all__ = ["MATCH_SECONDS", "MATCH_SECONDS_TOTAL", "Pattern", "compile_pattern", "search"]
+
+MATCH_SECONDS: Final = Limit("TAP_CORE_PATTERN_SECONDS", 1)
+"""Seconds that one match may take."""
+MATCH_SECONDS_TOTAL: Final = Limit("TAP_CORE_PATTERN_SECONDS_TOTAL", 20)
+"""Seconds that all slow matches of a process may take together."""
+
+_LONGEST: Final = 100_000
+"""Characters that a pattern may have."""
+_MOST_REPEATS: Final = 200_000
+"""Nodes that ``regex`` may make of counted repeats, such as ``(a{1000}){100}``."""
+_STEPS: Final = 10_000_000
+"""Steps within which `re` is safe to use: a fraction of a second."""
+_MOST_CHOICES: Final = 20
+"""Choices within which even an empty text is matched at once."""
+_SLOW: Final = 0.01
+_REFILL: Final = 0.1
+"""The part of a run's time that slow matches may take without end."""
+_SHOWN: Final = 80
+
+_CHOICE: Final = re.compile(r"[*+?|{]|\\[1-9]")
+_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
+_UNUSUAL_GROUP: Final = re.compile(r"\(\?(?![:=!]|P<|<[=!])")
+_COUNT: Final = re.compile(r"(.?)\{(\d+)", re.DOTALL)
+_DIALECT: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!\d*,?\d*\})|\[:", re.DOTALL)
+"""Escapes, and what ``regex`` alone gives a meaning: ``a{e}`` and ``[[:alpha:]]``."""
+
+
+class _Account:
+    """The time that slow matches have taken, shared by all patterns of the process."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._spent = 0.0
+        self._at = time.monotonic()
+
+    def left(self) -> float:
+        """Return how many seconds are left."""
+        if not self._spent:
+            return MATCH_SECONDS_TOTAL.value
+        with self._turn:
+            now = time.monotonic()
+            self._spent = max(0.0, self._spent - _REFILL * (now - self._at))
+            self._at = now
+            return MATCH_SECONDS_TOTAL.value - self._spent
+
+    def spend(self, seconds: float) -> None:
+        """Take the time of a match off, unless it was a quick one."""
+        if seconds > _SLOW:
+            with self._turn:
+                self._at = self._at if self._spent else time.monotonic()
+                self._spent += seconds
+
+
+_account: Final = _Account()
+
+
+class Pattern:
+    """A compiled regular expression that matches within limits.
+
+    Raises:
+        re.error: the text is no regular expression.
+        LimitExceededError: it is too long.
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LONGEST:
+            raise LimitExceededError(
+                f"A regular expression may have {_LONGEST:,} characters, and {_excerpt(text)} has"
+                f" {len(text):,}: shorten it."
+            )
+        self.text: str = text
+        self._plain = re.compile(text)
+        self._longest = _safe_length(text)
+
+    def search(self, text: str) -> Any:
+        """Return the first match in a text, or None.
+
+        Raises:
+            LimitExceededError: the search takes too long.
+        """
+        if len(text) <= self._longest:
+            return self._plain.search(text)
+        return self._within_time(self._guarded.search, text)
+
+    def match(self, text: str) -> Any:
+        """Return the match at the beginning of a text, or None.
+
+        Raises:
+            LimitExceededError: it takes too long.
+        """
+        if len(text) <= self._longest:
+            return self._plain.match(text)
+        return self._within_time(self._guarded.match, text)
+
+    def _within_time(self, find: Any, text: str) -> Any:
+        seconds, began = self._seconds(text), time.monotonic()
+        try:
+            return find(text, timeout=seconds)
+        except TimeoutError:
+            raise self._too_slow(text, MATCH_SECONDS, "takes") from None
+        finally:
+            _account.spend(time.monotonic() - began)
+
+    def sub(self, replacement: str, text: str, longest: int) -> str:
+        """Return the text with every match replaced.
+
+        Raises:
+            LimitExceededError: it takes too long, or gives more than ``longest`` characters.
+        """
+        made: list[str] = []
+        place = size = 0
+        names_groups, began = "\\" in replacement, time.monotonic()
+        for found in self._each(text):
+            new = found.expand(replacement) if names_groups else replacement
+            made += (text[place : found.start()], new)
+            place = found.end()
+            size += len(new)
+            if time.monotonic() - began > MATCH_SECONDS_TOTAL.value:
+                raise self._too_slow(text, MATCH_SECONDS_TOTAL, "takes")
+            if size > longest:
+                raise LimitExceededError(
+                    f"Replacing {_excerpt(self.text)} gives more than {longest:,} characters:"
+                    " replace fewer, or by less."
+                )
+        return "".join((*made, text[place:]))
+
+    def _each(self, text: str) -> Iterator[Any]:
+        if len(text) <= self._longest:
+            yield from self._plain.finditer(text)
+            return
+        guarded, seconds, began = self._guarded, self._seconds(text), time.monotonic()
+        try:
+            yield from guarded.finditer(text, timeout=seconds)
+        except TimeoutError:
+            raise self._too_slow(text, MATCH_SECONDS, "takes") from None
+        finally:
+            _account.spend(time.monotonic() - began)
+
+    def _seconds(self, text: str) -> float:
+        """Return how many seconds a match may take."""
+        seconds = min(MATCH_SECONDS.value, _account.left())
+        if seconds <= 0:
+            raise self._too_slow(text, MATCH_SECONDS_TOTAL, "and others before it take")
+        return seconds
+
+    @cached_property
+    def _guarded(self) -> Any:
+        """The same expression, of the package that can be interrupted."""
+        if _repeats(self.text) > _MOST_REPEATS:
+            raise LimitExceededError(
+                f"The counted repeats of the regular expression {_excerpt(self.text)} make more"
+                f" than {_MOST_REPEATS:,} parts: use lower counts."
+            )
+        regex: Any = import_module("regex")  # it brings no types
+        return regex.compile(_DIALECT.sub(_as_in_re, self.text), regex.V0, cache_pattern=False)
+
+    def _too_slow(self, text: str, limit: Limit, subject: str) -> LimitExceededError:
+        return LimitExceededError(
+            f"The regular expression {_excerpt(self.text)} {subject} longer than {limit.value:g}"
+            f" seconds on a text of {len(text):,} characters: simplify it, or raise"
+            f" {limit.variable}."
+        )
+
+
+@lru_cache(maxsize=1_024)
+def compile_pattern(text: str) -> Pattern:
+    """Compile a regular expression, once for equal ones.
+
+    Raises:
+        re.error: it is none.
+        LimitExceededError: it is too long.
+    """
+    return Pattern(text)
+
+
+def search(pattern: str, text: str) -> Any:
+    """Return the first match of a regular expression in a text, as `re.search` does.
+
+    Raises:
+        re.error: it is none.
+        LimitExceededError: it is too long, or the search takes too long.
+    """
+    return compile_pattern(pattern).search(text)
+
+
+def _safe_length(pattern: str) -> int:
+    """Return the length of the texts that `re` certainly matches in few steps; -1: of none.
+
+    Each repeat and each branch may try every place of a text once more. A repeat of a group may
+    try them in any combination.
+    """
+    choices = len(_CHOICE.findall(pattern))
+    is_nested = _REPEATED_GROUP.search(pattern) or _UNUSUAL_GROUP.search(pattern)
+    if is_nested or choices > _MOST_CHOICES:
+        return -1
+    return int(_STEPS ** (1 / (choices + 1))) - 1
+
+
+def _repeats(pattern: str) -> int:
+    """Return how many parts an expression has at most when its counted repeats are written out."""
+    counts = [(before, min(int(count[:9]), 10**9)) for before, count in _COUNT.findall(pattern)]
+    is_plain = not _UNUSUAL_GROUP.search(pattern)
+    groups = [count for before, count in counts if before == ")" or not is_plain]
+    others = [count for before, count in counts if before != ")" and is_plain]
+    return math.prod(max(1, count) for count in groups) * (len(pattern) + sum(others))
+
+
+def _as_in_re(found: re.Match[str]) -> str:
+    text = found[0]
+    if text == "{":
+        return r"\{"
+    return r"[\:" if text == "[:" else text
+
+
+def _excerpt(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…")

@@ -1,0 +1,484 @@
+"""The tree of a manifest to components, by the type hints of their classes.
+
+Rules of the room: generic, no component is named here. Each option is checked against the
+field of its name; a template that needs only the configuration is settled, so that a component
+sees plain values wherever nothing varies per request. Every fault names file, line and keys.
+The same walk runs a manifest and lints it: a linter collects faults, and goes on without what
+depends on a configuration that it does not have.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tap_core.config.similar_names import suggest
+from tap_core.manifest.builder_options import NOT_SUPPORTED, unknown_options
+from tap_core.manifest.coercion import coerce_scalar, describe_expected_type
+from tap_core.manifest.document import (
+    UNKNOWN,
+    DataMapping,
+    DataText,
+    ListNode,
+    MappingNode,
+    to_plain,
+)
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.loader import Manifest
+from tap_core.manifest.parameters import apply_own_parameters
+from tap_core.manifest.problems import ManifestProblem
+from tap_core.manifest.registry import MODULES, get_component_class
+from tap_core.manifest.type_hints import (
+    ComponentPlan,
+    FieldType,
+    get_component_plan,
+    parse_annotation,
+)
+
+__all__ = ["Builder", "build_component"]
+
+_log: Final = logging.getLogger(__name__)
+
+_ANY_COMPONENT: Final = FieldType(components=(object,))
+_CUSTOM: Final = "Custom"
+_FOREIGN_CODE: Final = "which code runs is the manifest's to say, and no answer's or setting's."
+_TYPE: Final = "type"
+
+
+def build_component(
+    manifest: Manifest,
+    node: Any,
+    expected: Any,
+    config: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    warn: Callable[[str], object] = _log.warning,
+) -> Any:
+    """Make what a part of a manifest declares.
+
+    ``expected`` is a component class, or any type hint that a field of one may have. Nothing
+    gives None. Without a configuration templates that need it wait for their scope.
+    ``parameters`` are those in force where a part stands that is no component. ``warn`` is called
+    with each sentence about what is odd and does not keep it from running.
+
+    Raises:
+        ManifestError: the part says something that cannot be done; file, line and keys are named.
+    """
+    return Builder(manifest, config or {}, warn=warn).made(node, expected, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where something stands, and the parameters that are in force there."""
+
+    path: str
+    line: int
+    parameters: Mapping[str, Any]
+    sees: frozenset[str] = frozenset()
+    """Names that templates may use there beside those that are for all."""
+
+    def below(self, key: Any, line: int) -> _Spot:
+        """Return the spot of a key or item."""
+        step = f"[{key}]" if isinstance(key, int) else f".{key}"
+        path = f"{self.path}{step}".lstrip(".")
+        return replace(self, path=path, line=line or self.line)
+
+    def of(self, cls: Any, node: MappingNode) -> _Spot:
+        """Return the spot of a component's options."""
+        shows = getattr(cls, "shows", None)
+        return self if shows is None else replace(self, sees=frozenset(shows(node)))
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Makes components of one manifest, with one configuration or none."""
+
+    manifest: Manifest
+    config: Mapping[str, Any] | None = None
+    faults: list[ManifestProblem] | None = None
+    """Where faults are collected; without it the first one is raised."""
+    warn: Callable[[str], object] = _log.warning
+    """Takes sentences about what is odd, where faults are not collected."""
+    _scope: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Say what templates see whatever the request."""
+        if self.config is not None:
+            self._scope["config"] = self.config
+
+    def made(self, node: Any, expected: Any, parameters: Mapping[str, Any] | None = None) -> Any:
+        """Make what a node declares, as `build` does; None for what has a fault.
+
+        Raises:
+            ManifestError: there is a fault, and faults are not collected.
+        """
+        if node is None:
+            return None
+        spot = (
+            _Spot(node.path, node.line, node.parameters)
+            if isinstance(node, MappingNode)
+            else _Spot("", 0, parameters or {})
+        )
+        found = self._convert(parse_annotation(expected), node, spot)
+        return None if found is UNKNOWN else found
+
+    def _wrong(self, spot: _Spot, message: str, *, is_error: bool = True) -> Any:
+        if self.faults is not None:
+            self.faults.append(ManifestProblem(spot.line, spot.path, message, is_error))
+        elif is_error:
+            place = self._place(spot)
+            raise ManifestError(message, place=place, line=spot.line, path=spot.path)
+        else:
+            self.warn(f"{self._place(spot)}: {message}")
+        return UNKNOWN
+
+    def _place(self, spot: _Spot) -> str:
+        return self.manifest.place(spot.line, spot.path)
+
+    # By what stands there
+
+    def _convert(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+        if node is UNKNOWN or shape.kind == "draft":
+            return node
+        if node is None or shape.is_any:
+            return to_plain(node)
+        if shape.kind == "node":
+            return self._later(node, spot)
+        made: Any = self._varying if shape.kind else self._settled
+        if isinstance(node, (DataMapping, MappingNode, list)):
+            made = self._list if isinstance(node, list) else self._mapping
+            made = self._data if isinstance(node, DataMapping) else made
+        return made(shape, node, spot)
+
+    def _data(self, shape: FieldType, node: DataMapping, spot: _Spot) -> Any:
+        """Return a mapping that an answer or a setting brought, which is never a component."""
+        if shape.kind:
+            return str(node) if shape.kind == "text" else to_plain(node)
+        if shape.value is None:
+            return self._wrong(spot, "an answer or a setting brings values here, no components.")
+        return {key: self._leaf(shape.value, one, spot.below(key, 0)) for key, one in node.items()}
+
+    def _later(self, node: Any, spot: _Spot) -> Any:
+        """Return a part as it is; a linter looks into it now."""
+        if not isinstance(node, MappingNode):
+            return self._wrong(spot, "a component is a mapping that says its type.")
+        if self.faults is not None:
+            self._component(_ANY_COMPONENT, node, spot)
+        return node
+
+    def _mapping(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
+        is_typed = isinstance(node.get(_TYPE), str) or "class_name" in node
+        if shape.components and (is_typed or shape.value is None):
+            return self._component(shape, node, spot)
+        if shape.kind == "value" and _is_component(node):
+            return self._component(_ANY_COMPONENT, node, spot)
+        if shape.kind == "value":
+            whole = apply_own_parameters(node)
+            return self._each(whole, spot, lambda one, at: self._inner(shape, one, at))
+        if shape.value is None:
+            return self._misfit(shape, node, spot)
+        inner = shape.value
+        return self._each(node, spot, lambda one, at: self._leaf(inner, one, at))
+
+    def _each(self, node: MappingNode, spot: _Spot, convert: Callable[[Any, _Spot], Any]) -> Any:
+        made: dict[Any, Any] = {}
+        for key, value in node.items():
+            at = spot.below(key, node.lines.get(key, 0))
+            name = self._key(key, at)
+            made[name] = convert(value, at)
+        return UNKNOWN if _has_unknown([*made, *made.values()]) else made
+
+    def _key(self, key: Any, spot: _Spot) -> Any:
+        if not isinstance(key, str):
+            return str(key)
+        return self._varying(FieldType(kind="value", types=(str,)), key, spot)
+
+    def _leaf(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+        return self._inner(shape, node, spot) if shape.kind else self._convert(shape, node, spot)
+
+    def _inner(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+        """Return a value within a mapping or list: what is empty there is nothing."""
+        if isinstance(node, str):
+            return self._varying(shape, node, spot, empty=None)
+        return self._convert(shape, node, spot)
+
+    def _list(self, shape: FieldType, node: list[Any], spot: _Spot) -> Any:
+        inner = shape.item
+        if inner is None:
+            if shape.kind != "value":
+                return self._misfit(shape, node, spot)
+            inner = shape
+        lines = node.lines if isinstance(node, ListNode) else []
+        made = [
+            self._leaf(inner, one, spot.below(place, lines[place] if lines else 0))
+            for place, one in enumerate(node)
+        ]
+        return UNKNOWN if _has_unknown(made) else made
+
+    # Templates
+
+    def _varying(self, shape: FieldType, node: Any, spot: _Spot, *, empty: Any = "") -> Any:
+        """Return what a field is that may vary: its value, or what gives it in a scope."""
+        if not isinstance(node, str):
+            return str(node) if shape.kind == "text" and not isinstance(node, MappingNode) else node
+        if not has_template(node):  # the end of a block of text is none, as in a template
+            return parse_plain(node.removesuffix("\n"), shape.kind, shape.types, empty)
+        types = (str, type(None)) if shape.kind == "text" and shape.is_optional else shape.types
+        bound = self._bound(node, spot, shape.kind, types, empty)
+        if bound is UNKNOWN:
+            return bound
+        is_open = not bound.template.is_fixed or self._waits(bound, spot)
+        if is_open or _tells_data(bound, spot):
+            return bound
+        try:
+            return bound({})
+        except ManifestError as error:  # it may never be asked for
+            self._wrong(spot, error.message, is_error=False)
+            return bound
+
+    def _bound(
+        self, text: str, spot: _Spot, kind: str, types: tuple[type, ...] = (), empty: Any = ""
+    ) -> Any:
+        """Compile a template for its place; Jinja is loaded when there is one."""
+        from tap_core.manifest.interpolation import (
+            RESTRICTED_NAMES,
+            STATE,
+            BoundTemplate,
+            compile_template,
+        )
+
+        given = {**self._scope, "parameters": spot.parameters}
+        try:
+            made = BoundTemplate(
+                compile_template(text), given, kind, types, empty, self._place(spot)
+            )
+        except ManifestError as error:
+            return self._wrong(spot, error.message)
+        for name in sorted((made.template.names & RESTRICTED_NAMES) - spot.sees):
+            why = "only templates of a components_mapping see."
+            if name == STATE:
+                why = "is no longer there: use `stream_interval`."
+            return self._wrong(spot, f"the template {text!r} uses `{name}`, which {why}")
+        return made
+
+    def _waits(self, bound: Any, spot: _Spot) -> bool:
+        """Return whether a template names what is not known yet: settings, parameters."""
+        names = bound.template.names
+        if "parameters" in names and any(one is UNKNOWN for one in spot.parameters.values()):
+            return True
+        return self.config is None and "config" in names
+
+    def _settled(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+        """Return a plain value, once its template is settled."""
+        text = ""
+        if isinstance(node, str) and has_template(node):
+            text, node = node, self._rendered(shape, node, spot)
+            if node is UNKNOWN or callable(node):
+                return node
+        try:
+            return coerce_scalar(shape, node)
+        except ValueError as error:  # what a setting holds may be secret
+            wanted = f"the template {text!r} does not give {describe_expected_type(shape)}."
+            return self._wrong(spot, wanted if text else str(error))
+
+    def _rendered(self, shape: FieldType, text: str, spot: _Spot) -> Any:
+        types = (str, type(None)) if shape.is_optional else (str,)
+        bound = self._bound(text, spot, "value", types if shape.scalars == {str} else ())
+        if bound is UNKNOWN:
+            return bound
+        needed = bound.template
+        if needed.needs_scope:
+            names = ", ".join(sorted(needed.names - {"config", "parameters"}))
+            return self._wrong(
+                spot,
+                f"the template {text!r} names {names}: this option is settled before"
+                " anything is asked for, and sees only config and parameters.",
+            )
+        if self._waits(bound, spot):
+            return (lambda config: bound({"config": config})) if shape.is_callable else UNKNOWN
+        try:
+            return bound({})
+        except ManifestError as error:
+            return self._wrong(spot, error.message)
+
+    def _misfit(self, shape: FieldType, node: Any, spot: _Spot) -> Any:
+        try:
+            return coerce_scalar(shape, node)
+        except ValueError as error:
+            return self._wrong(spot, str(error))
+
+    # Components
+
+    def _component(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
+        spot = replace(
+            spot, line=node.line or spot.line, parameters=node.parameters or spot.parameters
+        )
+        if _names_code(node):
+            return self._wrong(spot, _FOREIGN_CODE)
+        cls = self._class(shape, node, spot)
+        if cls is UNKNOWN:
+            return cls
+        spot = spot.of(cls, node)
+        plan = get_component_plan(cls)
+        if "class_name" in plan.shapes and "fields" in plan.shapes:
+            return self._custom(cls, plan, node, spot)
+        self._check_options(plan, node, spot)
+        node = self._counting(cls, node)
+        values: dict[str, Any] = {}
+        for name, inner in self._shapes(cls, plan, node):
+            if node.get(name) is not None:
+                at = spot.below(name, node.lines.get(name, 0))
+                values[name] = self._convert(inner, node[name], at)
+        missing = sorted(plan.required - values.keys())
+        if missing:
+            kind = node.get(_TYPE) or cls.__name__
+            is_open = UNKNOWN in node  # parameters may fill it
+            needs = f"{kind} needs {', '.join(missing)}."
+            return UNKNOWN if is_open else self._wrong(spot, needs)
+        return self._instance(cls, plan, values, spot)
+
+    def _counting(self, cls: type, node: MappingNode) -> MappingNode:
+        """Leave out of options what the configuration makes meaningless (``counting``)."""
+        says = getattr(cls, "counting", None)
+        if says is None or not self.config:
+            return node
+        made = MappingNode(node, line=node.line, lines=node.lines)
+        for option, keys in says(node, self.config).items():
+            whole = node[option]
+            kept = {key: one for key, one in whole.items() if key in keys}
+            made[option] = MappingNode(kept, line=whole.line, lines=whole.lines)
+        return made
+
+    @staticmethod
+    def _shapes(
+        kind: type, plan: ComponentPlan, node: MappingNode
+    ) -> Iterable[tuple[str, FieldType]]:
+        """Return the shapes of options, where one option may say what another one's value is."""
+        says = getattr(kind, "literal_types", None)
+        if says is None:
+            return plan.shapes.items()
+        types = says(node)
+        return [
+            (name, replace(shape, types=types[name]) if name in types else shape)
+            for name, shape in plan.shapes.items()
+        ]
+
+    def _instance(self, cls: type, plan: ComponentPlan, values: dict[str, Any], spot: _Spot) -> Any:
+        if _has_unknown(values.values()):
+            return UNKNOWN
+        given: dict[str, Any] = {
+            "parameters": spot.parameters,
+            "config": self.config or {},
+            "folder": self.manifest.folder,
+            "place": self._place(spot),
+        }
+        values.update({name: given[name] for name in plan.given})
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            try:
+                made = cls(**values)
+            except ManifestError as error:
+                made = self._wrong(spot, error.message)
+            except ValueError as error:
+                made = self._wrong(spot, str(error))
+        for one in said:
+            self._wrong(spot, str(one.message), is_error=False)
+        return made
+
+    def _class(self, shape: FieldType, node: MappingNode, spot: _Spot) -> Any:
+        kind = node.get(_TYPE)
+        if kind is UNKNOWN:
+            return kind
+        classes = [one for one in shape.components if not getattr(one, "_is_protocol", False)]
+        if kind is None:
+            if len(classes) == 1 and len(shape.components) == 1:
+                return classes[0]
+            return self._wrong(spot, "a component says its type, and this one does not.")
+        named = [one for one in classes if getattr(one, "TYPE", None) == kind]
+        cls = named[0] if named else get_component_class(str(kind))
+        if cls is None:
+            said = f"there is no component '{kind}'.{suggest(str(kind), MODULES)}"
+            if str(kind) in NOT_SUPPORTED:
+                said = f"the component '{kind}' is not supported."
+            return self._wrong(spot, said)
+        if not any(_fits(cls, one) for one in shape.components):
+            return self._wrong(spot, f"the component '{kind}' cannot stand here.")
+        return cls
+
+    def _check_options(self, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> None:
+        known = plan.shapes.keys() | plan.ignored | node.filled | {_TYPE}
+        kind = node.get(_TYPE) or "this component"
+        for key, is_error in unknown_options(node, known, self.manifest.parameter_names):
+            at = spot.below(key, node.lines.get(key, 0))
+            said = "" if is_error else " It is ignored."
+            message = f"{kind} has no option '{key}'.{said}{suggest(str(key), plan.shapes)}"
+            if key in NOT_SUPPORTED:
+                message = f"the option '{key}' of {kind} is not supported."
+            self._wrong(at, message, is_error=is_error)
+
+    def _custom(self, cls: type, plan: ComponentPlan, node: MappingNode, spot: _Spot) -> Any:
+        """Make the stand-in of a class that lies beside the manifest."""
+        name = node.get("class_name")
+        if _has_unknown(node.values()):
+            return UNKNOWN
+        if not isinstance(name, str):
+            return self._wrong(spot, f"{node.get(_TYPE)} needs class_name.")
+        fields = {
+            key: self._free(value, spot.below(key, node.lines.get(key, 0)))
+            for key, value in node.items()
+            if key not in {_TYPE, "class_name"}
+        }
+        return self._instance(cls, plan, {"class_name": name, "fields": fields}, spot)
+
+    def _free(self, node: Any, spot: _Spot) -> Any:
+        """Return what a class of others is given: components made, everything else as it is."""
+        if isinstance(node, list):
+            lines = node.lines if isinstance(node, ListNode) else []
+            return [
+                self._free(one, spot.below(place, lines[place] if lines else 0))
+                for place, one in enumerate(node)
+            ]
+        if not isinstance(node, MappingNode):
+            return node
+        if _is_component(node):
+            is_later = getattr(get_component_class(node[_TYPE]), "LATER", False)
+            return node if is_later else self._component(_ANY_COMPONENT, node, spot)
+        return {
+            key: self._free(value, spot.below(key, node.lines.get(key, 0)))
+            for key, value in node.items()
+        }
+
+
+def _has_unknown(values: Iterable[Any]) -> bool:
+    return any(value is UNKNOWN for value in values)
+
+
+def _tells_data(bound: Any, spot: _Spot) -> bool:
+    """Return whether a template stays one, so that its place can tell settings from texts."""
+    return "components_values" in spot.sees and "config" in bound.template.names
+
+
+def _names_code(node: MappingNode) -> bool:
+    """Return whether data says which class of the connector's own code a component is."""
+    kind = node.get(_TYPE)
+    is_custom = isinstance(kind, DataText) and kind.startswith(_CUSTOM)
+    return is_custom or isinstance(node.get("class_name"), DataText)
+
+
+def _is_component(node: MappingNode) -> bool:
+    kind = node.get(_TYPE)
+    return isinstance(kind, str) and kind in MODULES
+
+
+def _fits(cls: type, expected: type) -> bool:
+    """Return whether a class may stand where a class or a Protocol is asked for."""
+    if not getattr(expected, "_is_protocol", False):
+        return issubclass(cls, expected)
+    if cls.__name__.startswith(_CUSTOM):
+        return True
+    names = [name for one in expected.__mro__ for name in vars(one) if not name.startswith("_")]
+    fields = getattr(cls, "__dataclass_fields__", {})
+    return all(hasattr(cls, name) or name in fields for name in names)

@@ -1,0 +1,188 @@
+"""This package's components, as Python written for airbyte-cdk sees them.
+
+Rules of the room: what a class of others is given for its fields. A component is wrapped by what
+it can do; one that is of others itself is their object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+import requests
+from requests.auth import AuthBase
+
+from tap_core.incremental import cursor, request_options
+from tap_core.manifest.cdk_compat.cursors import CdkMinMaxDatetime
+from tap_core.manifest.cdk_compat.error_handlers import (
+    CdkBackoffStrategy,
+    CdkHttpResponseFilter,
+    to_resolution,
+)
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
+from tap_core.manifest.cdk_compat.partition_routers import (
+    CdkParentStreamConfig,
+    CdkStream,
+    StreamOwner,
+)
+from tap_core.manifest.cdk_compat.records import (
+    CdkAddedFieldDefinition,
+    CdkJsonDecoder,
+    RecordExtractor,
+)
+from tap_core.manifest.cdk_compat.requesters import CdkRequestOption
+from tap_core.manifest.cdk_compat.type_guards import is_list, is_mapping
+from tap_core.manifest.components import error_handlers as our_errors
+from tap_core.manifest.components import partition_routers, transformations
+from tap_core.manifest.interfaces import TemplateScope
+from tap_core.manifest.interpolation import BoundTemplate
+
+__all__ = ["adapt", "to_stream_slice"]
+
+_STREAMS = frozenset({"DeclarativeStream", "StateDelegatingStream"})
+
+
+def adapt(value: Any, owner: StreamOwner, config: Mapping[str, Any]) -> Any:
+    """Return a value of a field as others expect it."""
+    if is_mapping(value):
+        if value.get("type") in _STREAMS:
+            return CdkStream(owner, value)
+        return {name: adapt(one, owner, config) for name, one in value.items()}
+    if is_list(value):
+        return [adapt(one, owner, config) for one in value]
+    for fits, shown in _SHOWN:
+        if fits(value):
+            return shown(value, owner, config)
+    return value
+
+
+def to_stream_slice(scope: TemplateScope) -> CdkStreamSlice:
+    """Return the slice of a scope."""
+    given = scope.get("stream_slice")
+    known: Mapping[str, Any] = {} if given is None else given  # an empty one may know more
+    partition: Mapping[str, Any] = scope.get("partition") or {}
+    return CdkStreamSlice(
+        partition=partition,
+        cursor_slice={name: value for name, value in known.items() if name not in partition},
+        extra_fields=getattr(known, "extra_fields", {}),
+    )
+
+
+def _option(option: request_options.RequestOption) -> CdkRequestOption:
+    return CdkRequestOption(
+        inject_into=RequestOptionType(option.inject_into),
+        field_name=option.field_name,
+        field_path=option.field_path,
+        parameters={},
+    )
+
+
+def _bounded(given: cursor.MinMaxDatetime) -> CdkMinMaxDatetime:
+    return CdkMinMaxDatetime(
+        datetime=given.datetime,
+        parameters={},
+        datetime_format=given.datetime_format,
+        min_datetime=given.min_datetime,
+        max_datetime=given.max_datetime,
+    )
+
+
+def _parent(
+    parent: partition_routers.ParentStreamConfig, owner: StreamOwner, config: Mapping[str, Any]
+) -> CdkParentStreamConfig:
+    return CdkParentStreamConfig(
+        stream=CdkStream(owner, parent.stream),
+        parent_key=parent.parent_key,
+        partition_field=parent.partition_field,
+        config=config,
+        parameters={},
+        extra_fields=parent.extra_fields,
+        request_option=parent.request_option and _option(parent.request_option),
+        incremental_dependency=parent.incremental_dependency,
+        lazy_read_pointer=parent.lazy_read_pointer,
+    )
+
+
+def _added(one: transformations.AddedFieldDefinition) -> CdkAddedFieldDefinition:
+    value = one.value.template.text if isinstance(one.value, BoundTemplate) else one.value
+    return CdkAddedFieldDefinition(one.path, value, one.value_type, {})
+
+
+class _Extractor(RecordExtractor):
+    """An extractor of this package; it reads JSON, as airbyte-cdk's do within others' fields."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def extract_records(self, response: requests.Response) -> Iterator[Any]:
+        """Yield the records of an answer."""
+        for document in CdkJsonDecoder().decode(response):
+            yield from self._inner.extract(document, {})
+
+
+class _Backoff(CdkBackoffStrategy):
+    """A backoff strategy of this package."""
+
+    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+        self._inner = inner
+        self._config = config
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
+        """Return the seconds."""
+        answer = None if isinstance(response_or_exception, Exception) else response_or_exception
+        found = self._inner.wait(answer, attempt_count, {"config": self._config})
+        return cast("float | None", found)
+
+
+class _Handler(_Backoff):
+    """An error handler of this package; what others set on it, it keeps."""
+
+    @property
+    def max_retries(self) -> int:
+        """How often is tried again."""
+        return int(self._inner.max_tries) - 1
+
+    def interpret_response(self, response_or_exception: Any) -> Any:
+        """Return what is to be done about an answer."""
+        return to_resolution(self._inner.judge(response_or_exception, {"config": self._config}))
+
+
+class _Signer(AuthBase):
+    """An authenticator of this package."""
+
+    def __init__(self, inner: Any, owner: StreamOwner, config: Mapping[str, Any]) -> None:
+        self._inner = inner
+        self._owner = owner
+        self.config: Mapping[str, Any] = config
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put credentials on a request."""
+        signed = self._inner.auth(self._owner.stream)(request)
+        return cast("requests.PreparedRequest", signed)
+
+
+_SHOWN: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any, StreamOwner, Any], Any]], ...]] = (
+    (lambda one: hasattr(one, "instance"), lambda one, owner, config: one.instance),  # noqa: ARG005
+    (lambda one: isinstance(one, partition_routers.ParentStreamConfig), _parent),
+    (
+        lambda one: isinstance(one, transformations.AddedFieldDefinition),
+        lambda one, owner, config: _added(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, request_options.RequestOption),
+        lambda one, owner, config: _option(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, cursor.MinMaxDatetime),
+        lambda one, owner, config: _bounded(one),  # noqa: ARG005
+    ),
+    (
+        lambda one: isinstance(one, our_errors.HttpResponseFilter),
+        lambda one, owner, config: CdkHttpResponseFilter(one, config),  # noqa: ARG005
+    ),
+    (lambda one: hasattr(one, "extract"), lambda one, owner, config: _Extractor(one)),  # noqa: ARG005
+    (lambda one: hasattr(one, "auth"), _Signer),
+    (lambda one: hasattr(one, "judge"), lambda one, owner, config: _Handler(one, config)),  # noqa: ARG005
+    (lambda one: hasattr(one, "wait"), lambda one, owner, config: _Backoff(one, config)),  # noqa: ARG005
+)
+"""What a component is told apart by, and how it is shown; the first that fits counts."""

@@ -1,0 +1,430 @@
+"""Authenticators to be subclassed: what puts credentials on a request.
+
+Rules of the room: an authenticator is called with a prepared request. A header is what it says
+by default; parameters are added to those that the request has.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping, MutableMapping
+from dataclasses import InitVar, dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+
+import requests
+from requests.auth import AuthBase
+
+from tap_core.authenticators.token_endpoint import TokenFieldNames
+from tap_core.http.origins import describe_redirect
+from tap_core.http.transport import ask_token_endpoint
+from tap_core.manifest.cdk_compat.datetimes import (
+    AirbyteDateTime,
+    ab_datetime_now,
+    ab_datetime_parse,
+)
+from tap_core.manifest.cdk_compat.interpolation import InterpolatedString, evaluate
+from tap_core.manifest.dpath import MISSING, make_getter
+
+__all__ = [
+    "AbstractHeaderAuthenticator",
+    "CdkApiKeyAuthenticator",
+    "CdkBasicHttpAuthenticator",
+    "CdkBearerAuthenticator",
+    "CdkNoAuth",
+    "CdkSelectiveAuthenticator",
+    "DeclarativeAuthenticator",
+    "DeclarativeOauth2Authenticator",
+    "InterpolatedStringTokenProvider",
+    "TokenProvider",
+]
+
+_LIFETIME = timedelta(hours=1)
+"""How long a token counts whose answer does not say it."""
+
+
+class AbstractHeaderAuthenticator(AuthBase):
+    """Puts a token in a header."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add the header."""
+        request.headers.update(self.get_auth_header())
+        return request
+
+    def get_auth_header(self) -> Mapping[str, Any]:
+        """Return the header, nothing without a name for it."""
+        return {self.auth_header: self.token} if self.auth_header else {}
+
+    @property
+    def auth_header(self) -> str:
+        """The name of the header."""
+        raise NotImplementedError
+
+    @property
+    def token(self) -> str:
+        """The value of the header."""
+        raise NotImplementedError
+
+
+@dataclass
+class DeclarativeAuthenticator(AbstractHeaderAuthenticator):
+    """The base of authenticators of manifests."""
+
+    def get_request_params(self) -> Mapping[str, Any]:
+        """Return parameters to add to the query."""
+        return {}
+
+    def get_request_body_data(self) -> Mapping[str, Any] | str:
+        """Return fields to add to a form."""
+        return {}
+
+    def get_request_body_json(self) -> Mapping[str, Any]:
+        """Return members to add to a document."""
+        return {}
+
+
+@dataclass
+class CdkNoAuth(DeclarativeAuthenticator):
+    """Puts nothing on a request."""
+
+    parameters: InitVar[Mapping[str, Any]]
+
+    @property
+    def auth_header(self) -> str:
+        """No header."""
+        return ""
+
+    @property
+    def token(self) -> str:
+        """No token."""
+        return ""
+
+
+@dataclass
+class TokenProvider:
+    """Gives a token."""
+
+    def get_token(self) -> str:
+        """Return the token."""
+        raise NotImplementedError
+
+
+@dataclass
+class InterpolatedStringTokenProvider(TokenProvider):
+    """Gives a token that is a template of the configuration."""
+
+    config: Mapping[str, Any]
+    api_token: Any
+    parameters: Mapping[str, Any]
+
+    def get_token(self) -> str:
+        """Return the token."""
+        return str(evaluate(self.api_token, self.config, self.parameters))
+
+
+@dataclass
+class CdkBearerAuthenticator(DeclarativeAuthenticator):
+    """Puts ``Bearer <token>`` in the header Authorization."""
+
+    token_provider: TokenProvider
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+
+    @property
+    def auth_header(self) -> str:
+        """The name of the header."""
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        """The value of the header."""
+        return f"Bearer {self.token_provider.get_token()}"
+
+
+@dataclass
+class CdkBasicHttpAuthenticator(DeclarativeAuthenticator):
+    """Puts user and password in the header Authorization (RFC 7617)."""
+
+    username: Any
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    password: Any = ""
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Read both as templates."""
+        self._username = InterpolatedString.create(self.username, parameters=parameters)
+        self._password = InterpolatedString.create(self.password, parameters=parameters)
+
+    @property
+    def auth_header(self) -> str:
+        """The name of the header."""
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        """The value of the header."""
+        both = f"{self._username.eval(self.config)}:{self._password.eval(self.config)}"
+        return f"Basic {base64.b64encode(both.encode()).decode()}"
+
+
+@dataclass
+class CdkApiKeyAuthenticator(DeclarativeAuthenticator):
+    """Puts a key in a header or in the query."""
+
+    request_option: Any
+    token_provider: TokenProvider
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the name of the header or parameter."""
+        name = getattr(self.request_option, "field_name", "")
+        self._field_name = str(evaluate(name, self.config, parameters))
+        kind = getattr(self.request_option, "inject_into", "header")
+        self._kind = str(getattr(kind, "value", kind))
+
+    @property
+    def auth_header(self) -> str:
+        """The name of the header, nothing where the key goes elsewhere."""
+        return self._field_name if self._kind == "header" else ""
+
+    @property
+    def token(self) -> str:
+        """The key."""
+        return self.token_provider.get_token()
+
+    def get_request_params(self) -> Mapping[str, Any]:
+        """Return the key as a parameter, where it is one."""
+        return {self._field_name: self.token} if self._kind == "request_parameter" else {}
+
+
+class CdkSelectiveAuthenticator(DeclarativeAuthenticator):
+    """Stands for the one of several authenticators that the configuration names."""
+
+    def __new__(
+        cls,
+        config: Mapping[str, Any],
+        authenticators: Mapping[str, Any],
+        authenticator_selection_path: list[str],
+        **_: Any,
+    ) -> Any:
+        """Return that authenticator."""
+        found = make_getter(list(authenticator_selection_path))(dict(config))
+        if found is MISSING or found not in authenticators:
+            names = ", ".join(authenticators)
+            path = ".".join(authenticator_selection_path)
+            raise ValueError(f"The setting '{path}' names none of the authenticators {names}.")
+        return authenticators[found]
+
+
+@dataclass
+class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
+    """Fetches access tokens (RFC 6749, section 6) and puts them in the header Authorization.
+
+    Its hooks are airbyte-cdk's. Credentials that the server replaces are not written back: a
+    manifest's own OAuthAuthenticator does that.
+    """
+
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    client_id: Any = None
+    client_secret: Any = None
+    token_refresh_endpoint: Any = None
+    refresh_token: Any = None
+    scopes: list[str] | None = None
+    token_expiry_date: Any = None
+    token_expiry_date_format: str | None = None
+    token_expiry_is_time_of_expiration: bool = False
+    access_token_name: Any = "access_token"  # noqa: S105  (a name)
+    access_token_value: Any = None
+    client_id_name: Any = "client_id"
+    client_secret_name: Any = "client_secret"  # noqa: S105  (a name)
+    expires_in_name: Any = "expires_in"
+    refresh_token_name: Any = "refresh_token"  # noqa: S105  (a name)
+    refresh_request_body: Mapping[str, Any] | None = None
+    refresh_request_headers: Mapping[str, Any] | None = None
+    grant_type_name: Any = "grant_type"
+    grant_type: Any = "refresh_token"
+    message_repository: Any = None
+    profile_assertion: Any = None
+    use_profile_assertion: Any = False
+    _lock: Any = field(init=False, repr=False, compare=False, default_factory=threading.RLock)
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep what templates see, and a token that is there already."""
+        self._parameters = parameters or {}
+        self._token_expiry_date = ab_datetime_now() - timedelta(days=1)
+        if self.token_expiry_date:
+            self._token_expiry_date = ab_datetime_parse(self._given(self.token_expiry_date))
+        self._access_token: str | None = self._given(self.access_token_value) or None
+
+    def _given(self, value: Any) -> Any:
+        return evaluate(value, self.config, self._parameters)
+
+    @property
+    def auth_header(self) -> str:
+        """The name of the header."""
+        return "Authorization"
+
+    @property
+    def token(self) -> str:
+        """The value of the header."""
+        return f"Bearer {self.get_access_token()}"
+
+    def get_auth_header(self) -> Mapping[str, Any]:
+        """Return the header with a token that counts."""
+        return {"Authorization": f"Bearer {self.get_access_token()}"}
+
+    def get_access_token(self) -> str:
+        """Return a token that counts; one thread at a time asks for a new one."""
+        if self.token_has_expired():
+            with self._lock:
+                if self.token_has_expired():
+                    self.refresh_and_set_access_token()
+        return self.access_token
+
+    def refresh_and_set_access_token(self) -> None:
+        """Fetch a token and keep it."""
+        token, expires = self.refresh_access_token()
+        self.access_token = token
+        self.set_token_expiry_date(self._instant(expires))
+
+    def token_has_expired(self) -> bool:
+        """Return whether a new token has to be fetched."""
+        return ab_datetime_now() > self.get_token_expiry_date()
+
+    def refresh_access_token(self) -> tuple[str, Any]:
+        """Return a new token, and when it ends."""
+        answer = self._make_handled_request()
+        names = TokenFieldNames(self.get_access_token_name(), deep=True)
+        if not (token := names.found(answer, names.access_token)):
+            raise ValueError(f"The answer has no {names.access_token}.")
+        return token, names.found(answer, self.get_expires_in_name())
+
+    def _make_handled_request(self) -> Any:
+        """Ask for a token, in the words of airbyte-cdk 7."""
+        return self._get_refresh_access_token_response()
+
+    def _get_refresh_access_token_response(self) -> Any:
+        """Ask for a token, in the words of the versions before it."""
+        with requests.Session() as session:
+            response = ask_token_endpoint(
+                session,
+                str(self.get_token_refresh_endpoint()),
+                timeout=60,
+                data=self.build_refresh_request_body(),
+                headers=self.build_refresh_request_headers(),
+            )
+        if (redirect := describe_redirect(response)) is not None:
+            raise redirect
+        self._log_response(response)
+        response.raise_for_status()
+        return response.json()
+
+    def _log_response(self, response: requests.Response) -> None:
+        """Say nothing: the answer holds a token."""
+
+    def _instant(self, expires: Any) -> AirbyteDateTime:
+        if isinstance(expires, AirbyteDateTime):
+            return expires
+        if self.token_expiry_is_time_of_expiration:
+            return ab_datetime_parse(expires)
+        span = timedelta(seconds=float(expires)) if expires else _LIFETIME
+        return ab_datetime_now() + span
+
+    def build_refresh_request_body(self) -> Mapping[str, Any]:
+        """Return the form that asks for a token."""
+        form: MutableMapping[str, Any] = {self.get_grant_type_name(): self.get_grant_type()}
+        if "Authorization" not in self.get_refresh_request_headers():
+            form[self.get_client_id_name()] = self.get_client_id()
+            form[self.get_client_secret_name()] = self.get_client_secret()
+        form[self.get_refresh_token_name()] = self.get_refresh_token()
+        if scopes := self.get_scopes():
+            form["scopes"] = scopes
+        return {**self.get_refresh_request_body(), **form}
+
+    def build_refresh_request_headers(self) -> Mapping[str, Any] | None:
+        """Return the headers of that request, None for none."""
+        return self.get_refresh_request_headers() or None
+
+    @property
+    def access_token(self) -> str:
+        """The token.
+
+        Raises:
+            ValueError: none was fetched yet.
+        """
+        if self._access_token is None:
+            raise ValueError("There is no access token yet.")
+        return self._access_token
+
+    @access_token.setter
+    def access_token(self, value: str) -> None:
+        self._access_token = value
+
+    def get_token_expiry_date(self) -> AirbyteDateTime:
+        """Return when the token ends."""
+        return cast("AirbyteDateTime", self._token_expiry_date)
+
+    def set_token_expiry_date(self, value: Any) -> None:
+        """Set when the token ends."""
+        self._token_expiry_date = self._instant(value)
+
+    # Settings
+
+    def get_token_refresh_endpoint(self) -> str | None:
+        """Return the URL that gives tokens."""
+        return cast("str | None", self._given(self.token_refresh_endpoint))
+
+    def get_client_id_name(self) -> str:
+        """Return the name of the client's id."""
+        return str(self._given(self.client_id_name))
+
+    def get_client_id(self) -> str:
+        """Return the client's id."""
+        return cast(str, self._given(self.client_id))
+
+    def get_client_secret_name(self) -> str:
+        """Return the name of the client's secret."""
+        return str(self._given(self.client_secret_name))
+
+    def get_client_secret(self) -> str:
+        """Return the client's secret."""
+        return cast(str, self._given(self.client_secret))
+
+    def get_refresh_token_name(self) -> str:
+        """Return the name of the refresh token."""
+        return str(self._given(self.refresh_token_name))
+
+    def get_refresh_token(self) -> str | None:
+        """Return the refresh token."""
+        return None if self.refresh_token is None else str(self._given(self.refresh_token))
+
+    def get_scopes(self) -> list[str]:
+        """Return the scopes."""
+        return self.scopes or []
+
+    def get_access_token_name(self) -> str:
+        """Return the name under which an answer has the token."""
+        return str(self._given(self.access_token_name))
+
+    def get_expires_in_name(self) -> str:
+        """Return the name under which an answer says when the token ends."""
+        return str(self._given(self.expires_in_name))
+
+    def get_grant_type_name(self) -> str:
+        """Return the name of the grant type."""
+        return str(self._given(self.grant_type_name))
+
+    def get_grant_type(self) -> str:
+        """Return the grant type."""
+        return str(self._given(self.grant_type))
+
+    def get_refresh_request_body(self) -> Mapping[str, Any]:
+        """Return what a manifest adds to the form."""
+        return cast(Mapping[str, Any], self._given(self.refresh_request_body or {}))
+
+    def get_refresh_request_headers(self) -> Mapping[str, Any]:
+        """Return the headers that a manifest gives."""
+        return cast(Mapping[str, Any], self._given(self.refresh_request_headers or {}))

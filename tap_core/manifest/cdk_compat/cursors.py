@@ -1,0 +1,341 @@
+"""Cursors to be subclassed: slices of time, what they add to requests, and a state.
+
+Rules of the room: these are airbyte-cdk's cursors of its sixth series, the last one that lets
+connectors bring their own; a subclass may override any of what is here, underscores included,
+since connectors do. Who runs one calls `set_initial_state`, then takes the slices one after the
+other; behind each of them stand `close_slice` and the state that `get_stream_state` says.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import InitVar, dataclass, field
+from typing import Any, cast
+
+from tap_core.manifest.cdk_compat.datetimes import DatetimeParser
+from tap_core.manifest.cdk_compat.interpolation import InterpolatedString
+from tap_core.manifest.cdk_compat.isodate_stub import Duration, parse_duration
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice, RequestOptionType
+from tap_core.manifest.cdk_compat.partition_routers import StreamSlicer
+
+__all__ = ["CdkDatetimeBasedCursor", "CdkMinMaxDatetime", "Cursor", "DeclarativeCursor"]
+
+_USUAL_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
+
+
+class DeclarativeCursor(StreamSlicer):
+    """Gives the slices of a stream, and keeps how far it came."""
+
+    def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
+        """Take over what `get_stream_state` said when the last sync ended."""
+        raise NotImplementedError
+
+    def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
+        """Look at a record, before it is sent."""
+
+    def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:
+        """Note that all of a slice was sent."""
+        raise NotImplementedError
+
+    def get_stream_state(self) -> Mapping[str, Any]:
+        """Return what is to be kept."""
+        raise NotImplementedError
+
+    def select_state(self, stream_slice: CdkStreamSlice | None = None) -> Mapping[str, Any] | None:  # noqa: ARG002  (airbyte-cdk's signature)
+        """Return the state that counts for a slice."""
+        return self.get_stream_state()
+
+    def should_be_synced(self, record: Any) -> bool:  # noqa: ARG002  (airbyte-cdk's signature)
+        """Return whether a record is to be sent: asked of feeds, and where records are filtered."""
+        return True
+
+
+Cursor = DeclarativeCursor
+"""The name of the same in older versions."""
+
+
+@dataclass
+class CdkMinMaxDatetime:
+    """A date-time with a floor and a ceiling."""
+
+    datetime: Any
+    parameters: InitVar[Mapping[str, Any]]
+    datetime_format: str = ""
+    min_datetime: Any = ""
+    max_datetime: Any = ""
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Read the three as templates."""
+        self.datetime = InterpolatedString.create(self.datetime, parameters=parameters)
+        for name in ("min_datetime", "max_datetime"):
+            if given := getattr(self, name):
+                setattr(self, name, InterpolatedString.create(given, parameters=parameters))
+
+    @classmethod
+    def create(cls, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
+        """Return a text as such an object, and a mapping of its fields; what is one stays."""
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, Mapping):
+            known = {name: one for name, one in given.items() if name in _FIELDS}
+            return cls(parameters=parameters, **known)
+        return cls(datetime=given, parameters=parameters)
+
+    def get_datetime(self, config: Mapping[str, Any], **additional_parameters: Any) -> dt.datetime:
+        """Return the instant.
+
+        Raises:
+            ValueError: one of the three is no date-time in the format.
+        """
+
+        def read(given: Any) -> dt.datetime:
+            text = given.eval(config, **additional_parameters)
+            return DatetimeParser().parse(text, self.datetime_format or _USUAL_FORMAT)
+
+        found = read(self.datetime)
+        if self.min_datetime:
+            found = max(found, read(self.min_datetime))
+        if self.max_datetime:
+            found = min(found, read(self.max_datetime))
+        return found
+
+
+_FIELDS = ("datetime", "datetime_format", "min_datetime", "max_datetime")
+
+
+@dataclass
+class CdkDatetimeBasedCursor(DeclarativeCursor):
+    """Reads a stream in windows of time, from where the last sync ended until now.
+
+    Its state is the highest value that records of closed windows had, under the cursor's field.
+    """
+
+    start_datetime: Any
+    cursor_field: Any
+    datetime_format: str
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    _highest_observed_cursor_field_value: Any = field(repr=False, default=None)
+    _cursor: Any = field(repr=False, default=None)
+    end_datetime: Any = None
+    step: Any = None
+    cursor_granularity: str | None = None
+    start_time_option: Any = None
+    end_time_option: Any = None
+    partition_field_start: str | None = None
+    partition_field_end: str | None = None
+    lookback_window: Any = None
+    message_repository: Any = None
+    is_compare_strictly: bool | None = False
+    cursor_datetime_formats: list[str] = field(default_factory=list)
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle everything but the bounds, which are asked for with the slices."""
+        if bool(self.step) != bool(self.cursor_granularity):
+            raise ValueError("step and cursor_granularity belong together: give both or neither.")
+
+        def text(given: Any) -> Any:
+            return InterpolatedString.create(given, parameters=parameters)
+
+        self._timezone = dt.timezone.utc
+        self._parser = DatetimeParser()
+        self._start_datetime = self._bound(self.start_datetime, parameters)
+        self._end_datetime = (
+            self._bound(self.end_datetime, parameters) if self.end_datetime else None
+        )
+        self._step: Any = (
+            self._parse_timedelta(text(self.step).eval(self.config)) if self.step else None
+        ) or dt.timedelta.max
+        self._cursor_granularity: Any = self._parse_timedelta(self.cursor_granularity)
+        self.cursor_field = self._cursor_field = text(self.cursor_field)
+        self._lookback_window = text(self.lookback_window) if self.lookback_window else None
+        self._partition_field_start = text(self.partition_field_start or "start_time")
+        self._partition_field_end = text(self.partition_field_end or "end_time")
+        self.cursor_datetime_formats = self.cursor_datetime_formats or [self.datetime_format]
+
+    def _bound(self, given: Any, parameters: Mapping[str, Any]) -> CdkMinMaxDatetime:
+        made = CdkMinMaxDatetime.create(given, parameters)
+        made.datetime_format = made.datetime_format or self.datetime_format
+        return made
+
+    @property
+    def _key(self) -> str:
+        return str(self.cursor_field.eval(self.config))
+
+    # The state
+
+    def get_stream_state(self) -> Mapping[str, Any]:
+        """Return the value under the cursor's field; nothing before there is one."""
+        return {self._key: self._cursor} if self._cursor else {}
+
+    def set_initial_state(self, stream_state: Mapping[str, Any]) -> None:
+        """Take over a state."""
+        self._cursor = stream_state.get(self._key) if stream_state else None
+
+    def observe(self, stream_slice: CdkStreamSlice, record: Any) -> None:
+        """Remember the highest value within the window."""
+        value = record.get(self._key)
+        if not value:
+            return
+        start = cast(str, stream_slice.get(self._partition_field_start.eval(self.config)))
+        end = cast(str, stream_slice.get(self._partition_field_end.eval(self.config)))
+        highest = self._highest_observed_cursor_field_value
+        is_higher = not highest or self.parse_date(value) > self.parse_date(highest)
+        if self._is_within_daterange_boundaries(record, start, end) and is_higher:
+            self._highest_observed_cursor_field_value = value
+
+    def close_slice(self, stream_slice: CdkStreamSlice, *args: Any) -> None:  # noqa: ARG002  (airbyte-cdk's signature)
+        """Make the highest value the state.
+
+        Raises:
+            ValueError: the slice is one of a partition.
+        """
+        if stream_slice.partition:
+            raise ValueError(f"The slice {stream_slice} has a partition, and may have none.")
+        known = [one for one in (self._cursor, self._highest_observed_cursor_field_value) if one]
+        self._cursor = max(reversed(known), key=self.parse_date) if known else None
+
+    def get_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime | None:
+        """Return the instant of a state, None where it has none that can be read."""
+        value = stream_state.get(self._key)
+        with suppress(ValueError):
+            return self.parse_date(str(value)) if value else None
+        return None
+
+    # Windows
+
+    def stream_slices(self) -> Iterable[CdkStreamSlice]:
+        """Return the windows."""
+        end = self.select_best_end_datetime()
+        start = self._calculate_earliest_possible_value(end)
+        return self._partition_daterange(start, end, self._step)
+
+    def select_best_end_datetime(self) -> dt.datetime:
+        """Return the end of the last window: now, or the given end where that is earlier."""
+        return self._select_best_end_datetime()
+
+    def _select_best_end_datetime(self) -> dt.datetime:
+        """Do so under the name that it once had."""
+        now = dt.datetime.now(tz=self._timezone)
+        return min(self._end_datetime.get_datetime(self.config), now) if self._end_datetime else now
+
+    def _calculate_earliest_possible_value(self, end_datetime: dt.datetime) -> dt.datetime:
+        lookback = self._lookback_window.eval(self.config) if self._lookback_window else None
+        earliest = min(self._start_datetime.get_datetime(self.config), end_datetime)
+        known = self._calculate_cursor_datetime_from_state(self.get_stream_state())
+        with suppress(OverflowError):
+            known = known - self._parse_timedelta(lookback)
+        return max(earliest, known)
+
+    def _calculate_cursor_datetime_from_state(self, stream_state: Mapping[str, Any]) -> dt.datetime:
+        if self._key in stream_state:
+            return self.parse_date(stream_state[self._key])
+        return dt.datetime.min.replace(tzinfo=dt.timezone.utc)
+
+    def _partition_daterange(
+        self, start: dt.datetime, end: dt.datetime, step: dt.timedelta | Duration
+    ) -> list[CdkStreamSlice]:
+        first = self._partition_field_start.eval(self.config)
+        last = self._partition_field_end.eval(self.config)
+        windows: list[CdkStreamSlice] = []
+        while self._is_within_date_range(start, end):
+            following = self._evaluate_next_start_date_safely(start, step)
+            until = self._get_date(following - self._cursor_granularity, end, min)
+            times = {first: self._format_datetime(start), last: self._format_datetime(until)}
+            windows.append(CdkStreamSlice(partition={}, cursor_slice=times))
+            start = following
+        return windows
+
+    def _is_within_date_range(self, start: dt.datetime, end: dt.datetime) -> bool:
+        return start < end if self.is_compare_strictly else start <= end
+
+    def _evaluate_next_start_date_safely(self, start: dt.datetime, step: Any) -> dt.datetime:
+        try:
+            return cast(dt.datetime, start + step)
+        except OverflowError:
+            return dt.datetime.max.replace(tzinfo=dt.timezone.utc)
+
+    def _get_date(
+        self,
+        cursor_value: dt.datetime,
+        default_date: dt.datetime,
+        comparator: Callable[[dt.datetime, dt.datetime], dt.datetime],
+    ) -> dt.datetime:
+        return comparator(cursor_value, default_date)
+
+    def parse_date(self, date: Any) -> dt.datetime:
+        """Return the instant of a value, by the first format that fits.
+
+        Raises:
+            ValueError: none does.
+        """
+        for each in [*self.cursor_datetime_formats, self.datetime_format]:
+            with suppress(ValueError):
+                return self._parser.parse(date, each)
+        raise ValueError(f"No format in {self.cursor_datetime_formats} reads {date!r}.")
+
+    def _format_datetime(self, dt: dt.datetime) -> str:
+        return self._parser.format(dt, self.datetime_format)
+
+    @classmethod
+    def _parse_timedelta(cls, time_str: str | None) -> Any:
+        return parse_duration(time_str) if time_str else dt.timedelta()
+
+    # Requests
+
+    def _get_request_option(
+        self, option_type: RequestOptionType, stream_slice: Any
+    ) -> Mapping[str, Any]:
+        return self._get_request_options(option_type, stream_slice)
+
+    def _get_request_options(
+        self, option_type: RequestOptionType, stream_slice: Any
+    ) -> Mapping[str, Any]:
+        options: MutableMapping[str, Any] = {}
+        if not stream_slice:
+            return options
+        for option, name in (
+            (self.start_time_option, self._partition_field_start),
+            (self.end_time_option, self._partition_field_end),
+        ):
+            if option is not None and option.inject_into == option_type:
+                value = stream_slice.get(name.eval(self.config))
+                option.inject_into_request(options, value, self.config)
+        return options
+
+    # Records
+
+    def should_be_synced(self, record: Any) -> bool:
+        """Return whether a record is of the interval of this sync, as far as it says."""
+        if not record.get(self._key):
+            return True
+        end = self.select_best_end_datetime()
+        start = self._calculate_earliest_possible_value(end)
+        return self._is_within_daterange_boundaries(record, start, end)
+
+    def _is_within_daterange_boundaries(
+        self,
+        record: Any,
+        start_datetime_boundary: dt.datetime | str,
+        end_datetime_boundary: dt.datetime | str,
+    ) -> bool:
+        value = record.get(self._key)
+        if not value:
+            return False
+        start, end = (
+            self.parse_date(one) if isinstance(one, str) else one
+            for one in (start_datetime_boundary, end_datetime_boundary)
+        )
+        return start <= self.parse_date(value) <= end
+
+    def is_greater_than_or_equal(self, first: Any, second: Any) -> bool:
+        """Return whether a record is not before another."""
+        values = first.get(self._key), second.get(self._key)
+        if all(values):
+            return self.parse_date(values[0]) >= self.parse_date(values[1])
+        return bool(values[0])
+
+    def _send_log(self, level: Any, message: str) -> None:
+        """Say nothing: records without a cursor are warned of by whoever reads them."""

@@ -1,0 +1,181 @@
+"""Error handlers, response filters and backoff strategies to be subclassed.
+
+Rules of the room: what the base classes decide, the components of this package decide; here
+their words are said as airbyte-cdk says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass
+from typing import Any, cast
+
+import requests
+
+from tap_core.manifest.cdk_compat.interpolation import evaluate
+from tap_core.manifest.cdk_compat.models import CdkErrorResolution, CdkResponseAction, FailureType
+from tap_core.manifest.cdk_compat.type_guards import is_list
+from tap_core.manifest.components import error_handlers as ours
+from tap_core.manifest.interfaces import ResponseResolution
+
+__all__ = [
+    "SUCCESS_RESOLUTION",
+    "CdkBackoffStrategy",
+    "CdkConstantBackoffStrategy",
+    "CdkDefaultErrorHandler",
+    "CdkErrorHandler",
+    "CdkExponentialBackoffStrategy",
+    "CdkHttpResponseFilter",
+    "DefaultHttpResponseFilter",
+    "create_fallback_error_resolution",
+    "to_resolution",
+]
+
+SUCCESS_RESOLUTION = CdkErrorResolution(CdkResponseAction.SUCCESS)
+_RETRIES = 5
+
+
+def to_resolution(verdict: ResponseResolution) -> CdkErrorResolution:
+    """Say a verdict in airbyte-cdk's words."""
+    return CdkErrorResolution(
+        CdkResponseAction(verdict.action.value),
+        FailureType(verdict.failure_type) if verdict.failure_type else None,
+        verdict.message,
+    )
+
+
+def create_fallback_error_resolution(response_or_exception: Any) -> CdkErrorResolution:
+    """Return what is done about what nobody knows: it is tried again."""
+    if isinstance(response_or_exception, requests.Response):
+        message = f"Unexpected answer with the HTTP status {response_or_exception.status_code}."
+    else:
+        message = f"{type(response_or_exception).__name__}: {response_or_exception}"
+    return CdkErrorResolution(CdkResponseAction.RETRY, FailureType.system_error, message)
+
+
+class CdkBackoffStrategy:
+    """Says how long to wait before a request is sent again."""
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
+        """Return the seconds, None for what is usual.
+
+        Older classes have ``backoff``, which is asked of answers alone.
+        """
+        older = getattr(self, "backoff", None)
+        if older is None or not isinstance(response_or_exception, requests.Response):
+            return None
+        return cast("float | None", older(response_or_exception, attempt_count))
+
+
+@dataclass
+class CdkExponentialBackoffStrategy(CdkBackoffStrategy):
+    """Waits twice as long each time: factor times 2, 4, 8 … seconds."""
+
+    parameters: InitVar[Mapping[str, Any]]
+    config: Mapping[str, Any]
+    factor: Any = 5
+    jitter_range_in_seconds: float | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the factor."""
+        factor = float(evaluate(self.factor, self.config, parameters))
+        self._strategy = ours.ExponentialBackoffStrategy(
+            factor=factor, jitter_range_in_seconds=self.jitter_range_in_seconds
+        )
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
+        """Return the seconds."""
+        return self._strategy.wait(response_or_exception, attempt_count, {})
+
+
+@dataclass
+class CdkConstantBackoffStrategy(CdkBackoffStrategy):
+    """Waits for the same time each time."""
+
+    backoff_time_in_seconds: Any
+    parameters: InitVar[Mapping[str, Any]]
+    config: Mapping[str, Any]
+    jitter_range_in_seconds: float | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the seconds."""
+        seconds = float(evaluate(self.backoff_time_in_seconds, self.config, parameters))
+        self._strategy = ours.ConstantBackoffStrategy(
+            backoff_time_in_seconds=seconds, jitter_range_in_seconds=self.jitter_range_in_seconds
+        )
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int) -> float | None:
+        """Return the seconds."""
+        return self._strategy.wait(response_or_exception, attempt_count, {})
+
+
+class CdkHttpResponseFilter:
+    """A filter of this package, asked as airbyte-cdk asks one."""
+
+    def __init__(self, inner: ours.HttpResponseFilter, config: Mapping[str, Any]) -> None:
+        self.inner: ours.HttpResponseFilter = inner
+        self.config: Mapping[str, Any] = config
+
+    def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
+        """Return what is to be done about an answer, None where the filter is for others."""
+        if not isinstance(response_or_exception, requests.Response):
+            return None
+        verdict = self.inner.verdict(response_or_exception, {"config": self.config})
+        return None if verdict is None else to_resolution(verdict)
+
+
+class DefaultHttpResponseFilter:
+    """What a status usually means."""
+
+    def __init__(self, config: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+        self.config: Mapping[str, Any] = config
+        self.parameters: Mapping[str, Any] = parameters
+
+    def matches(self, response_or_exception: Any) -> CdkErrorResolution | None:
+        """Return what is to be done about an answer, or about a connection that failed."""
+        if isinstance(response_or_exception, requests.Response):
+            return to_resolution(ours.default_resolution(response_or_exception))
+        if isinstance(response_or_exception, requests.RequestException):
+            return CdkErrorResolution(CdkResponseAction.RETRY, FailureType.transient_error)
+        return None
+
+
+class CdkErrorHandler:
+    """The base of error handlers."""
+
+
+@dataclass
+class CdkDefaultErrorHandler(CdkErrorHandler):
+    """Judges answers by filters, and else by their status."""
+
+    parameters: InitVar[Mapping[str, Any]]
+    config: Mapping[str, Any]
+    response_filters: Any = None
+    max_retries: Any = _RETRIES
+    max_time: int = 600
+    backoff_strategies: Any = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle how often is tried again."""
+        self._parameters = parameters
+        if isinstance(self.max_retries, str):
+            self.max_retries = int(evaluate(self.max_retries, self.config, parameters))
+
+    def interpret_response(self, response_or_exception: Any) -> CdkErrorResolution:
+        """Return what is to be done about an answer, or about a connection that failed."""
+        for each in self.response_filters or ():
+            found = each.matches(response_or_exception=response_or_exception)
+            if found is not None:
+                return cast("CdkErrorResolution", found)
+        usual = DefaultHttpResponseFilter(self.config, {}).matches(response_or_exception)
+        return usual or create_fallback_error_resolution(response_or_exception)
+
+    def backoff_time(self, response_or_exception: Any, attempt_count: int = 0) -> float | None:
+        """Return the seconds that the first of the strategies says."""
+        strategies: Any = self.backoff_strategies or []
+        for strategy in strategies if is_list(strategies) else [strategies]:
+            if seconds := strategy.backoff_time(
+                response_or_exception=response_or_exception, attempt_count=attempt_count
+            ):
+                return float(seconds)
+        return None

@@ -1,0 +1,279 @@
+"""The Python beside a manifest, loaded: a class by the name that the manifest says.
+
+Rules of the room: the files of a folder are one package with a name of its own, so that two
+connectors of one process never meet. What they import from ``airbyte_cdk`` they get from this
+room, whether or not airbyte-cdk is installed; imports of all others in the process stay as they
+are. What they import of themselves (``source_x.utils``) is looked for in the folder. Their
+``__init__.py`` is run when a name is asked of the package that is none of its files.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import logging
+import pkgutil
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from tap_core.manifest.cdk_compat import dpath_stub, isodate_stub, requests_cache_stub
+from tap_core.manifest.cdk_compat.exports import resolve_export
+from tap_core.manifest.cdk_compat.schema_loaders import CdkJsonFileSchemaLoader
+from tap_core.manifest.cdk_compat.unsupported import find_unsupported_base, unsupported_class
+from tap_core.manifest.errors import ManifestError
+
+__all__ = ["load_class"]
+
+_CDK: Final = "airbyte_cdk"
+_STANDING_IN: Final[Mapping[str, ModuleType]] = {
+    "dpath": dpath_stub,
+    "isodate": isodate_stub,
+    "requests_cache": requests_cache_stub,
+}
+"""Packages that airbyte-cdk brings, and what answers for them where they are not installed."""
+_PREFIX: Final = "components_of_"
+_OWN: Final = ("source_declarative_manifest", "components")
+_IMPORT: Final = builtins.__import__
+_turn: Final = threading.RLock()
+_log: Final = logging.getLogger(__name__)
+
+
+def load_class(class_name: str, folder: Path) -> type:
+    """Return the class that a manifest in a folder names, such as ``source_x.components.Y``.
+
+    Raises:
+        ManifestError: it is not there, or its file cannot be imported; file and line are named.
+    """
+    module_name, _, name = class_name.rpartition(".")
+    first, *rest = module_name.split(".")
+    steps = rest if first not in {"", "components"} else [first or "components", *rest]
+    package = _package(folder.resolve(), first)
+    with _turn:
+        if not steps and _whole(package, name, folder):
+            module = sys.modules[package]
+        else:
+            file = ".".join(steps or ["components"])
+            module = _imported(f"{package}.{file}", class_name, folder)
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise ManifestError(f"There is no class '{name}' in {_get_file(module)}.")
+    if (why := find_unsupported_base(found)) is not None:
+        raise ManifestError(f"{_get_file(module)}, class {name}: {why}")
+    return found
+
+
+def _whole(package: str, name: str, folder: Path) -> bool:
+    """Return whether a package itself has a name, once its ``__init__.py`` was run."""
+    try:
+        _run_init(sys.modules[package])
+    except Exception as error:
+        raise _failure(error, folder) from error
+    return hasattr(sys.modules[package], name)
+
+
+def _imported(name: str, class_name: str, folder: Path) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise ManifestError(
+                f"class_name is '{class_name}', and there is no such Python file in {folder}:"
+                " put the connector's components.py beside the manifest."
+            ) from None
+        raise _failure(error, folder) from error
+    except Exception as error:
+        raise _failure(error, folder) from error
+
+
+def _failure(error: Exception, folder: Path) -> ManifestError:
+    """Say what went wrong in a file, and on which line."""
+    own = str(folder.resolve())
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if own in one.filename]
+    place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}, line {error.lineno}: "
+    words = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else error
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        if error.name.startswith(_PREFIX):
+            own = error.name.partition(".")[2].replace(".", "/") or "__init__"
+            return ManifestError(f"{place}there is no file {own}.py beside the manifest.")
+        words = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
+    return ManifestError(f"{place}{words}")
+
+
+def _get_file(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or module.__name__
+
+
+# One package per folder
+
+
+def _package(folder: Path, first: str) -> str:
+    """Return the name of a folder's package; ``first`` is what its own imports call it."""
+    digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
+    name = f"{_PREFIX}{digest}"
+    with _turn:
+        if name not in sys.modules:
+            if not any(isinstance(one, _Finder) for one in sys.meta_path):
+                sys.meta_path.insert(0, _Finder())
+            module = ModuleType(name)
+            module.__package__ = name
+            module.__path__ = [str(folder / first), str(folder)] if first else [str(folder)]
+            module.__dict__["ROOTS"] = (first, *_OWN)
+            module.__dict__["FOLDER"] = folder
+            sys.modules[name] = module
+    return name
+
+
+def _run_init(package: ModuleType) -> None:
+    """Run the ``__init__.py`` of a folder, once; whoever is asked for by then finds it running."""
+    if package.__dict__.get("IS_RUN"):
+        return
+    files = [Path(place, "__init__.py") for place in package.__path__]
+    if (file := next((one for one in files if one.is_file()), None)) is None:
+        return
+    package.__dict__["IS_RUN"] = True
+    package.__file__ = str(file)
+    try:
+        _Loader(package.__name__, str(file)).exec_module(package)
+    except BaseException:
+        package.__dict__["IS_RUN"] = False
+        raise
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of such packages, and nothing else."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return where a module is, None for those of others."""
+        if not fullname.startswith(_PREFIX):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.origin)
+        elif spec is not None and spec.origin:
+            _tell_of_code(Path(spec.origin))
+        return spec
+
+
+def _tell_of_code(file: Path) -> None:
+    """Log that code of the connector's own is about to run, and which."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "unknown"
+    _log.info("The manifest runs Python code of its own: %s (SHA-256 %s).", file, digest)
+
+
+class _Loader(SourceFileLoader):
+    """Runs a file with imports of its own."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the file."""
+        _tell_of_code(Path(self.path))
+        package = sys.modules[module.__name__.partition(".")[0]]
+        own = {**builtins.__dict__, "__import__": _Imports(package).bring}
+        module.__dict__["__builtins__"] = own
+        super().exec_module(module)
+
+
+class _Imports:
+    """What ``import`` does in the files of one package."""
+
+    def __init__(self, package: ModuleType) -> None:
+        self._package = package.__name__
+        self._roots: tuple[str, ...] = package.__dict__["ROOTS"]
+        self._folder: Path = package.__dict__["FOLDER"]
+
+    def bring(
+        self,
+        name: str,
+        scope: Mapping[str, Any] | None = None,
+        local: Mapping[str, Any] | None = None,
+        wanted: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """Import a module, as `__import__` does."""
+        root = name.partition(".")[0]
+        if level == 0 and root == _CDK:
+            return self._face(name, wanted or ())
+        if level == 0 and name == pkgutil.__name__:
+            return self._with_files()
+        if level == 0 and root in _STANDING_IN and find_spec(root) is None:
+            return _stand_in(name, wanted or ())
+        if level == 0 and root in self._roots and self._is_own(name):
+            inner = name if root == "components" else name.partition(".")[2]
+            module = import_module(f"{self._package}.{inner}" if inner else self._package)
+            if not inner and any(self._is_missing(one) for one in wanted or ()):
+                _run_init(module)
+            if wanted:
+                return _IMPORT(module.__name__, scope, local, wanted, 0)
+            return sys.modules[self._get_root_name(root)]
+        return _IMPORT(name, scope, local, wanted or (), level)
+
+    def _get_root_name(self, root: str) -> str:
+        """Return the name of the module that ``import root.inner`` binds, which is the first."""
+        return f"{self._package}.{root}" if root == "components" else self._package
+
+    def _with_files(self) -> ModuleType:
+        """Return the module pkgutil with a ``get_data`` that knows the folder's files."""
+        made = ModuleType(pkgutil.__name__)
+        made.__dict__.update(vars(pkgutil), get_data=self._data)
+        return made
+
+    def _data(self, package: str, resource: str) -> bytes | None:
+        """Return what a file holds that lies in a package, None where there is none."""
+        root, *steps = package.split(".")
+        if root not in self._roots:
+            return pkgutil.get_data(package, resource)
+        file = self._folder.joinpath(*steps, resource)
+        return file.read_bytes() if file.is_file() else None
+
+    def _is_missing(self, name: str) -> bool:
+        """Return whether a name is none that the package has, and none of its files."""
+        known = hasattr(sys.modules[self._package], name)
+        return not known and find_spec(f"{self._package}.{name}") is None
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether a module is the folder's: other packages may be called the same."""
+        return name.partition(".")[0] != "components" or (self._folder / "components.py").exists()
+
+    def _face(self, name: str, wanted: Sequence[str]) -> ModuleType:
+        """Return a module of airbyte-cdk that has what is wanted of it, and no more."""
+        if not wanted:
+            raise ImportError(
+                f"'import {name}' is not possible here: import the names that are used,"
+                f" 'from {name} import …'."
+            )
+        made = ModuleType(name)
+        for one in wanted:
+            found = resolve_export(one)
+            found = unsupported_class(one, name) if found is None else found
+            made.__dict__[one] = (
+                found.within(self._folder) if found is CdkJsonFileSchemaLoader else found
+            )
+        return made
+
+
+def _stand_in(name: str, wanted: Sequence[str]) -> ModuleType:
+    """Return what stands for such a package, or for a module of it."""
+    root = name.partition(".")[0]
+    found = _STANDING_IN[root]
+    made = ModuleType(name)
+    made.__dict__.update({one: getattr(found, one) for one in found.__all__})
+    if name != root and wanted:
+        return made
+    package = ModuleType(root)
+    package.__dict__.update(made.__dict__, util=made)
+    return package

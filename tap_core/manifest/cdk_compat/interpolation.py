@@ -1,0 +1,241 @@
+"""Templates as objects: a text with its parameters, evaluated with a configuration.
+
+Rules of the room: the templates are those of `tap_core.manifest.interpolation`; a text is compiled
+when it is first evaluated, since these objects are also made of texts that are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
+from typing import Any, cast
+
+from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list, is_mapping
+from tap_core.manifest.components.query_properties import get_properties
+from tap_core.manifest.interpolation import BoundTemplate, compile_template
+from tap_core.manifest.literals import has_template, parse_plain
+
+__all__ = [
+    "InterpolatedBoolean",
+    "InterpolatedMapping",
+    "InterpolatedRequestInputProvider",
+    "InterpolatedRequestOptionsProvider",
+    "InterpolatedString",
+    "RequestInput",
+    "evaluate",
+]
+
+RequestInput = str | Mapping[str, Any]
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+def evaluate(
+    given: Any, config: Mapping[str, Any], parameters: Mapping[str, Any], **seen: Any
+) -> Any:
+    """Return what a value of a manifest gives: templates in it are evaluated, on all levels."""
+    if isinstance(given, InterpolatedString):
+        return given.eval(config, **seen)
+    if isinstance(given, str):
+        return _value(given, "value", config, parameters, seen)
+    if is_mapping(given):
+        return {
+            evaluate(name, config, parameters, **seen): evaluate(one, config, parameters, **seen)
+            for name, one in given.items()
+        }
+    if is_list(given):
+        return [evaluate(one, config, parameters, **seen) for one in given]
+    return given
+
+
+def _value(
+    text: str,
+    kind: str,
+    config: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    seen: Mapping[str, Any],
+) -> Any:
+    if not has_template(text):
+        return parse_plain(text, kind)
+    given: dict[str, Any] = {
+        "stream_slice": {},
+        "next_page_token": None,
+        "config": config,
+        "parameters": parameters,
+    }
+    return BoundTemplate(compile_template(text), given, kind)(seen)
+
+
+@dataclass
+class InterpolatedString:
+    """A text that may be a template."""
+
+    string: str
+    parameters: InitVar[Mapping[str, Any]]
+    default: str | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters."""
+        self.default = self.default or self.string
+        self._parameters = parameters or {}
+
+    def eval(self, config: Mapping[str, Any], **kwargs: Any) -> Any:
+        """Return what the text gives."""
+        return _value(self.string, "value", config, self._parameters, kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is of the same text."""
+        return isinstance(other, InterpolatedString) and self.string == other.string
+
+    def __hash__(self) -> int:
+        """Return the hash of the text."""
+        return hash(self.string)
+
+    @classmethod
+    def create(cls, string_or_interpolated: Any, *, parameters: Mapping[str, Any]) -> Any:
+        """Return a text as such an object; what is one stays."""
+        if isinstance(string_or_interpolated, InterpolatedString):
+            return string_or_interpolated
+        is_text = isinstance(string_or_interpolated, str)
+        text = string_or_interpolated if is_text else str(string_or_interpolated)
+        return cls(string=text, parameters=parameters)  # what is data stays data
+
+
+@dataclass
+class InterpolatedBoolean:
+    """A condition that may be a template."""
+
+    condition: str
+    parameters: InitVar[Mapping[str, Any]]
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters."""
+        self._parameters = parameters or {}
+
+    def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> bool:
+        """Return whether the condition holds."""
+        condition: Any = self.condition
+        if isinstance(condition, bool):
+            return condition
+        return bool(_value(condition, "condition", config, self._parameters, additional_parameters))
+
+
+@dataclass
+class InterpolatedMapping:
+    """A mapping whose keys and values may be templates."""
+
+    mapping: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters."""
+        self._parameters = parameters or {}
+
+    def eval(self, config: Mapping[str, Any], **additional_parameters: Any) -> dict[str, Any]:
+        """Return the mapping that it gives."""
+        return cast(
+            dict[str, Any],
+            evaluate(self.mapping, config, self._parameters, **additional_parameters),
+        )
+
+
+@dataclass
+class InterpolatedRequestInputProvider:
+    """Parameters, headers or a body of a request, as one template or as many."""
+
+    parameters: InitVar[Mapping[str, Any]]
+    request_inputs: Any = None
+    config: Mapping[str, Any] = field(default_factory=_nothing)
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters."""
+        self._parameters = parameters or {}
+
+    def eval_request_inputs(
+        self,
+        stream_slice: Mapping[str, Any] | None = None,
+        next_page_token: Mapping[str, Any] | None = None,
+        valid_key_types: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
+        valid_value_types: Any = None,  # noqa: ARG002
+    ) -> Any:
+        """Return what they give; of a mapping, what is empty is left out."""
+        found = evaluate(
+            self.request_inputs or {},
+            self.config,
+            self._parameters,
+            stream_slice=stream_slice or {},
+            next_page_token=next_page_token,
+        )
+        if not is_dict(found):
+            return found
+        return {name: one for name, one in found.items() if one is not None and one != ""}
+
+
+@dataclass
+class InterpolatedRequestOptionsProvider:
+    """What a request says besides its URL."""
+
+    parameters: InitVar[Mapping[str, Any]]
+    config: Mapping[str, Any] = field(default_factory=_nothing)
+    request_parameters: Any = None
+    request_headers: Any = None
+    request_body: Any = None
+    request_body_data: Any = None
+    request_body_json: Any = None
+    query_properties_key: str | None = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Make a provider of each."""
+        self._parameters = parameters or {}
+
+    def _given(
+        self, inputs: Any, stream_slice: Mapping[str, Any] | None, token: Mapping[str, Any] | None
+    ) -> Any:
+        provider = InterpolatedRequestInputProvider(self._parameters, inputs, self.config)
+        return provider.eval_request_inputs(stream_slice, token)
+
+    def get_request_params(
+        self,
+        *,
+        stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
+        stream_slice: Mapping[str, Any] | None = None,
+        next_page_token: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the parameters of the query."""
+        found: Any = self._given(self.request_parameters, stream_slice, next_page_token)
+        params = found if is_mapping(found) else _nothing()
+        if not self.query_properties_key:
+            return params
+        return {**params, self.query_properties_key: ",".join(get_properties(stream_slice))}
+
+    def get_request_headers(
+        self,
+        *,
+        stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002
+        stream_slice: Mapping[str, Any] | None = None,
+        next_page_token: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the headers."""
+        return self._given(self.request_headers, stream_slice, next_page_token)
+
+    def get_request_body_data(
+        self,
+        *,
+        stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002
+        stream_slice: Mapping[str, Any] | None = None,
+        next_page_token: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the body: a text, or the fields of a form."""
+        return self._given(self.request_body_data, stream_slice, next_page_token)
+
+    def get_request_body_json(
+        self,
+        *,
+        stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002
+        stream_slice: Mapping[str, Any] | None = None,
+        next_page_token: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the document of the body."""
+        return self._given(self.request_body_json, stream_slice, next_page_token)

@@ -1,0 +1,270 @@
+"""Extractors, filters, transformations, decoders and type conversion, to be subclassed.
+
+Rules of the room: what a base class does is what this package's component of the same name does.
+Fields stand in airbyte-cdk's order, since subclasses add theirs behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import InitVar, dataclass, field
+from enum import Flag, auto
+from typing import Any, cast
+
+import requests
+
+from tap_core.manifest.cdk_compat.interpolation import (
+    InterpolatedBoolean,
+    InterpolatedString,
+    evaluate,
+)
+from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
+from tap_core.manifest.components import decoders as ours
+from tap_core.manifest.components import record_selector as our_records
+from tap_core.manifest.dpath import set_at
+from tap_core.manifest.type_normalization import make_normalizer
+
+__all__ = [
+    "CdkAddFields",
+    "CdkAddedFieldDefinition",
+    "CdkDecoder",
+    "CdkDpathExtractor",
+    "CdkJsonDecoder",
+    "CdkRecordFilter",
+    "ParsedFieldDefinition",
+    "RecordExtractor",
+    "RecordTransformation",
+    "TransformConfig",
+    "TypeTransformer",
+]
+
+
+class CdkDecoder:
+    """Reads the documents of an answer."""
+
+    def is_stream_response(self) -> bool:
+        """Return whether an answer is read while it comes; here it is read first."""
+        return False
+
+    def decode(self, response: requests.Response) -> Iterator[Any]:
+        """Yield the documents of an answer."""
+        raise NotImplementedError
+
+
+class CdkJsonDecoder(CdkDecoder):
+    """JSON: one document, or the elements of a list."""
+
+    def __init__(self, parameters: Mapping[str, Any] | None = None) -> None:
+        self._parameters = parameters or {}
+
+    def decode(self, response: requests.Response) -> Iterator[Any]:
+        """Yield the documents of an answer."""
+        return ours.JsonDecoder().decode(response)
+
+
+def _json_decoder() -> Any:
+    return CdkJsonDecoder(parameters={})
+
+
+@dataclass
+class RecordExtractor:
+    """Finds the records of an answer."""
+
+    def extract_records(self, response: requests.Response) -> Iterable[Any]:
+        """Return the records of an answer."""
+        raise NotImplementedError
+
+
+@dataclass
+class CdkDpathExtractor(RecordExtractor):
+    """Finds the records at a path."""
+
+    field_path: list[Any]
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    decoder: Any = field(default_factory=_json_decoder)
+    record_expander: Any = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Settle the path."""
+        self._field_path = [
+            InterpolatedString.create(step, parameters=parameters) for step in self.field_path
+        ]
+        steps = [str(step.eval(self.config)) for step in self._field_path]
+        self._extractor = our_records.DpathExtractor(steps, self.record_expander)
+
+    def extract_records(self, response: requests.Response) -> Iterable[Any]:
+        """Yield the records of an answer."""
+        for document in self.decoder.decode(response):
+            yield from self._extractor.extract(document, {})
+
+
+@dataclass
+class CdkRecordFilter:
+    """Keeps the records for which a condition holds."""
+
+    parameters: InitVar[Mapping[str, Any]]
+    config: Mapping[str, Any]
+    condition: str = ""
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the condition."""
+        self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
+
+    def filter_records(
+        self,
+        records: Iterable[Mapping[str, Any]],
+        stream_state: Mapping[str, Any],  # noqa: ARG002  (airbyte-cdk's signature)
+        stream_slice: Any = None,
+        next_page_token: Mapping[str, Any] | None = None,
+    ) -> Iterable[Mapping[str, Any]]:
+        """Yield the records that stay."""
+        for record in records:
+            seen: dict[str, Any] = {
+                "record": record,
+                "stream_slice": stream_slice or {},
+                "next_page_token": next_page_token,
+            }
+            if self._filter_interpolator.eval(self.config, **seen):
+                yield record
+
+
+@dataclass
+class RecordTransformation:
+    """Changes records, in place."""
+
+    def transform(
+        self,
+        record: dict[str, Any],
+        config: Mapping[str, Any] | None = None,
+        stream_state: Mapping[str, Any] | None = None,
+        stream_slice: Any = None,
+    ) -> Any:
+        """Change a record; what is returned does not matter."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other holds the same."""
+        return other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # what it holds may be anything
+
+
+@dataclass(frozen=True)
+class CdkAddedFieldDefinition:
+    """A field that is added, and its value."""
+
+    path: list[str]
+    value: Any
+    value_type: Any
+    parameters: InitVar[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, given: Any) -> CdkAddedFieldDefinition:
+        """Return what a mapping of a manifest says; what is one stays."""
+        if not is_dict(given):
+            return cast("CdkAddedFieldDefinition", given)
+        return cls(given["path"], given["value"], given.get("value_type"), {})
+
+
+@dataclass(frozen=True)
+class ParsedFieldDefinition:
+    """The same, its value as a template."""
+
+    path: list[str]
+    value: InterpolatedString
+    value_type: Any
+    parameters: InitVar[Mapping[str, Any]]
+
+
+@dataclass
+class CdkAddFields(RecordTransformation):
+    """Adds fields, or replaces their values."""
+
+    fields: list[Any]
+    parameters: InitVar[Mapping[str, Any]]
+    condition: str = ""
+    _parsed_fields: list[ParsedFieldDefinition] = field(
+        init=False, repr=False, default_factory=list
+    )
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Read the values as templates."""
+        self._filter_interpolator = InterpolatedBoolean(self.condition, parameters=parameters)
+        for given in self.fields:
+            one = CdkAddedFieldDefinition.of(given)
+            value = InterpolatedString.create(one.value, parameters=parameters)
+            parsed = ParsedFieldDefinition(one.path, value, one.value_type, parameters)
+            self._parsed_fields.append(parsed)
+
+    def transform(
+        self,
+        record: dict[str, Any],
+        config: Mapping[str, Any] | None = None,
+        stream_state: Mapping[str, Any] | None = None,  # noqa: ARG002  (airbyte-cdk's signature)
+        stream_slice: Any = None,
+    ) -> Any:
+        """Add the fields to a record."""
+        seen: dict[str, Any] = {"record": record, "stream_slice": stream_slice or {}}
+        for one in self._parsed_fields:
+            value = evaluate(one.value, config or {}, {}, **seen)
+            more = {"value": value, "path": one.path}
+            if not self.condition or self._filter_interpolator.eval(config or {}, **more, **seen):
+                set_at(record, one.path, value)
+
+
+class TransformConfig(Flag):
+    """Which conversions a `TypeTransformer` makes."""
+
+    NoTransform = auto()
+    DefaultSchemaNormalization = auto()
+    CustomSchemaNormalization = auto()
+
+
+class TypeTransformer:
+    """Converts values to the types of a schema, or as a function says."""
+
+    def __init__(self, config: TransformConfig = TransformConfig.NoTransform) -> None:
+        if TransformConfig.NoTransform in config and config != TransformConfig.NoTransform:
+            raise ValueError("NoTransform goes with no other conversion.")
+        self._config = config
+        self._custom_normalizer: Callable[[Any, dict[str, Any]], Any] | None = None
+
+    def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
+        self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
+    ) -> Callable[[Any, dict[str, Any]], Any]:
+        """Set the function: from a value and its schema to the value that counts."""
+        if TransformConfig.CustomSchemaNormalization not in self._config:
+            raise ValueError("A function is for TransformConfig.CustomSchemaNormalization.")
+        self._custom_normalizer = normalization_callback
+        return normalization_callback
+
+    @staticmethod
+    def default_convert(original_item: Any, subschema: dict[str, Any]) -> Any:
+        """Return a value as its schema wants it."""
+        holder = {"value": original_item}
+        make_normalizer({"type": "object", "properties": {"value": subschema}})(holder)
+        return holder["value"]
+
+    def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
+        """Convert the values of a record, in place."""
+        if TransformConfig.DefaultSchemaNormalization in self._config:
+            make_normalizer(cast(dict[str, Any], schema))(record)
+        if self._custom_normalizer is not None:
+            _descend(record, schema, self._custom_normalizer)
+
+
+def _descend(
+    value: Any, schema: Mapping[str, Any], convert: Callable[[Any, dict[str, Any]], Any]
+) -> None:
+    """Convert what is in a value, outer before inner."""
+    if is_dict(value):
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        for name, one in properties.items():
+            if name in value:
+                value[name] = convert(value[name], one)
+                _descend(value[name], one, convert)
+    elif is_list(value) and is_dict(items := schema.get("items")):
+        for place, one in enumerate(value):
+            value[place] = convert(one, items)
+            _descend(value[place], items, convert)

@@ -1,0 +1,187 @@
+"""Requesters to be subclassed: what is asked for, said method by method.
+
+Rules of the room: nothing is sent here. A subclass may say URL, parameters, headers and body;
+sending, retries and waits are the stream's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import InitVar, dataclass
+from typing import Any
+from urllib.parse import urljoin
+
+from tap_core.manifest.cdk_compat.interpolation import (
+    InterpolatedRequestOptionsProvider,
+    InterpolatedString,
+    evaluate,
+)
+from tap_core.manifest.cdk_compat.models import HttpMethod, RequestOptionType
+
+__all__ = ["CdkHttpRequester", "CdkRequestOption", "Requester"]
+
+
+@dataclass
+class CdkRequestOption:
+    """Where a value goes in a request."""
+
+    inject_into: RequestOptionType
+    parameters: InitVar[Mapping[str, Any]]
+    field_name: Any = None
+    field_path: Any = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Read the names as templates."""
+        self.inject_into = RequestOptionType(getattr(self.inject_into, "value", self.inject_into))
+        if self.field_name is not None:
+            self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
+        elif self.field_path is not None:
+            self.field_path = [
+                InterpolatedString.create(one, parameters=parameters) for one in self.field_path
+            ]
+
+    def inject_into_request(
+        self, target: MutableMapping[str, Any], value: Any, config: Mapping[str, Any]
+    ) -> None:
+        """Put a value where the option says."""
+        names = [self.field_name] if self.field_path is None else self.field_path
+        *way, last = [str(one.eval(config)) for one in names]
+        for name in way:
+            target = target.setdefault(name, {})
+        target[last] = value
+
+
+class Requester:
+    """Says what a request is."""
+
+
+@dataclass
+class CdkHttpRequester(Requester):
+    """Says what a request is, as a manifest does."""
+
+    name: str
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    url: Any = None
+    url_base: Any = None
+    path: Any = None
+    authenticator: Any = None
+    http_method: Any = HttpMethod.GET
+    request_options_provider: Any = None
+    error_handler: Any = None
+    api_budget: Any = None
+    disable_retries: bool = False
+    message_repository: Any = None
+    use_cache: bool = False
+    _exit_on_rate_limit: bool = False
+    stream_response: bool = False
+    decoder: Any = None
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Read URL and path as templates."""
+        self._parameters = parameters or {}
+        if self.request_options_provider is None:
+            self._request_options_provider = InterpolatedRequestOptionsProvider(
+                config=self.config, parameters=self._parameters
+            )
+        else:
+            self._request_options_provider = self.request_options_provider
+        self._http_method = HttpMethod(getattr(self.http_method, "value", self.http_method))
+        self._authenticator = self.authenticator
+
+    def _given(self, text: Any, stream_slice: Any, token: Any) -> str:
+        seen: dict[str, Any] = {"stream_slice": stream_slice or {}, "next_page_token": token}
+        return str(evaluate(text or "", self.config, self._parameters, **seen))
+
+    def get_authenticator(self) -> Any:
+        """Return the authenticator."""
+        return self._authenticator
+
+    def get_url(
+        self,
+        *,
+        stream_state: Any = None,  # noqa: ARG002  (airbyte-cdk's signature)
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> str:
+        """Return the whole URL, without a path of its own."""
+        return self._given(self.url or self.url_base, stream_slice, next_page_token)
+
+    def get_url_base(
+        self,
+        *,
+        stream_state: Any = None,  # noqa: ARG002
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> str:
+        """Return what the path is joined to."""
+        return self._given(self.url_base or self.url, stream_slice, next_page_token)
+
+    def get_path(
+        self,
+        *,
+        stream_state: Any = None,  # noqa: ARG002
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> str:
+        """Return the path."""
+        return self._given(self.path, stream_slice, next_page_token)
+
+    def get_method(self) -> HttpMethod:
+        """Return the method."""
+        return self._http_method
+
+    def get_request_params(
+        self,
+        *,
+        stream_state: Any = None,
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> Any:
+        """Return the parameters of the query."""
+        return self._request_options_provider.get_request_params(
+            stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
+        )
+
+    def get_request_headers(
+        self,
+        *,
+        stream_state: Any = None,
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> Any:
+        """Return the headers."""
+        return self._request_options_provider.get_request_headers(
+            stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
+        )
+
+    def get_request_body_data(
+        self,
+        *,
+        stream_state: Any = None,
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> Any:
+        """Return the body: a text, or the fields of a form."""
+        return self._request_options_provider.get_request_body_data(
+            stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
+        )
+
+    def get_request_body_json(
+        self,
+        *,
+        stream_state: Any = None,
+        stream_slice: Any = None,
+        next_page_token: Any = None,
+    ) -> Any:
+        """Return the document of the body."""
+        return self._request_options_provider.get_request_body_json(
+            stream_state=stream_state, stream_slice=stream_slice, next_page_token=next_page_token
+        )
+
+    @classmethod
+    def _join_url(cls, url_base: str, path: str | None = None) -> str:
+        """Return a path joined to a URL."""
+        if not path:
+            return url_base
+        return urljoin(url_base if url_base.endswith("/") else f"{url_base}/", path.lstrip("/"))

@@ -1,0 +1,64 @@
+"""Retrievers to be subclassed: what reads the slices of a stream.
+
+Rules of the room: pages are read by the stream; a subclass may read other slices besides, and
+change what comes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass
+from typing import Any
+
+from tap_core.manifest.cdk_compat.models import CdkStreamSlice
+
+__all__ = ["CdkSimpleRetriever"]
+
+
+@dataclass
+class CdkSimpleRetriever:
+    """Reads the pages of a slice."""
+
+    requester: Any
+    record_selector: Any
+    config: Mapping[str, Any]
+    parameters: InitVar[Mapping[str, Any]]
+    name: str = ""
+    primary_key: Any = None
+    paginator: Any = None
+    stream_slicer: Any = None
+    request_option_provider: Any = None
+    cursor: Any = None
+    ignore_stream_slicer_parameters_on_paginated_requests: bool = False
+
+    def __post_init__(self, parameters: Mapping[str, Any]) -> None:
+        """Keep the parameters."""
+        self._parameters = parameters or {}
+        self.reads: Callable[[CdkStreamSlice | None], Iterable[Any]] | None = None
+
+    def stream_slices(self) -> Iterable[Any]:
+        """Return no slices: they are the stream's."""
+        return ()
+
+    def _read_pages(self, *_args: Any) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def _fetch_next_page(self, *_args: Any) -> Any:
+        raise NotImplementedError
+
+    def _parse_response(self, *_args: Any) -> Iterable[Any]:
+        raise NotImplementedError
+
+    def read_records(
+        self,
+        records_schema: Mapping[str, Any],  # noqa: ARG002  (airbyte-cdk's signature)
+        stream_slice: CdkStreamSlice | None = None,
+    ) -> Iterable[Any]:
+        """Return the records of a slice.
+
+        Raises:
+            RuntimeError: no stream is being read.
+        """
+        if self.reads is None:
+            raise RuntimeError("Records are read while a stream is, not before.")
+        return self.reads(stream_slice)

@@ -1,0 +1,184 @@
+"""The command `tap-manifest`: a manifest run as a tap, under every protocol.
+
+Rules of the room: what it takes itself stands here (the manifest, and where this SDK differs
+from airbyte-cdk); everything else goes to the tap unchanged, so that each protocol's door sees
+what it would see of any tap. A problem of the manifest is told in lines, without a traceback.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.io.private_files import replace_file
+from tap_core.redaction import redact_line, write_to_stderr
+
+__all__ = ["main"]
+
+_USAGE: Final = """\
+Usage: tap-manifest --manifest FILE [OPTION ...]
+       tap-manifest spec|check|discover|read --manifest FILE [OPTION ...]
+       tap-manifest lint [--manifest] FILE ...
+       tap-manifest install NAME --manifest FILE
+
+Runs a connector that is declared in YAML. With --config, --catalog, --state, --discover, --about
+it is a Singer tap; with one of the words spec, check, discover and read an Airbyte source; with
+--port N a Fivetran connector.
+The variable TAP_MANIFEST_FILE stands for --manifest.
+
+lint: list what is wrong with manifests, by line. The exit code is 1 where one cannot run.
+install: write an executable NAME that runs the manifest, for clients that take one path.
+
+  --cutoff last_record|interval_end  what is stored when a window is closed (TAP_MANIFEST_CUTOFF)
+  --boundary send|drop               a record that equals the stored value (TAP_MANIFEST_BOUNDARY)
+  --new-slices start|global_cursor   where a slice begins that a later sync is the first to have
+                                     (TAP_MANIFEST_NEW_SLICES)
+"""
+_FLAGS: Final = {
+    "--manifest": "TAP_MANIFEST_FILE",
+    "--cutoff": "TAP_MANIFEST_CUTOFF",
+    "--boundary": "TAP_MANIFEST_BOUNDARY",
+    "--new-slices": "TAP_MANIFEST_NEW_SLICES",
+}
+_CONFIG: Final = "--config"
+_CHOICES: Final = {
+    "--cutoff": ("last_record", "interval_end"),
+    "--boundary": ("send", "drop"),
+    "--new-slices": ("start", "global_cursor"),
+}
+
+
+@dataclass
+class _Given:
+    """What the command was given: its own flags, and the rest."""
+
+    own: dict[str, str] = field(default_factory=dict)
+    rest: list[str] = field(default_factory=list)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments[:1] == ["lint"]:
+            return _lint(arguments[1:])
+        given = _taken(arguments)
+        if given.rest[:1] == ["install"]:
+            return _install(given)
+        if not given.own.get("--manifest"):
+            asked = {"--help", "-h"}.intersection(arguments)
+            print(_USAGE, end="", file=sys.stdout if asked else sys.stderr)
+            return 0 if asked else 2
+        return _run(given)
+    except ConfigurationError as error:
+        return _failed(str(error))
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"jinja2", "yaml"}:
+            raise
+        needed = "pip install 'tap-core-sdk[manifest]'"
+        return _failed(f"Manifests need the package {missing.name}, which is missing: {needed}.")
+
+
+def _failed(message: str) -> int:
+    write_to_stderr(f"{redact_line(message)}\n")
+    return 1
+
+
+def _taken(arguments: Sequence[str]) -> _Given:
+    """Take the flags of this command out of the arguments; variables stand for missing ones."""
+    given = _Given()
+    rest = iter(arguments)
+    for argument in rest:
+        name, is_joined, value = argument.partition("=")
+        if name not in _FLAGS:
+            given.rest.append(argument)
+            continue
+        given.own[name] = value if is_joined else next(rest, "")
+        if not given.own[name]:
+            raise ConfigurationError(f"{name} needs a value.")
+    for name, variable in _FLAGS.items():
+        if name not in given.own and os.environ.get(variable):
+            given.own[name] = os.environ[variable]
+    for name, choices in _CHOICES.items():
+        if given.own.get(name, choices[0]) not in choices:
+            raise ConfigurationError(
+                f"{name} is one of {', '.join(choices)}, and not '{given.own[name]}'."
+            )
+    return given
+
+
+def _run(given: _Given) -> int:
+    from tap_core.manifest.tap import make_tap_class
+
+    changes = {
+        name.removeprefix("--").replace("-", "_"): given.own[name]
+        for name in _CHOICES
+        if name in given.own
+    }
+    made = make_tap_class(Path(given.own["--manifest"]), changes)
+    made.config_file = _config_file(given.rest)
+    gc.freeze()  # the collector need not look at modules and the document again and again,
+    gc.set_threshold(20_000, 20, 20)  # nor every few requests at what dies by itself
+    code = made.cli(given.rest, prog_name="tap-manifest")
+    return code if isinstance(code, int) else 0
+
+
+def _config_file(arguments: Sequence[str]) -> Path | None:
+    """Return the one file of settings, None for other origins.
+
+    Streams may be found out, and with that a token be renewed, before a door says so.
+    """
+    words = iter(arguments)
+    pairs = (word.partition("=") for word in words)
+    found = [
+        value if joined else next(words, "") for name, joined, value in pairs if name == _CONFIG
+    ]
+    return Path(found[0]).absolute() if len(found) == 1 and found != ["ENV"] else None
+
+
+def _lint(arguments: Sequence[str]) -> int:
+    flag = "--manifest"
+    paths = [one.removeprefix(f"{flag}=") for one in arguments if one != flag]
+    paths = paths or [*filter(None, [os.environ.get(_FLAGS[flag])])]
+    if not paths or {"--help", "-h"}.intersection(paths):
+        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        return 0 if paths else 2
+    from tap_core.manifest.lint import find_problems
+
+    is_bad = False
+    for path in paths:
+        found = find_problems(Path(path))
+        for problem in found:
+            print(redact_line(str(problem)))  # noqa: T201  (the command's result)
+        if not found:
+            print(redact_line(f"{path}: no problems"))  # noqa: T201  (the command's result)
+        is_bad = is_bad or any(problem.is_error for problem in found)
+    return int(is_bad)
+
+
+def _install(given: _Given) -> int:
+    """Write an executable that runs the manifest with what was said here."""
+    if len(given.rest) != 2 or not given.own.get("--manifest"):  # noqa: PLR2004  (install NAME)
+        raise ConfigurationError("Usage: tap-manifest install NAME --manifest FILE")
+    manifest = Path(given.own["--manifest"]).resolve()
+    if not manifest.is_file():
+        raise ConfigurationError(f"There is no manifest '{manifest}'.")
+    words = ["-m", "tap_core.manifest.cli"]
+    for name, value in {**given.own, "--manifest": str(manifest)}.items():
+        words += [name, value]
+    path = Path(given.rest[1])
+    line = " ".join(map(shlex.quote, [sys.executable, *words]))
+    replace_file(path, f'#!/bin/sh\nexec {line} "$@"\n', mode=0o755)
+    print(path.resolve())  # noqa: T201  (the command's result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

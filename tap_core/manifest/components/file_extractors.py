@@ -1,0 +1,93 @@
+"""Records of large CSV files, as airbyte-cdk reads those of jobs.
+
+Rules of the room: a row at a time. What stands for a missing value, and what two columns of one
+name are called, is as pandas has it, by which airbyte-cdk reads such files.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, Final, cast
+
+import requests
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.limits.memory import RowBound
+from tap_core.manifest.decompression import (
+    BoundedReader,
+    decompress,
+    open_body,
+    translate_read_errors,
+)
+from tap_core.manifest.interfaces import Decoder, TemplateScope
+from tap_core.types import Record
+
+__all__ = ["ResponseToFileExtractor"]
+
+_NOTHING: Final = frozenset(
+    {
+        *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+        *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    }
+)
+"""Texts that stand for no value."""
+
+
+@dataclass(frozen=True)
+class ResponseToFileExtractor(BoundedReader):
+    """Makes a record of each row of CSV, which may be compressed with gzip."""
+
+    preserve_na_values: bool = False
+
+    def whole(self, decoder: Decoder) -> Callable[[requests.Response], Iterator[Any]]:  # noqa: ARG002
+        """Return what stands for a decoder: it reads answers itself."""
+        return lambda response: iter((response,))
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterator[Record]:  # noqa: ARG002  the Protocol's
+        """Yield the rows of an answer; it is the answer that stands for its document.
+
+        Raises:
+            FatalAPIError: a row has more values than there are columns.
+        """
+        return translate_read_errors(document, self._rows(document))
+
+    def _rows(self, document: requests.Response) -> Iterator[Record]:
+        nothing = {""} if self.preserve_na_values else _NOTHING
+        bound = self.bound()
+        lines = RowBound(bound, _text(decompress(open_body(document), bound)))
+        reader = csv.reader(line.replace("\0", "") for line in lines)
+        rows = filter(None, reader)
+        header = next(rows, [])
+        bound.check_columns(len(header))
+        columns = _named(header)
+        lines.next_row()
+        for values in rows:
+            lines.next_row()
+            if len(values) > len(columns):
+                raise FatalAPIError(
+                    f"Line {reader.line_num} of the file has {len(values)} values, and there are"
+                    f" {len(columns)} columns.",
+                    response=document,
+                )
+            found = [None if value in nothing else value for value in values]
+            missing = [None] * (len(columns) - len(found))
+            yield dict(zip(columns, [*found, *missing], strict=True))
+
+
+def _text(data: IO[bytes]) -> IO[str]:
+    return io.TextIOWrapper(cast("Any", data), encoding="utf-8-sig", newline="")
+
+
+def _named(header: list[str]) -> list[str]:
+    """Return a name for each column: an empty one gets a number, and so does a second one."""
+    seen: Counter[str] = Counter()
+    names: list[str] = []
+    for place, given in enumerate(header):
+        name = given or f"Unnamed: {place}"
+        names.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return names

@@ -1,0 +1,178 @@
+"""Smaller pages, where an API cannot answer for a whole one.
+
+Rules of the room: an error handler says of which answers that is so (``REDUCE_PAGE_SIZE``); here is
+how much smaller, how often and after which wait. What is counted begins anew with each page that
+came. (Airbyte's YAML reference, "PageSizeReduction".)
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tap_core.exceptions import SyncError
+from tap_core.manifest.components.error_handlers import DefaultErrorHandler, matches_action
+from tap_core.manifest.components.paginators import DefaultPaginator, PageIncrement
+from tap_core.manifest.components.requester import RequestPath
+from tap_core.manifest.errors import ManifestError
+
+__all__ = ["PageSizeReduction", "PageSizeState", "validate_reduction"]
+
+_ACTION: Final = "REDUCE_PAGE_SIZE"
+_EMPTY: Final = re.compile(r"last_page_size\s*(==\s*0|<\s*1)\b|not\s+last_page_size\b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSizeReduction:
+    """How pages become smaller.
+
+    Raises:
+        ManifestError: they would not, or for ever.
+    """
+
+    reduction_factor: float = 2
+    minimum_page_size: int = 1
+    max_attempts: int = 5
+    backoff_seconds: float = 0.5
+    retries_at_minimum_page_size: int = 0
+    failure_message: str | None = None
+    reset_policy: Literal["NEVER", "AFTER_SUCCESSFUL_PAGE"] = "NEVER"
+
+    def __post_init__(self) -> None:
+        if self.reduction_factor <= 1:
+            raise ManifestError(
+                f"A `reduction_factor` of {self.reduction_factor} makes no page smaller: give one"
+                " above 1."
+            )
+        for name, least in (
+            *(("minimum_page_size", 1), ("max_attempts", 1)),
+            *(("backoff_seconds", 0), ("retries_at_minimum_page_size", 0)),
+        ):
+            if getattr(self, name) < least:
+                raise ManifestError(f"`{name}` is at least {least}.")
+
+
+class PageSizeState:
+    """The sizes of the pages of one slice, from that of the manifest on downward."""
+
+    def __init__(self, declared: PageSizeReduction, first: int | None) -> None:
+        self._declared = declared
+        self._first = first
+        self._reductions = 0
+        self._repeats = 0
+        self.size: int | None = None
+        """The size that is asked for, None for that of the manifest."""
+
+    def reduced(self, error: SyncError) -> float:
+        """Make pages smaller; return the seconds to wait before the next try.
+
+        Raises:
+            SyncError: they cannot be.
+        """
+        declared, now = self._declared, self.size or self._first
+        if not now:
+            raise self._failure("there is no page size that could be made smaller", error)
+        less = max(declared.minimum_page_size, int(now // declared.reduction_factor))
+        if less >= now:
+            self._repeats += 1
+            if self._repeats > declared.retries_at_minimum_page_size:
+                raise self._failure(f"a page of {now} records is refused", error)
+            return declared.backoff_seconds * self._repeats
+        self._reductions += 1
+        if self._reductions > declared.max_attempts:
+            raise self._failure(f"pages are refused, down to one of {now} records", error)
+        self.size = less
+        return declared.backoff_seconds * self._reductions
+
+    def _failure(self, said: str, error: SyncError) -> SyncError:
+        more = (
+            f" {self._declared.failure_message.strip()}" if self._declared.failure_message else ""
+        )
+        made = SyncError(
+            f"{said[0].upper()}{said[1:]}, and no other size is to be tried.{more} {error}"
+        )
+        made.failure_type = "transient_error"
+        return made
+
+    def succeeded(self) -> None:
+        """Note that a page came."""
+        self._reductions = self._repeats = 0
+        if self._declared.reset_policy == "AFTER_SUCCESSFUL_PAGE":
+            self.size = None
+
+
+def validate_reduction(reduction: PageSizeReduction | None, requester: Any, paginator: Any) -> None:
+    """Refuse a reduction that cannot be done soundly, and an action without one.
+
+    Raises:
+        ManifestError: there is one of the two.
+    """
+    is_asked = matches_action(_ACTION, getattr(requester, "error_handler", None))
+    if reduction is None:
+        if is_asked:
+            raise ManifestError(
+                f"A response filter has the action {_ACTION}: say in `page_size_reduction` of the"
+                " retriever how much smaller pages become."
+            )
+        return
+    for is_wrong, said in _FAULTS:
+        if is_wrong(reduction, requester, paginator):
+            raise ManifestError(f"A page_size_reduction {said}")
+    if not is_asked and isinstance(requester.error_handler, (DefaultErrorHandler, type(None))):
+        warnings.warn(
+            f"No response filter has the action {_ACTION}: no page is made smaller.", stacklevel=3
+        )
+
+
+def _strategy(paginator: Any) -> Any:
+    return getattr(paginator, "pagination_strategy", None)
+
+
+def _is_too_small(reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+    size = getattr(_strategy(paginator), "page_size", "")
+    return size is None or (isinstance(size, int) and size <= reduction.minimum_page_size)
+
+
+def _ends_early(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+    """Return whether a page that was made smaller may count as the last one."""
+    template = getattr(getattr(_strategy(paginator), "stop_condition", None), "template", None)
+    if template is None or "page_size" in template.names:
+        return False
+    return "last_page_size" in _EMPTY.sub("", template.text)
+
+
+def _is_deaf(_reduction: PageSizeReduction, _requester: Any, paginator: Any) -> bool:
+    takes = getattr(_strategy(paginator), "takes_page_size", None)
+    return takes is not None and not takes
+
+
+_FAULTS: Final[tuple[tuple[Callable[[PageSizeReduction, Any, Any], bool], str], ...]] = (
+    (
+        lambda _, __, paginator: (
+            not isinstance(paginator, DefaultPaginator) or paginator.page_size_option is None
+        ),
+        "needs a DefaultPaginator with a `page_size_option`, which tells the API how many to send.",
+    ),
+    (
+        lambda _, __, paginator: isinstance(paginator.page_token_option, RequestPath),
+        "cannot go with a RequestPath: the page's URL says the size already.",
+    ),
+    (
+        lambda _, __, paginator: isinstance(_strategy(paginator), PageIncrement),
+        "cannot go with a PageIncrement: smaller pages have other numbers.",
+    ),
+    (_is_too_small, "needs a `page_size` above its `minimum_page_size`."),
+    (
+        _ends_early,
+        "cannot go with a `stop_condition` that has last_page_size without page_size beside it.",
+    ),
+    (_is_deaf, "needs a pagination strategy whose next_page_token() takes page_size_override."),
+    (
+        lambda _, requester, __: requester.properties is not None,
+        "cannot go with properties that are asked for in parts.",
+    ),
+)
+"""What cannot be done, and how it is said."""

@@ -1,0 +1,347 @@
+"""From the documents of an answer to records: where they are, which stay, what types they have.
+
+Rules of the room: what a manifest asks for is decided once (`RecordSelector.selection`), and
+what it does not ask for costs nothing per record. Records are changed in place; nobody else
+has them. The transformations are the stream's and come as functions.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
+
+from tap_core.exceptions import FatalAPIError
+from tap_core.manifest import interfaces
+from tap_core.manifest.dpath import (
+    MISSING,
+    find_all,
+    has_wildcard,
+    make_getter,
+    make_remover,
+    set_at,
+)
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Condition,
+    Extractor,
+    TemplateScope,
+    Transformation,
+    resolve,
+)
+from tap_core.manifest.type_normalization import make_normalizer
+from tap_core.types import JsonSchema, Record
+
+__all__ = [
+    "CombinedExtractor",
+    "DpathExtractor",
+    "Normalization",
+    "OnFailure",
+    "ParentFieldPath",
+    "RecordExpander",
+    "RecordFilter",
+    "RecordSelection",
+    "RecordSelector",
+]
+
+OnFailure: TypeAlias = Callable[[Record, ManifestError, int], None]
+"""Called with a record that is left out because a template fails on it, the error, and the
+record's place among those of the answer, from 1."""
+
+
+class RecordSelection(Protocol):
+    """Makes records of the documents of an answer."""
+
+    def __call__(
+        self,
+        documents: Iterable[Any],
+        scope: TemplateScope,
+        extracted: Callable[[], None],
+        failed: OnFailure | None = None,
+    ) -> Iterator[Record]:
+        """Yield the records.
+
+        ``extracted`` is called for each record that the extractor finds, before any is filtered
+        out. Without ``failed`` a template that fails on a record ends it all.
+
+        Raises:
+            ManifestError: a template fails.
+        """
+
+
+_Changes: TypeAlias = list[Callable[[Record, TemplateScope], None]]
+
+
+class Normalization(Protocol):
+    """Brings the values of a record to the types that a schema says."""
+
+    def transform(self, record: Record, schema: Mapping[str, Any]) -> None:
+        """Change a record in place."""
+
+
+@dataclass(frozen=True)
+class ParentFieldPath:
+    """Copies a field of the expanded record onto what came out of it."""
+
+    parent_path: list[str]
+    record_path: list[str]
+
+    def __post_init__(self) -> None:
+        """Refuse paths that lead nowhere or to several places."""
+        for name, path in (("parent_path", self.parent_path), ("record_path", self.record_path)):
+            if not path or has_wildcard(path):
+                raise ManifestError(f"{name} is {path}: it names exactly one field.")
+
+    @cached_property
+    def _value(self) -> Callable[[Any], Any]:
+        return make_getter(self.parent_path)
+
+    def copy(self, parent: Record, record: Record) -> None:
+        """Put the parent's value into a record, null where the parent has none."""
+        found = self._value(parent)
+        set_at(record, self.record_path, None if found is MISSING else copy.deepcopy(found))
+
+
+@dataclass(frozen=True)
+class RecordExpander:
+    """Makes a record of each element of a list within a record."""
+
+    expand_records_from_field: list[str]
+    remain_original_record: bool = False
+    parent_fields: list[ParentFieldPath] = field(default_factory=list)
+    merge_parent: bool = False
+    on_no_records: Literal["skip", "emit_parent"] = "skip"
+
+    # It only makes airbyte-cdk warn that the list may be incomplete.
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"truncation_indicator_path"})
+
+    @cached_property
+    def _lists(self) -> Callable[[Any], list[Any]]:
+        return find_all(self.expand_records_from_field)
+
+    @cached_property
+    def _without(self) -> Callable[[Any], None]:
+        return make_remover(self.expand_records_from_field)
+
+    def expand(self, parent: Any) -> Iterator[Any]:
+        """Yield what a record becomes; it stays as it is where it cannot be expanded."""
+        if not isinstance(parent, dict) or not self.expand_records_from_field:
+            yield parent
+            return
+        parent = cast(Record, parent)
+        items = [one for found in self._lists(parent) if isinstance(found, list) for one in found]
+        yield from (self._told(parent, item) for item in items)
+        if not items and self.on_no_records == "emit_parent":
+            yield parent
+
+    def _told(self, parent: Record, item: Any) -> Any:
+        """Return an element with what it is to know of its parent."""
+        if not (self.merge_parent or self.parent_fields or self.remain_original_record):
+            return item
+        record: Record = dict(item) if isinstance(item, dict) else {"value": item}
+        if self.merge_parent:
+            rest = copy.deepcopy(parent)
+            self._without(rest)
+            record = {**rest, **record}
+        for parent_field in self.parent_fields:
+            parent_field.copy(parent, record)
+        if self.remain_original_record:
+            record["original_record"] = copy.deepcopy(parent)
+        return record
+
+
+@dataclass(frozen=True)
+class DpathExtractor:
+    """Finds the records at a path: the elements of a list, or an object that is one record."""
+
+    field_path: list[str]
+    record_expander: RecordExpander | None = None
+
+    # airbyte-cdk decodes with the retriever's decoder, whatever stands here.
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"decoder"})
+
+    @cached_property
+    def _found(self) -> Callable[[Any], Any]:
+        path = self.field_path
+        return find_all(path) if "*" in path else make_getter(path)
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:  # noqa: ARG002  the Protocol's
+        """Return the records of one document; none where the path leads nowhere."""
+        found = self._found(document)
+        if not isinstance(found, list):
+            found = [found] if found is not MISSING and found else []
+        if self.record_expander is None:
+            return found
+        expand = self.record_expander.expand
+        return (record for one in found for record in expand(one))
+
+
+@dataclass(frozen=True)
+class CombinedExtractor:
+    """Joins what several extractors find, or takes the first of them that finds anything."""
+
+    extractors: list[Extractor]
+    mode: Literal["union", "first_match"] = "union"
+    skip_empty_records: bool = False
+
+    def extract(self, document: Any, scope: TemplateScope) -> Iterable[Any]:
+        """Yield the records of one document."""
+        for extractor in self.extractors:
+            is_found = False
+            for record in extractor.extract(document, scope):
+                if record or not self.skip_empty_records:
+                    is_found = True
+                    yield record
+            if is_found and self.mode == "first_match":
+                return
+
+
+@dataclass(frozen=True)
+class RecordFilter:
+    """Keeps the records for which a condition holds."""
+
+    condition: Condition = False
+
+    def keeps(self, record: Record, scope: TemplateScope) -> bool:
+        """Return whether a record stays; without a condition none does, as in airbyte-cdk."""
+        if scope.get("record") is not record:
+            scope = {**scope, "record": record}
+        return bool(resolve(self.condition, scope))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What is done to a record, in this order."""
+
+    before: _Changes = field(default_factory=list)
+    keeps: Callable[[Record, TemplateScope], bool] | None = None
+    after: _Changes = field(default_factory=list)
+    normalized: Callable[[Record], None] | None = None
+
+    def applied(self, record: Record, scope: TemplateScope) -> bool:
+        """Change a record; return whether it stays."""
+        for change in self.before:
+            change(record, scope)
+        if self.keeps is not None and not self.keeps(record, scope):
+            return False
+        for change in self.after:
+            change(record, scope)
+        if self.normalized is not None:
+            self.normalized(record)
+        return True
+
+
+@dataclass(frozen=True)
+class RecordSelector:
+    """Extracts, filters, transforms and normalizes the records of an answer."""
+
+    extractor: Extractor
+    record_filter: interfaces.RecordPredicate | None = None
+    schema_normalization: Literal["Default", "None"] | Normalization = "None"
+    transform_before_filtering: bool | None = None
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"file_uploader"})
+
+    def selection(
+        self,
+        transformations: Sequence[Transformation] = (),
+        schema: Callable[[], JsonSchema] = dict,
+        *,
+        transform_first: bool = False,
+    ) -> RecordSelection:
+        """Return the function from documents to records, with all that is to be done to each.
+
+        ``schema`` is asked for where values are normalized. ``transform_first`` is whether
+        transformations come before the filter where the manifest does not say.
+        """
+        changes: _Changes = [one.transform for one in transformations]
+        nothing: _Changes = []
+        asked = self.transform_before_filtering
+        is_first = transform_first if asked is None else asked
+        steps = _Steps(
+            before=changes if is_first else nothing,
+            keeps=self.record_filter.keeps if self.record_filter else None,
+            after=nothing if is_first else changes,
+            normalized=self._normalizing(schema),
+        )
+        extract = self.extractor.extract
+        if steps == _Steps():
+            return _extraction(extract)
+
+        def select(
+            documents: Iterable[Any],
+            scope: TemplateScope,
+            extracted: Callable[[], None],
+            failed: OnFailure | None = None,
+        ) -> Iterator[Record]:
+            seen = dict(scope)
+            stays = steps.applied if failed is None else _noting(steps.applied, failed)
+            for document in documents:
+                for record in extract(document, scope):
+                    if not isinstance(record, dict):
+                        _check_object(record)
+                    extracted()
+                    seen["record"] = record
+                    if stays(record, seen):
+                        yield record
+
+        return select
+
+    def _normalizing(self, schema: Callable[[], JsonSchema]) -> Callable[[Record], None] | None:
+        """Return what brings a record to the schema's types, None where nothing does."""
+        asked = self.schema_normalization
+        if asked == "None":
+            return None
+        known = schema()
+        if isinstance(asked, str):
+            return make_normalizer(known) if known else None
+        return lambda record: asked.transform(record, known)
+
+
+def _noting(
+    applied: Callable[[Record, TemplateScope], bool], failed: OnFailure
+) -> Callable[[Record, TemplateScope], bool]:
+    """Return what changes a record, and leaves it out where a template fails on it."""
+    numbers = itertools.count(1)
+
+    def tried(record: Record, scope: TemplateScope) -> bool:
+        number = next(numbers)
+        try:
+            return applied(record, scope)
+        except ManifestError as error:
+            failed(record, error, number)
+            return False
+
+    return tried
+
+
+def _extraction(extract: Callable[[Any, TemplateScope], Iterable[Any]]) -> RecordSelection:
+    """Return the selection that is nothing but extraction."""
+
+    def select(
+        documents: Iterable[Any],
+        scope: TemplateScope,
+        extracted: Callable[[], None],
+        failed: OnFailure | None = None,  # noqa: ARG001  nothing can fail
+    ) -> Iterator[Record]:
+        for document in documents:
+            for record in extract(document, scope):
+                if not isinstance(record, dict):
+                    _check_object(record)
+                extracted()
+                yield record
+
+    return select
+
+
+def _check_object(record: Any) -> None:
+    """Refuse a record that is none; what classes of connectors find may be any mapping."""
+    if not isinstance(record, Mapping):
+        raise FatalAPIError(
+            f"The extractor found a record that is no object (Python calls it"
+            f" {type(record).__name__}): its path leads to single values, or the API answers"
+            " otherwise than expected."
+        )

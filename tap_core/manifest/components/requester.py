@@ -1,0 +1,335 @@
+"""What a request of a stream says: URL, parameters, headers and body.
+
+Rules of the room: a request is described as plain values (`HTTPRequest`), which pages, slices and
+windows add to before it is `finished`. What a template leaves empty is not sent. Names, forms and
+the joining of URLs are Airbyte's (its YAML reference, "HttpRequester").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+from tap_core.http.request import HTTPRequest
+from tap_core.manifest.components.query_properties import (
+    PropertiesFromEndpoint,
+    QueryProperties,
+    get_properties,
+)
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import (
+    Authenticator,
+    ErrorHandler,
+    InterpolatedText,
+    InterpolatedValue,
+    Parameter,
+    TemplateScope,
+    resolve,
+)
+from tap_core.manifest.literals import parse_literal
+from tap_core.singerlib.json import dump_json
+
+__all__ = [
+    "ANSWER_LIMITS",
+    "AnswerLimits",
+    "HttpRequester",
+    "RequestBodyGraphQL",
+    "RequestBodyJsonObject",
+    "RequestBodyPlainText",
+    "RequestBodyUrlEncodedForm",
+    "RequestPath",
+    "RequestSpec",
+    "as_list",
+    "finalize_request",
+    "get_request_properties",
+]
+
+ANSWER_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
+"""Options of a requester that limit its answers."""
+
+AnswerLimits: TypeAlias = tuple[int | None, int | None, float | None]
+"""Their values, None for what is usual."""
+
+_PLAIN: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
+"""A path that is nothing but words."""
+
+_Body: TypeAlias = tuple[Any, bool | None]
+"""A body, and whether it is sent as JSON; nothing, where there is none."""
+
+
+class _SaysBody(Protocol):
+    def content(self, scope: TemplateScope) -> _Body:
+        """Return the body in a scope."""
+
+
+@dataclass(slots=True)
+class RequestSpec(HTTPRequest):
+    """A request of a manifest."""
+
+    base: str = ""
+    """What a path is joined to: that of the requester, or the one that names the next page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestPath:
+    """The token of a page is its path, or all of its URL."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"field_name", "inject_into"})
+
+    def put(self, request: HTTPRequest, token: Any) -> None:
+        """Replace path and query of a request."""
+        base = request.base if isinstance(request, RequestSpec) else ""
+        request.url = _joined(base or request.url, str(token))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestBodyPlainText:
+    """A body that is sent as it stands; one that reads as a mapping in Python is sent as a form."""
+
+    value: Parameter
+
+    def content(self, scope: TemplateScope) -> _Body:
+        """Return the text as UTF-8, or the fields."""
+        text = resolve(self.value, scope)
+        if not text:
+            return None, None
+        if not isinstance(text, str):
+            return dump_json(text).encode(), False
+        fields = parse_literal(text)
+        return (fields, False) if isinstance(fields, dict) else (text.encode(), False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestBodyUrlEncodedForm:
+    """A body of fields, as a browser sends a form."""
+
+    value: Parameter
+
+    def content(self, scope: TemplateScope) -> _Body:
+        """Return the fields that are not empty."""
+        fields = _fields(self.value, scope)
+        return (fields, False) if fields else (None, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestBodyJsonObject:
+    """A body in JSON."""
+
+    value: InterpolatedValue
+
+    def content(self, scope: TemplateScope) -> _Body:
+        """Return the object, without what is empty in it."""
+        document = _nested(self.value, scope)
+        return (document, True) if document else (None, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestBodyGraphQL(RequestBodyJsonObject):
+    """A body for GraphQL: ``query``, and what belongs to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRequester:
+    """Says what is asked for: where, how, with which parameters and body.
+
+    Raises:
+        ManifestError: there is no URL, or more than one body, or more than one list of properties.
+    """
+
+    url: InterpolatedText | None = None
+    url_base: InterpolatedText | None = None
+    path: InterpolatedText | None = None
+    http_method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    authenticator: Authenticator | None = None
+    error_handler: ErrorHandler | None = None
+    request_parameters: Parameter = None
+    request_headers: InterpolatedValue = None
+    request_body: (
+        RequestBodyPlainText
+        | RequestBodyUrlEncodedForm
+        | RequestBodyJsonObject
+        | RequestBodyGraphQL
+        | None
+    ) = None
+    request_body_data: Parameter = None
+    request_body_json: InterpolatedValue = None
+    query_properties: QueryProperties | None = None
+    fetch_properties_from_endpoint: PropertiesFromEndpoint | None = None
+    use_cache: bool = False
+    connect_timeout_in_seconds: float | None = None
+    read_timeout_in_seconds: float | None = None
+    allowed_hosts: list[str] = field(default_factory=list)
+    max_response_bytes: int | None = None
+    max_download_bytes: int | None = None
+    max_response_seconds: float | None = None
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset({"description", "name", "use_tcp_keepalive"})
+
+    def __post_init__(self) -> None:
+        if self.url is None and self.url_base is None:
+            raise ManifestError("A requester needs a `url`.")
+        bodies = [self.request_body, self.request_body_data, self.request_body_json]
+        if sum(map(bool, bodies)) > 1:
+            raise ManifestError(
+                "A request has one body: give one of `request_body`, `request_body_json` and"
+                " `request_body_data`."
+            )
+        lists = [*as_list(self.request_parameters), self.fetch_properties_from_endpoint]
+        if sum(map(bool, lists)) > 1:
+            raise ManifestError(
+                "A request has one list of properties: give one QueryProperties in"
+                " `request_parameters`, or `query_properties`."
+            )
+
+    @cached_property
+    def properties(self) -> QueryProperties | None:
+        """Which properties are asked for, where something says so."""
+        return get_request_properties(vars(self))
+
+    @property
+    def timeout(self) -> tuple[float | None, float | None] | None:
+        """Seconds to wait for a connection and for an answer, None for what is usual."""
+        limits = self.connect_timeout_in_seconds, self.read_timeout_in_seconds
+        return None if limits == (None, None) else limits
+
+    @property
+    def limits(self) -> AnswerLimits:
+        """Limits of an answer: bytes in memory, bytes in a file and seconds; None as usual."""
+        return self.max_response_bytes, self.max_download_bytes, self.max_response_seconds
+
+    def request(self, scope: TemplateScope) -> RequestSpec:
+        """Return the request in a scope; pages, slices and windows add to it."""
+        base = self.base(scope)
+        data, as_json = (None, None) if self._body is None else self._body.content(scope)
+        return RequestSpec(
+            url=_joined(base, str(resolve(self.path or "", scope)).lstrip("/")),
+            method=self.http_method,
+            params=self._params(scope),
+            headers=self._headers(scope),
+            data=data,
+            as_json=as_json,
+            base=base,
+        )
+
+    def home(self, scope: TemplateScope) -> str:
+        """Return the base URL in a scope without answers, nothing where it needs one."""
+        try:
+            return self.base(scope)
+        except Exception:  # noqa: BLE001  whatever a template raises that misses something
+            return ""
+
+    def base(self, scope: TemplateScope) -> str:
+        """Return what paths are joined to: ``url_base``, else ``url``."""
+        base = str(resolve(self.url_base or "", scope))
+        return base or str(resolve(self.url or "", scope))
+
+    def _params(self, scope: TemplateScope) -> dict[str, Any]:
+        params = _fields(self.request_parameters, scope)
+        for name in as_list(params):
+            params[name] = ",".join(get_properties(scope.get("stream_slice")))
+        for name, value in params.items():
+            if isinstance(value, Mapping):
+                raise ManifestError(
+                    f"The query parameter '{name}' is an object: give its members by themselves,"
+                    " or the text that it stands for."
+                )
+        return params
+
+    def _headers(self, scope: TemplateScope) -> dict[str, str]:
+        return {name: str(it) for name, it in _fields(self.request_headers, scope).items()}
+
+    @cached_property
+    def _body(self) -> _SaysBody | None:
+        """What says the body, whichever of the options it is in."""
+        if self.request_body_json:
+            return RequestBodyJsonObject(value=self.request_body_json)
+        if isinstance(self.request_body_data, Mapping):
+            return RequestBodyUrlEncodedForm(value=self.request_body_data)
+        if self.request_body_data:
+            return RequestBodyPlainText(value=self.request_body_data)
+        return self.request_body
+
+
+def finalize_request(request: HTTPRequest) -> HTTPRequest:
+    """Make a request what is sent, when all is said of it.
+
+    A parameter that the URL has with the same value is not sent twice, and there is a body only
+    where something is in it, whatever the method.
+    """
+    query = urlsplit(request.url).query if "?" in request.url else ""
+    if query and request.params:
+        known = {name: values[0] for name, values in parse_qs(query).items()}
+        request.params = {
+            name: value for name, value in request.params.items() if known.get(name) != str(value)
+        }
+    if not request.data:
+        request.data = None
+        request.as_json = None
+    return request
+
+
+def as_list(params: Any) -> list[str]:
+    """Return the names of the parameters that list properties."""
+    given: Mapping[str, Any] = params if isinstance(params, Mapping) else {}
+    return [name for name, value in given.items() if isinstance(value, QueryProperties)]
+
+
+def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
+    """Return which properties a requester asks for, whichever of its fields says so."""
+    for name in as_list(fields.get("request_parameters")):
+        found: QueryProperties = fields["request_parameters"][name]
+        return found
+    endpoint: PropertiesFromEndpoint | None = fields.get("fetch_properties_from_endpoint")
+    return fields.get("query_properties") if endpoint is None else QueryProperties(endpoint)
+
+
+def _joined(base: str, path: str) -> str:
+    """Join a path to a URL, below all of it; a whole URL stands for itself."""
+    if not path:
+        return base
+    folder = base if base.endswith("/") else f"{base}/"
+    if _PLAIN.fullmatch(path) and _takes_plain(folder):
+        return folder + path
+    return urljoin(folder, path)
+
+
+@lru_cache(maxsize=256)
+def _takes_plain(folder: str) -> bool:
+    """Return whether a path of plain words is joined to a URL by writing it behind."""
+    return urljoin(folder, "a/b") == f"{folder}a/b"
+
+
+def _fields(given: Any, scope: TemplateScope) -> dict[str, Any]:
+    """Return flat fields, those without what is empty; all may come of one template."""
+    if not isinstance(given, dict):
+        whole = given(scope) if callable(given) else given
+        if isinstance(whole, str):
+            whole = parse_literal(whole)
+        found: Mapping[Any, Any] = whole if isinstance(whole, Mapping) else {}
+        return {str(name): value for name, value in found.items() if value is not None}
+    return {
+        str(resolve(name, scope)): value
+        for name, each in given.items()
+        if (value := resolve(each, scope)) is not None and value != ""
+    }
+
+
+def _nested(given: Any, scope: TemplateScope) -> Any:
+    """Return a document; of mappings on all levels, what is empty is left out."""
+    if callable(given):
+        found = given(scope)
+        return None if found == "" else found
+    if isinstance(given, dict):
+        members: dict[Any, Any] = given
+        return {
+            resolve(name, scope): value
+            for name, each in members.items()
+            if (value := _nested(each, scope)) is not None
+        }
+    if isinstance(given, list):
+        return [_nested(each, scope) for each in given]
+    return None if given == "" else given

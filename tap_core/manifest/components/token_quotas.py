@@ -1,0 +1,101 @@
+"""Several tokens of one kind, each with so many requests in some time.
+
+Rules of the room: what a manifest says of them, and no more; `rotation` puts them on
+requests. None shows what it holds. Names and forms are Airbyte's (its YAML reference,
+"RateLimitedMultipleTokenAuthenticator").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import requests
+
+from tap_core.incremental.durations import parse_duration
+from tap_core.manifest.components.api_budget import HttpRequestRegexMatcher
+from tap_core.manifest.dpath import make_getter
+from tap_core.manifest.errors import ManifestError
+
+__all__ = ["QuotaStatusSource", "RotatedTokens", "TokenQuota"]
+
+_SOME_DAY: Final = datetime(2001, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaStatusSource:
+    """The endpoint that says how many requests a token has left."""
+
+    url: str
+    http_method: Literal["GET", "POST"] = "GET"
+    request_headers: dict[str, str] = field(default_factory=dict)
+    unavailable_status_codes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenQuota:
+    """Requests that are counted together: those that match, else those that match no other."""
+
+    name: str
+    remaining_path: list[str]
+    reset_path: list[str]
+    limit_path: list[str] | None = None
+    matchers: list[HttpRequestRegexMatcher] = field(default_factory=list)
+    remaining_header: str | None = None
+    reset_header: str | None = None
+    limit_header: str | None = None
+    exhaustion_status_codes: list[int] = field(default_factory=list)
+
+    def matches(self, request: requests.PreparedRequest) -> bool:
+        """Return whether a request is one of these."""
+        return any(one.matches(request) for one in self.matchers)
+
+    @cached_property
+    def found(self) -> dict[str, Callable[[Any], Any]]:
+        """What finds the numbers in the endpoint's document."""
+        paths = {"remaining_path": self.remaining_path, "reset_path": self.reset_path}
+        if self.limit_path:
+            paths["limit_path"] = self.limit_path
+        return {name: make_getter(path) for name, path in paths.items()}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RotatedTokens:
+    """Several tokens, of which each request gets one that has requests left.
+
+    Raises:
+        ManifestError: there is no quota, or the longest wait is no length of time.
+    """
+
+    tokens: str | list[str]
+    quota_status_source: QuotaStatusSource
+    quotas: list[TokenQuota]
+    token_delimiter: str = ","  # noqa: S105  (no token)
+    auth_method: str = "Bearer"
+    header: str = "Authorization"
+    max_wait_time: str = "PT2H"
+    budget_reserve_fraction: float = 0.1
+    budget_min_reserve: int = 50
+
+    def __post_init__(self) -> None:
+        if not self.quotas:
+            raise ManifestError("Requests are counted by one quota at least: give `quotas`.")
+        _ = self.longest_wait
+
+    @cached_property
+    def longest_wait(self) -> timedelta:
+        """For how long a token is waited for."""
+        try:
+            return parse_duration(self.max_wait_time).after(_SOME_DAY) - _SOME_DAY
+        except ValueError as error:
+            raise ManifestError(str(error)) from None
+
+    @property
+    def known_tokens(self) -> list[str]:
+        """The tokens, without empty ones."""
+        given = self.tokens
+        found = given.split(self.token_delimiter or ",") if isinstance(given, str) else given
+        return [token.strip() for token in found if token.strip()]

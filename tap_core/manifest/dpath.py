@@ -1,0 +1,267 @@
+"""Paths into documents, with ``*`` and ``**``, as manifests write them.
+
+Rules of the room: a path is a list of names and indices; a text is one with ``/`` between
+them. What a path needs is decided once: one without wildcards is a short walk. The words and
+their meaning are those of the dpath library, which airbyte-cdk uses: ``*``, ``?`` and ``[…]``
+match within one step, ``**`` matches any number of them, and a removed element that is not the
+last of its list leaves a null behind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import translate
+from itertools import islice, pairwise
+from typing import Any, Final, TypeAlias, cast
+
+from tap_core.manifest.errors import ManifestError
+
+__all__ = [
+    "MISSING",
+    "delete_at",
+    "find_all",
+    "find_locations",
+    "has_wildcard",
+    "iterate_leaves",
+    "make_getter",
+    "make_remover",
+    "set_at",
+    "split_path",
+]
+
+MISSING: Final[Any] = object()
+"""What a walk gives where there is nothing; null is something."""
+
+_Place: TypeAlias = tuple[Any, Any]
+"""A mapping or list, and the name or index in it."""
+
+_Find: TypeAlias = Callable[[Any], Iterator[_Place]]
+
+_WILD: Final = frozenset("*?[")
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Return the steps of a text; none for ``/``, which means the document itself."""
+    return tuple(path.lstrip("/").split("/")) if path != "/" else ()
+
+
+def has_wildcard(path: Sequence[str]) -> bool:
+    """Tell whether a path may lead to several places."""
+    return any(_is_wild(step) for step in path)
+
+
+def make_getter(path: Sequence[str]) -> Callable[[Any], Any]:
+    """Return the function that gives the value at a path, or `ABSENT`.
+
+    The function raises a ManifestError where a path with wildcards leads to several values.
+    """
+    steps = tuple(map(str, path))
+    if has_wildcard(steps):
+        return _only(steps)
+    if not steps:
+        return lambda document: document
+    if len(steps) == 1:
+        only = steps[0]
+        return lambda document: _below(document, only)
+
+    def walk(document: Any) -> Any:
+        for step in steps:
+            document = _below(document, step)
+            if document is MISSING:
+                break
+        return document
+
+    return walk
+
+
+def _only(steps: Sequence[str]) -> Callable[[Any], Any]:
+    find = _finder(tuple(steps))
+
+    def walk(document: Any) -> Any:
+        found = [holder[name] for holder, name in islice(find(document), 2)]
+        if len(found) > 1:
+            raise ManifestError(
+                f"the path {'/'.join(steps)} leads to several values, and one is wanted: name the"
+                " steps instead of wildcards. A field_path with a step `*` takes all."
+            )
+        return found[0] if found else MISSING
+
+    return walk
+
+
+def find_all(path: Sequence[str]) -> Callable[[Any], list[Any]]:
+    """Return the function that gives all values at a path, in the document's order."""
+    find = _finder(tuple(map(str, path)))
+    return lambda document: [holder[name] for holder, name in find(document)]
+
+
+def find_locations(path: Sequence[str]) -> Callable[[Any], list[_Place]]:
+    """Return the function that gives all places at a path of at least one step."""
+    find = _finder(tuple(path))
+    return lambda document: list(find(document))
+
+
+def make_remover(path: Sequence[str]) -> Callable[[Any], None]:
+    """Return the function that removes from a document what a path leads to."""
+    steps = tuple(map(str, path))
+    if len(steps) == 1 and not has_wildcard(steps):
+        only = steps[0]
+        return lambda document: delete_at((document, only))
+    find = _finder(steps)
+
+    def remove(document: Any) -> None:
+        for place in list(find(document)):
+            delete_at(place)
+
+    return remove
+
+
+def iterate_leaves(document: Any) -> Iterator[_Place]:
+    """Yield where the plain values of a document stand."""
+    for holder, name in _everything(document):
+        if not isinstance(holder[name], (Mapping, list)):
+            yield holder, name
+
+
+def set_at(document: Any, path: Sequence[str], value: Any) -> None:
+    """Put a value at a path; what is missing on the way is made, lists for indices.
+
+    Raises:
+        TypeError: a plain value stands on the way.
+    """
+    steps = tuple(path)
+    for step, following in pairwise(steps):
+        document = _opened(document, step, [] if following.isdecimal() else {})
+    _set(document, steps[-1], value)
+
+
+def delete_at(place: _Place) -> None:
+    """Remove what stands at a place."""
+    holder, name = place
+    if _has(holder, name):
+        _remove(holder, name)
+
+
+def _opened(holder: Any, step: str, empty: Any) -> Any:
+    """Return the container at a step, made where there is none."""
+    below = _below(holder, step)
+    if below is MISSING or below is None:
+        _set(holder, step, empty)
+        return empty
+    return below
+
+
+def _set(holder: Any, step: str, value: Any) -> None:
+    if isinstance(holder, list):
+        index = int(step)
+        holder.extend([None] * (index + 1 - len(holder)))
+        holder[index] = value
+    elif isinstance(holder, dict):
+        holder[step] = value
+    else:
+        raise TypeError(f"'{step}' cannot be put below a value of type {type(holder).__name__}")
+
+
+def _below(holder: Any, step: str) -> Any:
+    """Return what stands one step down, or `ABSENT`."""
+    if isinstance(holder, dict):
+        return cast(dict[str, Any], holder).get(step, MISSING)
+    if isinstance(holder, list):
+        index = _index(step)
+        if index is not None and -len(holder) <= index < len(holder):
+            return holder[index]
+    return MISSING
+
+
+def _index(step: Any) -> int | None:
+    try:
+        return int(step)
+    except ValueError:
+        return None
+
+
+def _has(holder: Any, name: Any) -> bool:
+    return _below(holder, name) is not MISSING
+
+
+def _remove(holder: Any, name: Any) -> None:
+    if isinstance(holder, dict):
+        del holder[name]
+        return
+    index = int(name)
+    if index in {-1, len(holder) - 1}:
+        holder.pop()
+    else:
+        holder[index] = None
+
+
+def _is_wild(step: str) -> bool:
+    return not _WILD.isdisjoint(step)
+
+
+def _entries(holder: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(holder, Mapping):
+        yield from holder.items()
+    elif isinstance(holder, list):
+        yield from enumerate(holder)
+
+
+def _everything(document: Any) -> Iterator[_Place]:
+    """Yield all places of a document: those of a level, then what is below each of them."""
+    for name, _ in _entries(document):
+        yield document, name
+    for _, value in _entries(document):
+        yield from _everything(value)
+
+
+def _finder(steps: tuple[str, ...]) -> _Find:
+    """Return the function that gives the places at a path with at least one step."""
+    if "**" in steps:
+        at = steps.index("**")
+        return _deep(steps[:at], steps[at + 1 :])
+    *way, last = map(_matching, steps)
+
+    def find(document: Any) -> Iterator[_Place]:
+        holders = [document]
+        for names in way:
+            holders = [holder[name] for holder in holders for name in names(holder)]
+        for holder in holders:
+            for name in last(holder):
+                yield holder, name
+
+    return find
+
+
+def _deep(before: tuple[str, ...], after: tuple[str, ...]) -> _Find:
+    """Return the function for a path with ``**``: any number of steps, none included."""
+    start = _finder(before) if before else None
+    end = _finder(after) if after else None
+
+    def find(document: Any) -> Iterator[_Place]:
+        for place in start(document) if start else [([document], 0)]:
+            if end is None and start:
+                yield place
+            below = place[0][place[1]]
+            if end:
+                yield from end(below)
+            for holder, name in list(_everything(below)):
+                if end is None:
+                    yield holder, name
+                else:
+                    yield from end(holder[name])
+
+    return find
+
+
+def _matching(step: str) -> Callable[[Any], list[Any]]:
+    """Return the function that gives the names in a container that a step matches."""
+    if step == "*":
+        return lambda holder: [name for name, _ in _entries(holder)]
+    if not _is_wild(step):
+        index = _index(step)
+        return lambda holder: (
+            [index if isinstance(holder, list) else step] if _has(holder, step) else []
+        )
+    pattern = re.compile(translate(step))
+    return lambda holder: [name for name, _ in _entries(holder) if pattern.match(str(name))]

@@ -1,0 +1,197 @@
+"""The streams that templates make: what fills these is asked for, and each gets its name.
+
+Rules of the room: loaded where a manifest has templates, and by nobody else. What an API is
+asked here is asked once in a run: answers are kept. A name tells streams and their states apart,
+so it is a text and comes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import requests
+
+from tap_core.exceptions import DiscoveryError, SyncError
+from tap_core.http.origins import Origin, declared_origin
+from tap_core.manifest.builder import build_component
+from tap_core.manifest.components.partition_routers import PartitionSlice
+from tap_core.manifest.components.resolvers import DynamicDeclarativeStream, HttpComponentsResolver
+from tap_core.manifest.declarative_stream import ManifestTapProtocol
+from tap_core.manifest.document import MappingNode
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.loader import get_template_names
+from tap_core.manifest.stream import ManifestStream
+from tap_core.manifest.template_expansion import StreamTemplate, get_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    from tap_core.manifest.components.record_selector import RecordSelection
+    from tap_core.types import Record
+
+__all__ = ["generate_streams"]
+
+_TOKEN_ENDPOINT: Final = "token_refresh_endpoint"  # noqa: S105  (an option's name)
+
+
+class _Host(ManifestTapProtocol, Protocol):
+    """What a tap is here, beside what its streams need."""
+
+    def keeping(self, names: Iterable[str]) -> AbstractContextManager[None]:
+        """Take these for the names of parents, while it is not known which streams there are."""
+
+
+class _Described(ManifestStream):
+    """What an API says of the streams that it has; its records are as they came."""
+
+    _is_kept = True
+
+    @cached_property
+    def _selection(self) -> RecordSelection:
+        return self._select()
+
+
+def generate_streams(
+    tap: Any, host: _Host, taken: Collection[str]
+) -> Iterator[tuple[str, MappingNode]]:
+    """Yield the streams of all templates of a manifest, each with the name of its template.
+
+    ``tap`` is the same as ``host``; ``taken`` are names that other streams have.
+
+    Raises:
+        DiscoveryError: what a template is filled with cannot be read, or has a name twice.
+        ManifestError: a template cannot be filled so, or the manifest gives a name twice.
+    """
+    manifest, seen = host.manifest, set(taken)
+    for node, called in zip(
+        manifest.dynamic_streams, get_template_names(manifest.dynamic_streams), strict=True
+    ):
+        declared: DynamicDeclarativeStream
+        declared = build_component(manifest, node, DynamicDeclarativeStream, host.config)
+        for stream in _filled(tap, host, declared, node, called):
+            name: Any = stream.get("name")
+            if (wrong := _misnamed(stream, name)) is not None:
+                place = manifest.place(node.line, node.path)
+                raise ManifestError(f"'{called}' of dynamic_streams {wrong}", place=place)
+            if name in seen:
+                said = (
+                    f"'{called}' of dynamic_streams makes a second stream that is called '{name}'."
+                )
+                is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
+                raise DiscoveryError(said) if is_of_api else ManifestError(said)
+            seen.add(name)
+            yield called, stream
+
+
+def _filled(
+    tap: Any, host: _Host, declared: DynamicDeclarativeStream, node: MappingNode, called: str
+) -> Iterator[MappingNode]:
+    resolver = declared.components_resolver
+    template = StreamTemplate(
+        node["stream_template"],
+        resolver,
+        get_lines(node["components_resolver"]),
+        parents_win=declared.use_parent_parameters,
+    )
+
+    def read(retriever: Mapping[str, Any]) -> Iterator[tuple[PartitionSlice, Record]]:
+        return _records(tap, host, retriever, called)
+
+    is_of_api = isinstance(resolver, HttpComponentsResolver)
+    origins = _find_origins(host, node["stream_template"]) if is_of_api else None
+    try:
+        for scope in resolver.scopes(read):
+            made = template.filled({**scope, "config": host.config})
+            if origins is not None:
+                _check_token_endpoints(host, made, origins)
+            for part in _parts(made):
+                part.origins = origins
+            yield made
+    except ManifestError as error:
+        if error.is_placed:
+            raise
+        place = host.manifest.place(error.line, f"{node.path}.components_resolver")
+        raise ManifestError(error.message, place=place, line=error.line) from None
+
+
+def _find_origins(host: _Host, template: MappingNode) -> frozenset[Origin]:
+    """Return the origins that requests of a template have before an answer fills it."""
+    keys = ("url_base", "url", _TOKEN_ENDPOINT)
+    found = (_find_origin(host, part, key) for part in _parts(template) for key in keys)
+    return frozenset(origin for origin in found if origin is not None)
+
+
+def _find_origin(host: _Host, part: MappingNode, key: str) -> Origin | None:
+    """Return the origin of an address by settings and manifest alone; None if it has none."""
+    with suppress(ManifestError):
+        text = build_component(
+            host.manifest, part.get(key), str | None, host.config, part.parameters
+        )
+        return declared_origin(text) if text else None
+    return None
+
+
+def _check_token_endpoints(host: _Host, stream: MappingNode, origins: frozenset[Origin]) -> None:
+    """Check that an answer has not moved a token endpoint, which gets the client's secret.
+
+    Raises:
+        ManifestError: it is on a host that the template does not name.
+    """
+    for part in _parts(stream):
+        origin = _find_origin(host, part, _TOKEN_ENDPOINT)
+        if origin is not None and origin not in origins:
+            raise ManifestError(
+                f"An answer puts the {_TOKEN_ENDPOINT} of a stream on {origin}, which the stream"
+                " template does not name: write the endpoint into the template."
+            )
+
+
+def _parts(part: Any) -> Iterator[MappingNode]:
+    """Yield a part of a document and all mappings below it."""
+    if isinstance(part, MappingNode):
+        yield part
+    below = part.values() if isinstance(part, Mapping) else part
+    for one in below:
+        if isinstance(one, (Mapping, list)):
+            yield from _parts(one)
+
+
+def _records(
+    tap: Any, host: _Host, retriever: Mapping[str, Any], called: str
+) -> Iterator[tuple[PartitionSlice, Record]]:
+    """Yield the records of a retriever of no stream, each with its slice.
+
+    Raises:
+        DiscoveryError: they cannot be read; the error behind it says why.
+    """
+    node = MappingNode({"type": "DeclarativeStream", "name": called, "retriever": retriever})
+    node.path = str(getattr(retriever, "path", "")).removesuffix(".retriever")
+    asked = _Described(tap, node)
+    try:
+        with host.keeping(asked.parent_names):
+            for context in asked.slices():
+                more = getattr(context, "extra_fields", None)
+                one = PartitionSlice(context or {}, extra_fields=more)
+                for record in asked.read_slice(context):
+                    yield one, record
+    except (SyncError, requests.RequestException) as error:
+        raise DiscoveryError(
+            f"Which streams there are cannot be found out ('{called}' of dynamic_streams): {error}"
+        ) from error
+
+
+def _misnamed(stream: MappingNode, name: Any) -> str | None:
+    """Return what is wrong with the name of a stream, None where nothing is."""
+    if not isinstance(name, str) or not name:
+        return (
+            f"makes a stream whose name is {name!r}, and no text: map one to [name], with"
+            " `value_type: string` where it reads as a number."
+        )
+    parts = [stream[key] for key in ("full_refresh_stream", "incremental_stream") if key in stream]
+    if any(one.get("name") != name for one in parts):
+        return f"makes a stream '{name}' with parts of another name: map it to [\"**\", name]."
+    return None

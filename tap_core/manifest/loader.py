@@ -1,0 +1,280 @@
+"""A manifest read: YAML (or JSON) with the lines of its keys, references resolved.
+
+Rules of the room: the only place that knows YAML. Words are read as PyYAML reads them, but a
+date stays the text that it is. What a command does not need is not resolved: the settings are
+known long before the streams are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from tap_core.exceptions import LimitExceededError
+from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.manifest.document import ListNode, MappingNode, is_larger, to_plain
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.parameters import expand_component, parameter_names
+from tap_core.manifest.problems import ManifestProblem
+from tap_core.manifest.references import References
+from tap_core.schema.yaml_nodes import (
+    YAML_NODES,
+    check_nodes,
+    check_text,
+    read_scalar,
+    too_many_nodes,
+)
+
+__all__ = ["Manifest", "get_template_names", "read_manifest", "read_value"]
+
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG: Final = "tag:yaml.org,2002:"
+_TEXTS: Final = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
+_WORDS: Final = frozenset({f"{_TAG}int", f"{_TAG}float", f"{_TAG}bool", f"{_TAG}null"})
+_NOT_BUILT: Final = frozenset({"definitions", "schemas", "metadata"})
+"""Parts of a manifest that are only referred to."""
+_TOO_DEEP: Final = "this is nested too deeply once its references are written out: make it flatter."
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest as it was written; `tree` is what it means."""
+
+    name: str
+    """What messages call it: its file."""
+    folder: Path
+    """Where it lies: files that it names are looked for there."""
+    raw: MappingNode
+    twice: list[tuple[int, str]] = field(default_factory=list)
+    """Keys that a mapping has twice, with their lines: the last one counts."""
+    faults: list[ManifestProblem] | None = None
+    """Where faults are collected; without it the first one is raised."""
+
+    @cached_property
+    def references(self) -> References:
+        """What resolves a reference of this manifest."""
+        return References(self.raw, self.fault)
+
+    @cached_property
+    def tree(self) -> MappingNode:
+        """The whole manifest: references resolved, types and parameters put in.
+
+        Raises:
+            ManifestError: a reference leads nowhere, or back to itself.
+        """
+        root = MappingNode(
+            {key: self.part(key) for key in self.raw if key != "$ref"},
+            line=self.raw.line,
+            lines=self.raw.lines,
+        )
+        unbuilt = {key: root.pop(key) for key in _NOT_BUILT & root.keys()}
+        try:
+            built = expand_component(root, "", "DeclarativeSource", {})
+        except RecursionError:
+            raise ManifestError(_TOO_DEEP, place=self.name) from None
+        built.update(unbuilt)
+        return built
+
+    @cached_property
+    def parameter_names(self) -> frozenset[Any]:
+        """The names of all ``$parameters``."""
+        return frozenset(parameter_names(self.raw))
+
+    @property
+    def streams(self) -> list[MappingNode]:
+        """The streams that the manifest declares one by one.
+
+        Raises:
+            ManifestError: there is none and no template either, or what stands there is none.
+        """
+        if not self.raw.get("streams") and self.raw.get("dynamic_streams"):
+            return []
+        return self._listed("streams")
+
+    @property
+    def dynamic_streams(self) -> list[MappingNode]:
+        """The templates that streams are made of.
+
+        Raises:
+            ManifestError: what stands there is none.
+        """
+        return self._listed("dynamic_streams") if self.raw.get("dynamic_streams") else []
+
+    def _listed(self, key: str) -> list[MappingNode]:
+        found = self.tree.get(key)
+        if isinstance(found, list) and found and all(isinstance(one, MappingNode) for one in found):
+            return cast(list[MappingNode], found)
+        line = self.raw.lines.get(key, self.raw.line)
+        self.fault(line, key, "a manifest has a list of streams.")
+        return []
+
+    def part(self, key: str) -> Any:
+        """Return what stands under a key of the top, references resolved; None: nothing.
+
+        Raises:
+            ManifestError: a reference leads nowhere, or back to itself.
+        """
+        line = self.raw.lines.get(key, 0)
+        try:
+            found = self.references.resolved(self.raw.get(key), line)
+            if not is_larger(found, YAML_NODES.whole):
+                return found
+            self.fault(line, key, str(too_many_nodes()))
+        except RecursionError:
+            self.fault(line, key, _TOO_DEEP)
+        return None
+
+    def fault(self, line: int, path: str, message: str) -> None:
+        """Tell of a fault: collect it, or raise it.
+
+        Raises:
+            ManifestError: faults are not collected.
+        """
+        if self.faults is None:
+            raise ManifestError(message, place=self.place(line, path), line=line, path=path)
+        self.faults.append(ManifestProblem(line, path, message))
+
+    def place(self, line: int, path: str = "") -> str:
+        """Return how messages name a place: file, line, and the path of keys."""
+        parts = [self.name, *([f"line {line}"] if line else []), *([path] if path else [])]
+        return ", ".join(parts)
+
+
+def read_manifest(source: Path | str) -> Manifest:
+    """Read a manifest from a file, or from a text.
+
+    Raises:
+        ManifestError: it cannot be read, is no YAML, or is no mapping.
+    """
+    if isinstance(source, str):
+        return _read(source, "manifest", Path())
+    try:
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
+        raise ManifestError(f"The manifest '{source}' cannot be read: {error}") from None
+    return _read(text, source.name, source.resolve().parent)
+
+
+def get_template_names(dynamic_streams: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what declared templates of streams are called: by their place, without a name."""
+    return [
+        str(one.get("name") or f"dynamic_stream_{place}")
+        for place, one in enumerate(dynamic_streams)
+    ]
+
+
+def read_value(text: str) -> Any:
+    """Return what a text says as YAML; one that is no YAML is what it is."""
+    try:
+        return to_plain(_made(text, []))
+    except LimitExceededError as error:
+        raise ManifestError(str(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+
+
+def _read(text: str, name: str, folder: Path) -> Manifest:
+    twice: list[tuple[int, str]] = []
+    try:
+        made = _made(text, twice)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        message = f"this is not YAML: {error.problem or error.context}."
+        place = f"{name}, line {line}" if line else name
+        raise ManifestError(message, place=place, line=line) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ManifestError(f"this is not YAML: {error}", place=name) from None
+    except LimitExceededError as error:
+        raise ManifestError(str(error), place=name) from None
+    if not isinstance(made, MappingNode):
+        raise ManifestError("a manifest is a mapping, with `streams` and `check`.", place=name)
+    return Manifest(name, folder, made, twice)
+
+
+def _made(text: str, twice: list[tuple[int, str]]) -> Any:
+    try:
+        document = _composed(text)
+    except yaml.YAMLError:
+        if not text.lstrip().startswith("{"):
+            raise
+        # JSON with tabs is no YAML; its lines are lost.
+        document = _composed(json.dumps(json.loads(text)))
+    return None if document is None else _Reader(twice).made(document)
+
+
+def _composed(text: str) -> yaml.Node | None:
+    check_text(text)
+    loader = _LOADER(text)
+    try:
+        made = cast("yaml.Node | None", loader.get_single_node())
+    finally:
+        loader.dispose()
+    if made is not None:
+        check_nodes(made)
+    return made
+
+
+class _Reader:
+    """YAML's nodes to ours; an anchor that is used twice is one object."""
+
+    def __init__(self, twice: list[tuple[int, str]]) -> None:
+        self._words = yaml.constructor.SafeConstructor()
+        self._known: dict[int, Any] = {}
+        self._twice = twice
+
+    def made(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        found = self._known.get(id(node))
+        if found is None:
+            found = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._list(node)
+            self._known[id(node)] = found
+        return found
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        if node.tag in _TEXTS:
+            return node.value
+        if node.tag in _WORDS:
+            return read_scalar(node, self._words.construct_object)
+        raise yaml.constructor.ConstructorError(
+            None, None, f"the tag {node.tag} is not known", node.start_mark
+        )
+
+    def _list(self, node: yaml.Node) -> ListNode:
+        items = cast(yaml.SequenceNode, node).value
+        lines = [item.start_mark.line + 1 for item in items]
+        return ListNode([self.made(item) for item in items], lines=lines)
+
+    def _mapping(self, node: yaml.MappingNode) -> MappingNode:
+        self._tell_twice(node.value)
+        if any(key.tag == f"{_TAG}merge" for key, _ in node.value):
+            self._words.flatten_mapping(node)
+        result = MappingNode(line=node.start_mark.line + 1)
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            result[key] = self.made(value_node)
+            result.lines[key] = key_node.start_mark.line + 1
+        return result
+
+    def _tell_twice(self, pairs: list[tuple[yaml.Node, yaml.Node]]) -> None:
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen and key.value != "<<":
+                self._twice.append((key.start_mark.line + 1, key.value))
+            seen.add(key.value)
+
+    def _key(self, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        raise yaml.constructor.ConstructorError(
+            None, None, "a key is a text, and not a mapping or list", node.start_mark
+        )

@@ -1,0 +1,154 @@
+"""One walk through the pages of a slice: a manifest's paginator, as the page loop takes one.
+
+Rules of the room: the loop is `tap_core.http.page_iteration`; here a manifest's words are put into
+its
+terms. A page without records does not end the walk, the paginator decides. An answer that is an
+error, and tolerated, has no records and no next page.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from tap_core.manifest.interfaces import Page, PageCursor, TemplateScope
+
+if TYPE_CHECKING:
+    import requests
+
+    from tap_core.exceptions import SyncError
+    from tap_core.manifest.components.page_size_reduction import PageSizeState
+    from tap_core.types import Record
+
+__all__ = ["PageLoop", "PageToken"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageToken:
+    """Which page is asked for: where the walk stands, and what templates see."""
+
+    walk: PageCursor
+    scope: TemplateScope
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What came of the page that is being read."""
+
+    size: int = 0
+    kept: int = 0
+    last: Record | None = None
+
+
+class PageLoop:
+    """The pages of one slice: ``decode`` gives the documents of an answer, ``select`` records.
+
+    ``is_pristine`` is whether documents stay as they came, whatever becomes of their records.
+    ``documents`` gives what records are selected from, where that is something else. ``behind``
+    hears how many records each page had, before it is said whether there is another. ``sizes``
+    makes pages smaller, where something says how. ``admits`` says which records are kept, where
+    that is not for the API to decide.
+    """
+
+    def __init__(
+        self,
+        walk: PageCursor,
+        scope: TemplateScope,
+        decode: Callable[[requests.Response], Iterator[Any]],
+        select: Callable[[Iterable[Any], TemplateScope, Callable[[], None]], Iterator[Record]],
+        *,
+        is_pristine: bool,
+        documents: Callable[[requests.Response], Iterator[Any]] | None = None,
+        behind: Callable[[int], None] | None = None,
+        sizes: PageSizeState | None = None,
+        admits: Callable[[Record], bool] | None = None,
+    ) -> None:
+        self.finished: bool = False
+        self._walk = walk
+        self._scope = scope
+        self._decode = decode
+        self._documents = documents or decode
+        self._select = select
+        self._is_pristine = is_pristine
+        self._behind = behind
+        self._sizes = sizes
+        self._admits = admits
+        self._comes_again: bool = False
+        self._first: Any = None
+        self._counts = _Counts()
+
+    @property
+    def current_value(self) -> PageToken:
+        """The page that is asked for now."""
+        return PageToken(self._walk, {**self._scope, "next_page_token": self._walk.token})
+
+    def reduce(self, error: SyncError) -> None:
+        """Have the page that was refused asked for once more, with fewer records, after a wait.
+
+        Raises:
+            SyncError: it cannot be any smaller.
+        """
+        if self._sizes is None:
+            raise error
+        time.sleep(self._sizes.reduced(error))
+        self._walk.resize(self._sizes.size)
+        self._comes_again = True
+
+    def parse(self, response: requests.Response) -> Iterator[Record]:
+        """Yield the records of an answer."""
+        if self._comes_again:
+            return
+        counts = self._counts = _Counts()
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            self.finished = True
+            return
+
+        def extracted() -> None:
+            counts.size += 1
+
+        admits = self._admits
+        documents = self._noting(self._documents(response))
+        for record in self._select(documents, self._scope, extracted):
+            if admits is not None and not admits(record):
+                continue
+            counts.kept += 1
+            counts.last = record
+            yield record
+
+    def _noting(self, documents: Iterator[Any]) -> Iterator[Any]:
+        """Keep the first document for templates, where nobody changes it."""
+        self._first = None
+        for document in documents:
+            if self._is_pristine and self._first is None:
+                self._first = document
+            yield document
+
+    def _read(self, response: requests.Response) -> Any:
+        """Return the first document of an answer, read again where it may have changed."""
+        if self._is_pristine:
+            return {} if self._first is None else self._first
+        return next(self._decode(response), {})
+
+    def continue_if_empty(self, response: requests.Response) -> bool:  # noqa: ARG002  a hook
+        """Go on: whether there is another page is for `advance` to say."""
+        return True
+
+    def advance(self, response: requests.Response) -> None:
+        """Move on to the page after this one, unless it comes again."""
+        is_refused, self._comes_again = self._comes_again, False
+        if self.finished or is_refused:
+            return
+        counts = self._counts
+        if self._behind is not None:
+            self._behind(counts.kept)
+        read, sizes = partial(self._read, response), self._sizes
+        asked_for = None if sizes is None else sizes.size
+        page = Page(response, read, counts.size, counts.kept, counts.last, asked_for)
+        if sizes is not None:
+            sizes.succeeded()
+            self._walk.resize(sizes.size)
+        self.finished = not self._walk.advance(page, self._scope)

@@ -1,0 +1,89 @@
+"""Pages whose properties take several requests: asked for in turn, and merged.
+
+Rules of the room: to the loop each request is a page of its own. Nothing of a page is sent
+before its last chunk has come, so that who ends the walk early does so between whole pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from tap_core.manifest.components.query_properties import GroupByKeyMergeStrategy, inject_properties
+from tap_core.manifest.page_loop import PageLoop, PageToken
+
+if TYPE_CHECKING:
+    import requests
+
+    from tap_core.types import Record
+
+__all__ = ["PropertyChunkReader"]
+
+
+class PropertyChunkReader(PageLoop):
+    """The pages of one slice, each in as many requests as there are chunks."""
+
+    def __init__(
+        self,
+        *args: Any,
+        chunks: Sequence[Sequence[str]],
+        merging: GroupByKeyMergeStrategy | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._chunks = chunks
+        self._merging = merging
+        self._place = 0
+        self._held: list[Record] = []
+        self._by_key: dict[Any, Record] = {}
+
+    @property
+    def current_value(self) -> PageToken:
+        """The page, and which of its properties are asked for now."""
+        turn = super().current_value
+        return PageToken(turn.walk, inject_properties(turn.scope, self._chunks[self._place]))
+
+    @property
+    def _is_last(self) -> bool:
+        return self._place + 1 == len(self._chunks)
+
+    def parse(self, response: requests.Response) -> Iterator[Record]:
+        """Yield the records of a page behind its last chunk; merged ones come last."""
+        if self._merging is None:
+            yield from super().parse(response)
+            return
+        self._held += [one for one in super().parse(response) if not self._is_merged(one)]
+        if not self._is_last:
+            self.finished = False  # an answer that was tolerated has nothing of its chunk
+            return
+        records = [*self._held, *self._by_key.values()]
+        self._held, self._by_key = [], {}
+        self._counts.kept = len(records)
+        self._counts.last = records[-1] if records else None
+        yield from records
+
+    def _is_merged(self, record: Record) -> bool:
+        """Merge a record with those of its key; return whether it has one."""
+        assert self._merging is not None  # noqa: S101 - asked before
+        key = self._merging.group(record)
+        if key is not None:
+            _merge(self._by_key.setdefault(key, {}), record)
+        return key is not None
+
+    def advance(self, response: requests.Response) -> None:
+        """Move on to the next chunk, or behind the last one to the next page."""
+        if self._is_last:
+            self._place = 0
+            super().advance(response)
+        else:
+            self._place += 1
+
+
+def _merge(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put a record's values into another; objects that both have are joined."""
+    for name, value in more.items():
+        old = known.get(name)
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            _merge(cast("dict[str, Any]", old), cast("Mapping[str, Any]", value))
+        else:
+            known[name] = value

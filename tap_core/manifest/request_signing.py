@@ -1,0 +1,221 @@
+"""What puts the credentials of a manifest on requests: the authenticators at work.
+
+Rules of the room: each is one of `tap_core.authenticators`, and differs from it in names and
+places alone. What is put on a request twice is on it once. A token is got under a lock, once for
+all threads, and kept until shortly before it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+import requests
+
+from tap_core.authenticators import APIAuthenticatorBase, OAuthAuthenticator
+from tap_core.authenticators.oauth import refresh_margin_seconds
+from tap_core.authenticators.token_endpoint import TokenFieldNames, TokenRequest, TokenResponse
+from tap_core.http.request import HTTPRequest
+from tap_core.incremental.datetime_formats import get_format
+from tap_core.manifest.errors import ManifestError
+from tap_core.parsing.datetimes import parse_datetime, utc_now
+from tap_core.redaction import Secrets, register_secrets
+from tap_core.singerlib.json import replace_path
+
+if TYPE_CHECKING:
+    from tap_core.incremental.request_options import RequestOption
+
+__all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
+
+_USUAL_LIFETIME = 3600
+"""Seconds that a token of OAuth is taken to live where its server does not say."""
+
+
+def parse_expiry(value: Any, form: str | None = None) -> datetime | None:
+    """Read the end of a token: by its format, as ISO 8601, or as seconds since 1970.
+
+    Returns:
+        An aware instant, None for what is none.
+    """
+    text = str(value).strip()
+    for each in (form, "%s" if text.isdecimal() else None):
+        if each is not None:
+            with contextlib.suppress(ValueError):
+                return get_format(each).read(text)
+    try:
+        return parse_datetime(text)
+    except ValueError:
+        return None
+
+
+class InjectedCredential(APIAuthenticatorBase):
+    """Puts a credential where an option of a request says."""
+
+    def __init__(self, option: RequestOption, credential: Callable[[], str]) -> None:
+        """Take the place, and what gives the credential."""
+        super().__init__()
+        self._option = option
+        self._credential = credential
+
+    def authenticate_request(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put the credential on a request, and return it."""
+        is_json, fields = _parse_body_fields(request)
+        asked = HTTPRequest(url="", data=fields)
+        self._option.put(asked, self._credential())
+        if asked.data is not fields:
+            _write_body(request, asked, is_json=is_json)
+        self.auth_headers, self.auth_params = dict(asked.headers), asked.params
+        return super().authenticate_request(request)
+
+
+def _parse_body_fields(request: requests.PreparedRequest) -> tuple[bool, dict[str, Any] | None]:
+    """Return whether a body is JSON, and its fields; None for one without fields."""
+    body = request.body or b""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body)
+    kind = str(request.headers.get("Content-Type", ""))
+    if "json" not in kind:
+        return False, dict(parse_qsl(text, keep_blank_values=True)) or None
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return True, None
+    return True, document if isinstance(document, dict) else None
+
+
+def _write_body(request: requests.PreparedRequest, asked: HTTPRequest, *, is_json: bool) -> None:
+    if request.body and is_json != asked.as_json:
+        raise ManifestError("A credential cannot be put into a body of another form.")
+    if asked.as_json:
+        request.prepare_body(data=None, files=None, json=asked.data)
+        return
+    form: Any = asked.data
+    request.prepare_body(data=urlencode(form, doseq=True), files=None)
+    request.headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
+
+
+class ExpiringToken:
+    """A credential that is made or asked for, and kept while it is good.
+
+    ``get`` gives it and the instant at which it ends, None for one that does not say. A stream
+    renews one that is refused: it compares ``access_token`` with what it sent.
+    """
+
+    def __init__(self, get: Callable[[], tuple[str, datetime | None]]) -> None:
+        self.access_token: str | None = None
+        self._get = get
+        self._good_until: datetime | None = None
+        self._updating = threading.RLock()
+
+    def __call__(self) -> str:
+        """Return the credential; a new one where there is none that is good."""
+        if not self.is_good():
+            with self._updating:
+                if not self.is_good():
+                    self.update_access_token()
+        return self.access_token or ""
+
+    def is_good(self) -> bool:
+        """Tell whether there is one that lives for a while yet."""
+        until = self._good_until
+        return self.access_token is not None and (until is None or utc_now() < until)
+
+    def update_access_token(self) -> None:
+        """Get a new one."""
+        with self._updating:
+            token, ends_at = self._get()
+            if ends_at is not None:
+                lifetime = (ends_at - utc_now()).total_seconds()
+                ends_at -= timedelta(seconds=refresh_margin_seconds(max(0.0, lifetime)))
+            self.access_token, self._good_until = token, ends_at
+            register_secrets(self, Secrets.from_values([token]))
+
+
+class CachedToken(OAuthAuthenticator):
+    """A token of OAuth, asked for with the names that a manifest gives.
+
+    ``body`` gives what is sent. ``end_format`` is that of the instant at which a token ends, None
+    where the server gives its lifetime in seconds. ``known`` is a token of an earlier run and the
+    instant at which it ends. ``keep_in`` is where the settings have these two, None for nowhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None,
+        body: Callable[[], dict[str, Any]],
+        headers: Mapping[str, Any],
+        names: TokenFieldNames,
+        in_query: bool = False,
+        end_format: str | None = None,
+        known: tuple[str, datetime | None] | None = None,
+        keep_in: tuple[Sequence[str], Sequence[str]] | None = None,
+        client_secret: str | None = None,
+    ) -> None:
+        super().__init__(
+            auth_endpoint=endpoint,
+            oauth_headers=dict(headers),
+            client_secret=client_secret,
+            default_expiration=_USUAL_LIFETIME,
+        )
+        self.token_names = names
+        self._body = body
+        self._in_query = in_query
+        self._end_format = end_format
+        self._keep_in = keep_in
+        self._is_given = endpoint is None and known is not None
+        if known is not None:
+            self._begin_with(*known)
+
+    def _begin_with(self, token: str, ends_at: datetime | None) -> None:
+        now = utc_now()
+        lifetime = 0.0 if ends_at is None else (ends_at - now).total_seconds()
+        if token and (lifetime > 0 or self._is_given):
+            self.access_token = token
+            self.expires_in = None if self._is_given else int(lifetime)
+            self.last_refreshed = now
+
+    def update_access_token(self) -> None:
+        """Ask for a new token; one that was given for good stays what it is."""
+        if not self._is_given:
+            super().update_access_token()
+
+    @property
+    def oauth_request_body(self) -> dict[str, Any]:
+        """What is asked for and by whom."""
+        return self._body()
+
+    def _token_request(self, payload: Any) -> TokenRequest:
+        asked = super()._token_request(payload)
+        if not self._in_query:
+            return asked
+        separator = "&" if "?" in asked.url else "?"
+        sent = {name: value for name, value in payload.items() if value is not None}
+        url = f"{asked.url}{separator}{urlencode(sent, doseq=True)}"
+        return replace(asked, url=url, payload=None)
+
+    def _lifetime(self, token: TokenResponse) -> int | None:
+        if not self._end_format or token.expires_in is None:
+            return super()._lifetime(token)
+        ends_at = parse_expiry(token.expires_in, self._end_format)
+        if ends_at is None:
+            return None
+        return max(1, int((ends_at - token.sent_at).total_seconds()))
+
+    def _keep(self, token: TokenResponse) -> None:
+        super()._keep(token)
+        listener = getattr(self._tap, "config_listener", None)
+        if self._keep_in is not None and callable(listener):
+            listener(self._kept)
+
+    def _kept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings with this token, so that the next run begins with it."""
+        token_path, end_path = self._keep_in or ((), ())
+        ends_at = (self.last_refreshed or utc_now()) + timedelta(seconds=self.expires_in or 0)
+        renewed = replace_path(settings, token_path, self.access_token)
+        return replace_path(renewed, end_path, ends_at.isoformat())

@@ -1,0 +1,119 @@
+"""What a mapping of a resolver puts into a template of streams: the manifest's text, and data.
+
+A text of the manifest itself may be a template once it is put in. What an answer or a setting
+brings never is, and never names a component: it is put in as data, also in the midst of a text
+of the manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.manifest.document import DataText, OwnText, as_data
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import TemplateScope
+from tap_core.manifest.literals import has_template, parse_plain
+from tap_core.manifest.loader import read_value
+
+if TYPE_CHECKING:
+    from tap_core.manifest.interpolation import BoundTemplate
+
+__all__ = ["insert_value", "split_template_text"]
+
+_PLACE: Final = re.compile("\ue000([0-9]+)\ue001")
+"""Stands for data while the manifest's text around it is read as YAML."""
+_HARMLESS: Final = re.compile(r"[\w .:/@-]*")
+_OPENING: Final = ("{{", "{%", "{#")
+_CLOSING: Final = ("}}", "%}", "#}")
+
+
+def insert_value(given: Any, scope: TemplateScope, *, reads_yaml: bool) -> Any:
+    """Return the value of a mapping in a scope, what is data in it marked as such.
+
+    Raises:
+        ManifestError: a template of it fails, or data stands where it could be part of one.
+    """
+    if callable(given):
+        return _read(given, scope, reads_yaml=reads_yaml)
+    if isinstance(given, dict):
+        return {
+            insert_value(key, scope, reads_yaml=False): insert_value(one, scope, reads_yaml=False)
+            for key, one in given.items()
+        }
+    if isinstance(given, list):
+        return [insert_value(one, scope, reads_yaml=False) for one in given]
+    return read_value(given) if isinstance(given, str) and reads_yaml else given
+
+
+def split_template_text(value: Any) -> Any:
+    """Return a part of a manifest in which templates can tell its own texts from data."""
+    if isinstance(value, dict):
+        return {key: split_template_text(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [split_template_text(one) for one in value]
+    return OwnText(value) if value.__class__ is str else value
+
+
+def _read(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bool) -> Any:
+    pieces = bound.pieces(scope)
+    own = "".join(one for one in pieces if not isinstance(one, DataText))
+    has_data = any(one and isinstance(one, DataText) for one in pieces)
+    if has_data and (has_template(own) or (reads_yaml and own.strip())):
+        marked = [
+            f"\ue000{number}\ue001" if isinstance(one, DataText) else _PLACE.sub("", one)
+            for number, one in enumerate(pieces)
+        ]
+        text = "".join(marked)
+        return _restored(read_value(text) if reads_yaml else text, pieces, reads_yaml=reads_yaml)
+    value = parse_plain("".join(pieces), bound.kind, bound.types, bound.empty)
+    if isinstance(value, str) and reads_yaml:
+        value = read_value(value)
+    return as_data(value) if has_data else value
+
+
+def _restored(value: Any, pieces: Sequence[str], *, reads_yaml: bool) -> Any:
+    """Return a value read of the manifest's text with data back in its places."""
+    if isinstance(value, dict):
+        return {
+            _restored(key, pieces, reads_yaml=False): _restored(one, pieces, reads_yaml=reads_yaml)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_restored(one, pieces, reads_yaml=reads_yaml) for one in value]
+    if not isinstance(value, str) or not _PLACE.search(value):
+        return value
+    parts: list[str] = [
+        pieces[int(one)] if number % 2 else one for number, one in enumerate(_PLACE.split(value))
+    ]
+    if has_template("".join(one for one in parts if not isinstance(one, DataText))):
+        return _embedded(parts)
+    text = "".join(parts)
+    return as_data(read_value(text) if reads_yaml and _PLACE.fullmatch(value) else text)
+
+
+def _embedded(parts: Sequence[str]) -> str:
+    """Return a template of the manifest with data in it that it gives as they are."""
+    made = ""
+    for number, one in enumerate(parts):
+        if not isinstance(one, DataText):
+            made += one
+        elif not _is_open(made):
+            made += '{{ "' + "".join(f"\\U{ord(letter):08x}" for letter in one) + '" }}'
+        else:
+            after = parts[number + 1][:1] if number + 1 < len(parts) else ""
+            if made[-1:] != after or after not in {"'", '"'} or not _HARMLESS.fullmatch(one):
+                raise ManifestError(
+                    "a value of an answer or a setting would be part of a template that this"
+                    " mapping writes: put it outside of the braces, or between quotes where it"
+                    " has letters, digits and spaces only."
+                )
+            made += one
+    return made
+
+
+def _is_open(text: str) -> bool:
+    """Return whether the end of a text is within the braces of a template."""
+    opened, closed = (max(map(text.rfind, marks)) for marks in (_OPENING, _CLOSING))
+    return opened > closed

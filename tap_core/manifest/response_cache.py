@@ -1,0 +1,139 @@
+"""Answers that are kept for a run, so that streams with the same parent ask for it once.
+
+Rules of the room: a request is the same when method, URL, headers and body are. Bodies lie in
+a file without a name that only this process can open, and that is gone with it. While one
+thread asks, others that want the same answer wait for it. Only whole answers that are good are
+kept; each time another copy is handed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, TypeAlias
+
+import requests
+from requests.structures import CaseInsensitiveDict
+
+from tap_core.http.response import JSONResponse
+
+__all__ = ["ResponseCache"]
+
+_Send: TypeAlias = Callable[[requests.PreparedRequest], requests.Response]
+_IsGood: TypeAlias = Callable[[requests.Response], bool]
+
+
+@dataclass
+class _Entry:
+    """A request that was or is being asked; ``turn`` is held by who asks."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    kept: _Kept | None = None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An answer: where its body lies, and the rest of it."""
+
+    offset: int
+    length: int
+    status_code: int
+    reason: str
+    url: str
+    encoding: str | None
+    headers: dict[str, str]
+
+
+class ResponseCache:
+    """Answers by request; any number of threads may ask."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, _Entry] = {}
+        self._guard: threading.Lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+        self._end: int = 0
+
+    def fetch(
+        self, request: requests.PreparedRequest, send: _Send, is_good: _IsGood | None = None
+    ) -> requests.Response:
+        """Return the answer to a request, sent with ``send`` where it is not known yet.
+
+        ``is_good`` says whether an answer without an error may be kept.
+
+        A request whose body is read while it is sent is always sent.
+        """
+        key = _build_key(request)
+        if key is None:
+            return send(request)
+        with self._guard:
+            entry = self._entries.setdefault(key, _Entry())
+        if entry.kept is None:
+            with entry.turn:
+                if entry.kept is None:
+                    response = send(request)
+                    if response.ok and (is_good is None or is_good(response)):
+                        entry.kept = self._keep(response)
+                    return response
+        return self._answer(request, entry.kept)
+
+    def close(self) -> None:
+        """Forget all answers."""
+        with self._guard:
+            self._entries.clear()
+            if self._file is not None:
+                self._file.close()
+            self._file, self._end = None, 0
+
+    def _keep(self, response: requests.Response) -> _Kept:
+        body = response.content or b""
+        with self._guard:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with this object)
+                weakref.finalize(self, self._file.close)
+            offset = self._end
+            self._file.seek(offset)
+            self._file.write(body)
+            self._end += len(body)
+        return _Kept(
+            offset,
+            len(body),
+            response.status_code,
+            response.reason,
+            response.url,
+            response.encoding,
+            dict(response.headers),
+        )
+
+    def _answer(self, request: requests.PreparedRequest, kept: _Kept) -> requests.Response:
+        made = JSONResponse()
+        made.status_code, made.reason = kept.status_code, kept.reason
+        made.url, made.encoding = kept.url, kept.encoding
+        made.headers = CaseInsensitiveDict(kept.headers)
+        made.request = request
+        body = self._body(kept)
+        made._content, made._content_consumed = body, True  # type: ignore[attr-defined]  # noqa: SLF001
+        made.raw = io.BytesIO(body)
+        return made
+
+    def _body(self, kept: _Kept) -> bytes:
+        with self._guard:
+            if self._file is None:
+                raise RuntimeError("The answers of this run have been closed.")
+            self._file.seek(kept.offset)
+            return self._file.read(kept.length)
+
+
+def _build_key(request: requests.PreparedRequest) -> bytes | None:
+    """Return what is equal for equal requests, None where that cannot be told."""
+    body: object = request.body or b""
+    if not isinstance(body, (str, bytes)):
+        return None
+    headers = sorted((name.lower(), str(value)) for name, value in request.headers.items())
+    text = repr((request.method, request.url, headers)).encode()
+    content = body.encode() if isinstance(body, str) else body
+    return hashlib.sha256(text + b"\n" + content).digest()

@@ -1,0 +1,265 @@
+"""States that airbyte-cdk stored, as this SDK's: one dict of a stream to another.
+
+Rules of the room: pure. What is known by its keys is translated, everything else is left as it
+is. A run of windows that was not closed from its start is worth what its first part says. An
+unknown form costs a read from the beginning, never a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = [
+    "CURSOR_STATE",
+    "GLOBAL_CURSOR",
+    "LOOKBACK_WINDOW_KEY",
+    "LegacyToPerPartitionStateMigration",
+    "from_cdk_state",
+    "get_parent_states",
+    "parse_context",
+    "partition_field",
+    "to_cdk_state",
+    "to_cursor_state",
+    "to_parent_state",
+    "to_state_entry",
+    "translate_custom_state",
+]
+
+CURSOR_STATE: Final = "cursor_state"
+"""Where the state of a cursor of others stands, if it is more than one value."""
+
+LOOKBACK_WINDOW_KEY: Final = "lookback_window"
+"""How long a run of airbyte-cdk took that left one cursor for all slices, in seconds: what changed
+while others were read may be so much earlier."""
+
+GLOBAL_CURSOR: Final = "global_cursor"
+"""The latest bookmark of all slices when a sync had ended, and under `LOOKBACK` how long it took:
+where slices begin that are new in a later one, if that is asked for."""
+
+_OURS: Final = frozenset(
+    {
+        *("replication_key", "replication_key_value", "partitions", "progress_markers"),
+        *("starting_replication_value", "replication_key_signpost", "context"),
+        CURSOR_STATE,
+    }
+)
+_NOTHING: Final = ("__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete")
+
+
+@dataclass(frozen=True)
+class LegacyToPerPartitionStateMigration:
+    """Reads ``{"<key of a parent>": {"<cursor field>": "<value>"}}``.
+
+    `translated` does so for every stream with one parent, whether it asks for it or not.
+    """
+
+    def should_migrate(self, stream_state: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Return False: nothing is left to do here."""
+        return False
+
+    def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the state as it is."""
+        return stream_state
+
+
+def from_cdk_state(
+    state: Mapping[str, Any],
+    *,
+    cursor_field: str | None,
+    partition_field: str | None,
+    keeps_global: bool = False,
+) -> dict[str, Any]:
+    """Return a stream's state in the form of this SDK.
+
+    ``partition_field`` is the one key of the stream's slices, where they have just one.
+    ``keeps_global`` keeps the cursor from which new slices begin.
+    """
+    if _is_ours(state) or not state:
+        return dict(state)
+    if cursor_field is None or any(key in state for key in _NOTHING):
+        return {}
+    if isinstance(state.get("states"), Sequence):
+        found = _of_partitions(state, cursor_field, _bookmark)
+        if keeps_global and "partitions" in found:
+            found |= _global_cursor(state, cursor_field)
+        return found
+    if (value := _get_cursor_value(state, cursor_field)) is not None:
+        return _position(cursor_field, value)
+    if partition_field is not None and _is_by_key(state, cursor_field):
+        entries = [
+            {"partition": {partition_field: key}, "cursor": value} for key, value in state.items()
+        ]
+        return _of_partitions({"states": entries}, cursor_field, _bookmark)
+    return dict(state)
+
+
+def translate_custom_state(
+    state: Mapping[str, Any], cursor_field: str, *, by_slices: bool
+) -> dict[str, Any]:
+    """Return the state of a stream whose cursor keeps its own, in the form of this SDK.
+
+    ``by_slices`` is whether routers give it slices, each of which has a cursor.
+    """
+    if _is_ours(state) or not state:
+        return dict(state)
+    if any(key in state for key in _NOTHING):
+        return {}
+    if by_slices and isinstance(state.get("states"), Sequence):
+        return _of_partitions(state, cursor_field, to_state_entry)
+    return to_state_entry(state, cursor_field)
+
+
+def to_state_entry(own: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return what a state has of a slice whose cursor wants this kept."""
+    value = own.get(cursor_field)
+    is_one = not isinstance(value, (Mapping, list))
+    known = _position(cursor_field, value) if is_one else {}
+    if is_one and not own.keys() - {cursor_field}:
+        return known
+    return {**known, CURSOR_STATE: dict(own)}
+
+
+def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return what a cursor of others wanted kept, in its own form."""
+    if isinstance(own := entry.get(CURSOR_STATE), Mapping):
+        return dict(own)
+    value = entry.get("replication_key_value")
+    known = value is not None and entry.get("replication_key") == cursor_field
+    return {cursor_field: value} if known else {}
+
+
+def to_parent_state(state: Mapping[str, Any] | None, cursor_field: str) -> dict[str, Any]:
+    """Return the state of a stream as a cursor of others expects that of a parent."""
+    if not state:
+        return {}
+    states = [
+        {"partition": one["context"], "cursor": to_cursor_state(one, cursor_field)}
+        for one in state.get("partitions") or ()
+    ]
+    return {"states": states} if states else to_cursor_state(state, cursor_field)
+
+
+def to_cdk_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stream's state in the form of airbyte-cdk; one that is no state of ours as it is."""
+    if not _is_ours(state):
+        return state
+    if "partitions" not in state:
+        return to_cursor_state(state, str(state.get("replication_key")))
+    states = [
+        {"partition": one["context"], "cursor": cursor}
+        for one in state["partitions"]
+        if (cursor := to_cursor_state(one, str(one.get("replication_key"))))
+    ]
+    return {"use_global_cursor": False, "states": states}
+
+
+def _is_ours(state: Mapping[str, Any]) -> bool:
+    """Return whether this SDK has kept a stream's state."""
+    return bool(_OURS.intersection(state))
+
+
+def get_parent_states(stream: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the declared streams that are parents of a declared one, and theirs."""
+    own = stream.get("incremental_sync")
+    for router in (*_routers(stream), own if isinstance(own, Mapping) else {}):
+        for one in router.get("parent_stream_configs") or ():
+            parent = one.get("stream") or {}
+            yield parent
+            yield from get_parent_states(parent)
+
+
+def partition_field(stream: Mapping[str, Any]) -> str | None:
+    """Return the one key of a declared stream's slices, None where there are several or none."""
+    names = [name for router in _routers(stream) for name in _get_partition_fields(router)]
+    return names[0] if len(names) == 1 and "{{" not in names[0] else None
+
+
+def _routers(stream: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = (stream.get("retriever") or {}).get("partition_router")
+    return [one for one in (found if isinstance(found, list) else [found]) if one]
+
+
+def _get_partition_fields(router: Mapping[str, Any]) -> list[str]:
+    parents = router.get("parent_stream_configs") or ()
+    given = [router.get("cursor_field"), *(one.get("partition_field") for one in parents)]
+    return [name for name in given if isinstance(name, str)]
+
+
+def parse_context(partition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the context of a partition: a parent without slices leaves nothing to say."""
+    return {
+        key: parse_context(value) if key == "parent_slice" else value
+        for key, value in partition.items()
+        if key != "parent_slice" or value
+    }
+
+
+def _of_partitions(
+    state: Mapping[str, Any],
+    cursor_field: str,
+    read: Callable[[Any, str], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Translate the states of slices; one for all of them counts where it is said to."""
+    result: dict[str, Any] = {}
+    if state.get("use_global_cursor") and isinstance(state.get("state"), Mapping):
+        result |= read(state["state"], cursor_field)
+        if isinstance(seconds := state.get(LOOKBACK_WINDOW_KEY), int) and seconds > 0:
+            result[LOOKBACK_WINDOW_KEY] = seconds
+    partitions = [
+        {
+            "context": parse_context(entry["partition"]),
+            **read(entry.get("cursor") or {}, cursor_field),
+        }
+        for entry in state["states"]
+        if isinstance(entry, Mapping) and isinstance(entry.get("partition"), Mapping)
+    ]
+    if partitions:
+        result["partitions"] = partitions
+    if parents := state.get("parent_state"):
+        result["parent_state"] = parents
+    return result
+
+
+def _global_cursor(state: Mapping[str, Any], cursor_field: str) -> dict[str, Any]:
+    """Return the cursor of all slices as `GLOBAL_CURSOR`, where airbyte-cdk has kept one."""
+    found = _bookmark(state.get("state"), cursor_field)
+    if not found or state.get("use_global_cursor"):
+        return {}
+    seconds = state.get(LOOKBACK_WINDOW_KEY)
+    return {
+        GLOBAL_CURSOR: {**found, LOOKBACK_WINDOW_KEY: seconds if isinstance(seconds, int) else 0}
+    }
+
+
+def _bookmark(cursor: Any, cursor_field: str) -> dict[str, Any]:
+    return _position(cursor_field, _get_cursor_value(cursor, cursor_field))
+
+
+def _position(cursor_field: str, value: Any) -> dict[str, Any]:
+    if value is None or value == "":
+        return {}
+    return {"replication_key": cursor_field, "replication_key_value": value}
+
+
+def _get_cursor_value(cursor: Any, cursor_field: str) -> Any:
+    if not isinstance(cursor, Mapping):
+        return None
+    if isinstance(cursor.get("slices"), Sequence):
+        return _closed(cursor["slices"])
+    return cursor.get(cursor_field)
+
+
+def _closed(slices: Iterable[Any]) -> Any:
+    """Return how far the first unbroken run of windows came: nothing before it is missing."""
+    first = min(
+        (one for one in slices if isinstance(one, Mapping)),
+        key=lambda one: str(one.get("start", "")),
+        default=None,
+    )
+    return None if first is None else first.get("most_recent_cursor_value", first.get("start"))
+
+
+def _is_by_key(state: Mapping[str, Any], cursor_field: str) -> bool:
+    return all(isinstance(one, Mapping) and set(one) == {cursor_field} for one in state.values())

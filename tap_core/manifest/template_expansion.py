@@ -1,0 +1,206 @@
+"""A template of streams, filled with values: a part of a document, as if it stood there.
+
+Rules of the room: pure; nothing is asked for. What is filled is the template as it is once
+references are resolved and parameters handed down (they stand under ``$parameters`` of each
+component), and both are done once more with the result. A linter fills what it can, and what
+it cannot know is `UNKNOWN`. (airbyte-cdk's component schema, ComponentMappingDefinition.)
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tap_core.manifest.components.resolvers import find_template_names
+from tap_core.manifest.document import UNKNOWN, ListNode, MappingNode, to_nodes, to_plain
+from tap_core.manifest.dpath import find_locations, set_at
+from tap_core.manifest.errors import ManifestError
+from tap_core.manifest.interfaces import TemplateScope, resolve
+from tap_core.manifest.loader import read_value
+from tap_core.manifest.parameters import expand_component, expand_parameters
+from tap_core.manifest.resolved_values import insert_value, split_template_text
+
+if TYPE_CHECKING:
+    from tap_core.manifest.components.resolvers import (
+        ComponentMappingDefinition,
+        ConfigComponentsResolver,
+        HttpComponentsResolver,
+        ParametrizedComponentsResolver,
+    )
+
+__all__ = ["StreamTemplate", "get_lines"]
+
+_PARAMETERS: Final = "$parameters"
+_TYPE: Final = "type"
+
+
+@dataclass(frozen=True)
+class StreamTemplate:
+    """A template of streams, and what fills it."""
+
+    node: MappingNode
+    """The template."""
+    resolver: HttpComponentsResolver | ConfigComponentsResolver | ParametrizedComponentsResolver
+    lines: Sequence[int]
+    """The line of each mapping."""
+    parents_win: bool = True
+    """Whether a parameter from above counts more than one of the same name below."""
+    known: Collection[str] | None = None
+    """What templates of mappings may name so that their value is known; None: everything."""
+
+    def filled(self, scope: TemplateScope) -> MappingNode:
+        """Return the stream that the mappings make of the template in a scope.
+
+        Raises:
+            ManifestError: a template of a mapping fails, or its path leads through a plain value;
+                its ``line`` is that of the mapping.
+        """
+        document: MappingNode = expand_parameters(self.node)
+        seen = {**scope, "stream_template_config": split_template_text(to_plain(document))}
+        if not self.resolver.BRINGS_DATA:
+            seen["components_values"] = split_template_text(seen["components_values"])
+        for mapping, line in zip(self.resolver.components_mapping, self.lines, strict=True):
+            self._apply(mapping, line, document, seen)
+        whole = to_nodes(document, self.node.line)
+        return expand_component(
+            whole, self.node.path, "DeclarativeStream", {}, parents_win=self.parents_win
+        )
+
+    def idle(self) -> list[int]:
+        """Return which mappings, counted from 0, find nothing to change, whatever the values."""
+        document, found = expand_parameters(self.node), []
+        mappings = self.resolver.components_mapping
+        for number, (mapping, line) in enumerate(zip(mappings, self.lines, strict=True)):
+            steps = self._steps(mapping, {})
+            is_open = UNKNOWN in steps or _is_unknown_at(document, steps)
+            creates = mapping.create_or_update and self.resolver.CREATES
+            if not is_open and not creates and not find_locations(steps)(document):
+                found.append(number)
+            self._put(document, mapping, UNKNOWN, steps, line)
+        return found
+
+    # One mapping
+
+    def _apply(
+        self,
+        mapping: ComponentMappingDefinition,
+        line: int,
+        document: MappingNode,
+        scope: TemplateScope,
+    ) -> None:
+        try:
+            self._fill(mapping, line, document, scope)
+        except ManifestError as error:
+            error.line = error.line or line
+            raise
+
+    def _fill(
+        self,
+        mapping: ComponentMappingDefinition,
+        line: int,
+        document: MappingNode,
+        scope: TemplateScope,
+    ) -> None:
+        condition = True if mapping.condition is None else self._value(mapping.condition, scope)
+        if not condition:
+            return
+        value = UNKNOWN if condition is UNKNOWN else self._mapped(mapping, scope)
+        self._put(document, mapping, value, self._steps(mapping, scope), line)
+
+    def _mapped(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> Any:
+        """Return what a mapping puts in; what answers and settings bring is data."""
+        reads_yaml = not self.resolver.keeps_text(mapping)
+        brings_data = self.resolver.BRINGS_DATA or "config" in find_template_names(mapping.value)
+        if self.known is None and brings_data:
+            return insert_value(mapping.value, scope, reads_yaml=reads_yaml)
+        value = self._value(mapping.value, scope)
+        return read_value(value) if isinstance(value, str) and reads_yaml else value
+
+    def _value(self, given: Any, scope: TemplateScope) -> Any:
+        if self.known is not None and not find_template_names(given) <= set(self.known):
+            return UNKNOWN
+        return resolve(given, scope)
+
+    def _steps(self, mapping: ComponentMappingDefinition, scope: TemplateScope) -> list[Any]:
+        found = [self._value(one, scope) for one in mapping.field_path]
+        if any(one is None or one == "" for one in found):
+            raise ManifestError(f"a step of field_path {_shown(found)} is empty.")
+        return [one if one is UNKNOWN else str(one) for one in found]
+
+    def _put(
+        self,
+        document: MappingNode,
+        mapping: ComponentMappingDefinition,
+        value: Any,
+        steps: list[Any],
+        line: int,
+    ) -> None:
+        """Put a value wherever the path leads; make what is missing, where that is asked for."""
+        creates = mapping.create_or_update and self.resolver.CREATES and bool(value)
+        if UNKNOWN in steps:
+            _blur(document, steps, creates=creates)
+            return
+        found = find_locations(steps)(document)
+        for holder, name in found:
+            holder[name] = copy.deepcopy(value)
+            _note(holder, name, line)
+        if creates and not found and not _is_unknown_at(document, steps):
+            _create(document, steps, value, line)
+
+
+def get_lines(resolver: Mapping[str, Any]) -> list[int]:
+    """Return the line of each mapping of a declared resolver."""
+    return [getattr(one, "line", 0) for one in resolver.get("components_mapping") or ()]
+
+
+def _create(document: MappingNode, steps: list[str], value: Any, line: int) -> None:
+    try:
+        set_at(document, steps, value)
+    except (TypeError, ValueError) as error:
+        raise ManifestError(f"field_path {_shown(steps)} leads nowhere: {error}.") from None
+    holder: Any = document
+    for step in steps:
+        if isinstance(holder, MappingNode) and step not in holder.lines:
+            _note(holder, step, line)
+        holder = holder[int(step)] if isinstance(holder, list) else holder[step]
+        if not isinstance(holder, (dict, list)):
+            return
+
+
+def _note(holder: Any, name: Any, line: int) -> None:
+    """Remember in which line stands what is there now."""
+    if isinstance(holder, MappingNode):
+        holder.lines[name] = line
+    elif isinstance(holder, ListNode) and int(name) < len(holder.lines):
+        holder.lines[int(name)] = line
+
+
+def _blur(document: MappingNode, steps: list[Any], *, creates: bool) -> None:
+    """Say that nobody knows what is where a path may lead; no type of a component is put so."""
+    for holder, name in find_locations(["*" if step is UNKNOWN else step for step in steps])(
+        document
+    ):
+        if name != _TYPE:
+            holder[name] = UNKNOWN
+    above = steps[: steps.index(UNKNOWN)]
+    holders = (
+        [holder[name] for holder, name in find_locations(above)(document)] if above else [document]
+    )
+    for one in holders if creates else ():
+        if isinstance(one, MappingNode):
+            one[_PARAMETERS] = UNKNOWN  # which may fill any option
+
+
+def _is_unknown_at(document: Any, steps: list[Any]) -> bool:
+    """Return whether a path leads into what is not known."""
+    return any(
+        holder[name] is UNKNOWN
+        for length in range(1, len(steps))
+        for holder, name in find_locations(steps[:length])(document)
+    )
+
+
+def _shown(steps: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, steps))}]"

@@ -1,0 +1,271 @@
+"""Tokens in turn: which one a request gets, and what is known of what each has left.
+
+Rules of the room: what is left is asked for once, before the first request, and again behind a wait
+for the next window; in between it is counted here, and put right by what answers say. Counting is
+done under a lock, and waiting outside of it. A token whose requests nobody counts is never waited
+for. No token is in a message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import requests
+
+from tap_core.exceptions import ConfigurationError, FatalAPIError, SyncError
+from tap_core.http.request import HTTPRequest
+from tap_core.http.response import parse_json
+from tap_core.manifest.dpath import MISSING
+from tap_core.manifest.request_signing import parse_expiry
+from tap_core.parsing.datetimes import utc_now
+
+if TYPE_CHECKING:
+    from tap_core.manifest.components.token_quotas import RotatedTokens, TokenQuota
+    from tap_core.manifest.interfaces import DeclarativeStreamProtocol
+
+__all__ = ["TokenRotator"]
+
+_LONGEST_DELAY: Final = 10.0
+"""Seconds by which a request is held back at most, so that the last ones last."""
+_SHORTEST_WAIT: Final = 5.0
+"""Seconds to wait for the next window at least: what was said of its beginning may be stale."""
+_SHORT: Final = 0.1
+_SKEW: Final = timedelta(seconds=60)
+"""By how much two ends of the same window may differ."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """What a token has left of a quota, until when; nothing is counted where nobody says."""
+
+    remaining: int
+    ends: datetime
+    limit: int
+    is_counted: bool = True
+
+    def put_right(
+        self, remaining: int | None, ends: datetime | None, limit: int | None, *, is_spent: bool
+    ) -> None:
+        """Take what an answer says: all of a new window, of this one only what is less."""
+        is_newer = ends is not None and ends > self.ends
+        if limit and (ends is None or ends >= self.ends):
+            self.limit = limit
+        if is_newer and ends is not None:
+            self.ends = ends
+            self.remaining = self.limit if remaining is None else remaining
+        elif remaining is not None:
+            is_of_this = ends is None or ends >= self.ends - _SKEW
+            if is_of_this or (is_spent and remaining <= 0):
+                self.remaining = min(self.remaining, remaining)
+
+
+class TokenRotator:
+    """Puts a token on each request.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+
+    def __init__(self, declared: RotatedTokens, stream: DeclarativeStreamProtocol) -> None:
+        self._declared = declared
+        self._stream = stream
+        self._tokens = declared.known_tokens
+        if not self._tokens:
+            raise ConfigurationError("There is no token: see the settings of the credentials.")
+        self._turns = itertools.cycle(self._tokens)
+        self._active = next(self._turns)
+        self._left: dict[str, dict[str, _Left]] = {}
+        self._counting = threading.RLock()
+        self._asking = threading.RLock()
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Put a token on a request, once one has a request left.
+
+        Raises:
+            SyncError: that takes too long.
+        """
+        if not self._left:
+            with self._asking:
+                if not self._left:
+                    self._ask()
+        token = self._taken(self._find_quota(request))
+        request.headers[self._declared.header] = self._worded(token)
+        return request
+
+    def _worded(self, token: str) -> str:
+        return f"{self._declared.auth_method} {token}".strip()
+
+    def _find_quota(self, request: requests.PreparedRequest) -> TokenQuota:
+        quotas = self._declared.quotas
+        fits = (one for one in quotas if one.matches(request))
+        others = (one for one in quotas if not one.matchers)
+        return next(itertools.chain(fits, others), quotas[0])
+
+    # Taking
+
+    def _taken(self, quota: TokenQuota) -> str:
+        """Take one request of a quota, and wait for it where that is needed; return its token."""
+        end: float | None = None
+        while True:
+            with self._counting:
+                found = self._next(quota)
+                delay = self._delay(quota) if found else self._until_next(quota)
+            if found is not None:
+                if delay >= _SHORT:
+                    time.sleep(delay)
+                return found
+            longest = self._declared.longest_wait.total_seconds()
+            now = time.monotonic()
+            end = now + longest if end is None else end
+            if now >= end or delay >= end - now:
+                raise self._spent(quota)
+            wait = min(max(delay, _SHORTEST_WAIT), end - now)
+            self._stream.log(
+                "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
+            )
+            time.sleep(wait)
+            with self._asking:
+                if self._is_spent(quota):  # another thread may have asked
+                    self._ask()
+
+    def _spent(self, quota: TokenQuota) -> SyncError:
+        longest = self._declared.max_wait_time
+        error = SyncError(
+            f"All tokens are spent (quota {quota.name}), and there are no new requests within"
+            f" {longest}: sync again later, give more tokens, or allow to wait longer."
+        )
+        error.failure_type = "transient_error"
+        return error
+
+    def _next(self, quota: TokenQuota) -> str | None:
+        """Return the token of the next request, None where all are spent."""
+        for _ in self._tokens:
+            token = self._active
+            left = self._left[token][quota.name]
+            if not left.is_counted:
+                self._active = next(self._turns)
+                return token
+            if left.remaining > 0:
+                left.remaining -= 1
+                return token
+            self._active = next(self._turns)
+        return None
+
+    def _of_all(self, quota: TokenQuota) -> list[_Left]:
+        return [self._left[token][quota.name] for token in self._tokens]
+
+    def _is_spent(self, quota: TokenQuota) -> bool:
+        with self._counting:
+            return all(one.is_counted and one.remaining <= 0 for one in self._of_all(quota))
+
+    def _until_next(self, quota: TokenQuota) -> float:
+        return (min(one.ends for one in self._of_all(quota)) - utc_now()).total_seconds()
+
+    def _delay(self, quota: TokenQuota) -> float:
+        """Return by how much a request is held back where all tokens come to their reserve."""
+        declared, known = self._declared, self._of_all(quota)
+        share, least = declared.budget_reserve_fraction, declared.budget_min_reserve
+        if any(
+            not one.is_counted or one.remaining > max(least, one.limit * share) for one in known
+        ):
+            return 0.0
+        seconds = (self._left[self._active][quota.name].ends - utc_now()).total_seconds()
+        total = sum(max(one.remaining, 0) for one in known)
+        return min(max(seconds, 0.0) / total, _LONGEST_DELAY) if total > 0 else 0.0
+
+    # What is known
+
+    def _ask(self) -> None:
+        """Ask for each token how many requests it has."""
+        made = {token: self._asked(token) for token in self._tokens}
+        with self._counting:
+            self._left = made
+        number = sum(any(not one.is_counted for one in known.values()) for known in made.values())
+        if number:
+            self._stream.log(
+                "Nobody counts the requests of %d of %d tokens.",
+                *(number, len(self._tokens)),
+                level=logging.INFO,
+            )
+
+    def _asked(self, token: str) -> dict[str, _Left]:
+        source = self._declared.quota_status_source
+        headers = {**source.request_headers, self._declared.header: self._worded(token)}
+        asked = HTTPRequest(url=source.url, method=source.http_method, headers=headers)
+        try:
+            response = self._stream.fetch(asked, {"config": self._stream.config})
+        except FatalAPIError as error:
+            if getattr(error.response, "status_code", 0) not in source.unavailable_status_codes:
+                raise
+            response = error.response
+        if response.status_code in source.unavailable_status_codes:
+            now = utc_now()
+            return {one.name: _Left(0, now, 0, is_counted=False) for one in self._declared.quotas}
+        document = parse_json(response)
+        return {one.name: self._read(one, document) for one in self._declared.quotas}
+
+    def _read(self, quota: TokenQuota, document: Any) -> _Left:
+        found = {name: find(document) for name, find in quota.found.items()}
+        for name, value in found.items():
+            if value is MISSING:
+                raise SyncError(
+                    f"The answer of the quota_status_source has nothing at the {name} of the quota"
+                    f" '{quota.name}'."
+                )
+        ends = parse_expiry(found["reset_path"])
+        if ends is None:
+            raise SyncError(
+                f"The reset_path of the quota '{quota.name}' leads to no point in time."
+            )
+        remaining = int(found["remaining_path"])
+        return _Left(remaining, ends, int(found.get("limit_path", remaining)))
+
+    def hear(self, request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Learn from an answer what is left."""
+        quota = self._find_quota(request)
+        codes = quota.exhaustion_status_codes
+        with self._counting:
+            left = self._left.get(self._find_token(request), {}).get(quota.name)
+            if left is None or not left.is_counted:
+                return
+            remaining = _number(response.headers, quota.remaining_header)
+            is_spent = response.status_code in codes
+            if remaining is None and is_spent:
+                remaining = 0
+            ends = _instant(response.headers, quota.reset_header)
+            limit = _number(response.headers, quota.limit_header)
+            left.put_right(remaining, ends, limit, is_spent=is_spent)
+
+    def has_other(self, request: requests.PreparedRequest) -> bool:
+        """Return whether a refused request can be sent at once with another token."""
+        name, sender = self._find_quota(request).name, self._find_token(request)
+        with self._counting:
+            left = self._left.get(sender, {}).get(name)
+            if left is None or not left.is_counted or left.remaining > 0:
+                return False
+            others = (self._left[token][name] for token in self._tokens if token != sender)
+            return any(one.remaining > 0 for one in others)
+
+    def _find_token(self, request: requests.PreparedRequest) -> str:
+        """Return the token that is on a request."""
+        value = request.headers.get(self._declared.header)
+        return next((token for token in self._tokens if self._worded(token) == value), "")
+
+
+def _number(headers: Mapping[str, str], name: str | None) -> int | None:
+    try:
+        return int(headers[name or ""])
+    except (KeyError, ValueError):
+        return None
+
+
+def _instant(headers: Mapping[str, str], name: str | None) -> datetime | None:
+    text = headers.get(name or "")
+    return parse_expiry(text) if text else None

@@ -1,0 +1,172 @@
+"""Values brought to the types of a schema, as ``schema_normalization: Default`` asks.
+
+Rules of the room: what is done to a value is decided once per schema. A value is changed where
+the schema names one type (beside null) and it can be read as that type; else it stays. Fields
+that the schema does not have stay, and nothing is refused: whether a record fits is not asked
+here. The rules are those of airbyte-cdk 7.39, save that digits are never lost: a fraction
+stays one of decimal digits, and a whole number where a ``number`` is asked for stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias, cast
+
+from tap_core.manifest.float_literals import decimals_to_floats
+from tap_core.types import JsonSchema, Record
+
+__all__ = ["make_normalizer"]
+
+_Convert: TypeAlias = Callable[[Any], Any]
+
+_SIMPLE: Final = frozenset({"string", "number", "integer", "boolean", "null"})
+
+_PLAIN: Final = (str, int, float, bool, Decimal, type(None))
+
+_TRUE: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
+
+_FALSE: Final = frozenset({"n", "no", "f", "false", "off", "0"})
+
+
+def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
+    """Return the function that brings the values of a record to a schema's types, in place."""
+    return _Compiler(schema).descent(schema)
+
+
+class _Compiler:
+    """Makes the functions for one schema; a definition that refers to itself is made once."""
+
+    def __init__(self, root: JsonSchema) -> None:
+        self._root = root
+        self._descents: dict[int, _Convert] = {}
+
+    def descent(self, schema: Any) -> _Convert:
+        """Return the function that changes what is within a value."""
+        schema = self._referred(schema)
+        made = self._descents.get(id(schema))
+        if made is None:
+            steps: list[_Convert] = []
+            made = self._descents[id(schema)] = lambda value: _each(steps, value)
+            properties = schema.get("properties")
+            if isinstance(properties, Mapping):
+                steps.append(self._within_object(cast(Mapping[str, Any], properties)))
+            items = schema.get("items")
+            if isinstance(items, Mapping):
+                steps.append(self._within_list(items))
+        return made
+
+    def _within_object(self, properties: Mapping[str, Any]) -> _Convert:
+        fields = [
+            (name, _conversion(one), self._descent_or_none(one))
+            for name, one in properties.items()
+            if isinstance(one, Mapping)
+        ]
+        fields = [one for one in fields if one[1] or one[2]]
+
+        def change(value: Any) -> None:
+            if not isinstance(value, dict):
+                return
+            for name, convert, within in fields:
+                if name in value:
+                    if convert:
+                        value[name] = convert(value[name])
+                    if within:
+                        within(value[name])
+
+        return change
+
+    def _within_list(self, items: Mapping[str, Any]) -> _Convert:
+        convert, within = _conversion(items), self._descent_or_none(items)
+
+        def change(value: Any) -> None:
+            if not isinstance(value, list):
+                return
+            if convert:
+                value[:] = map(convert, value)
+            if within:
+                for one in value:
+                    within(one)
+
+        return change
+
+    def _descent_or_none(self, schema: Mapping[str, Any]) -> _Convert | None:
+        """Return the descent where there is something to descend to."""
+        found = self._referred(schema)
+        return self.descent(found) if {"properties", "items"} & found.keys() else None
+
+    def _referred(self, schema: Any) -> Mapping[str, Any]:
+        """Follow references within the document; one that leads nowhere says nothing."""
+        for _ in range(len(_SIMPLE) * 10):
+            path = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(path, str):
+                break
+            schema = self._root
+            for step in path.lstrip("#/").split("/"):
+                schema = schema.get(step, {}) if isinstance(schema, Mapping) else {}
+        return cast(Mapping[str, Any], schema) if isinstance(schema, Mapping) else {}
+
+
+def _each(steps: list[_Convert], value: Any) -> None:
+    for step in steps:
+        step(value)
+
+
+def _conversion(schema: Mapping[str, Any]) -> _Convert | None:
+    """Return what is done to a value, None for nothing."""
+    given = schema.get("type", [])
+    types: list[Any] = given if isinstance(given, list) else [given]
+    rest = [one for one in types if one != "null" or not isinstance(given, list)]
+    if len(rest) != 1:
+        return None
+    convert = _of_list(schema) if rest[0] == "array" else _CONVERSIONS.get(rest[0])
+    if convert is None or "null" not in types:
+        return convert
+    return lambda value: None if value is None else convert(value)
+
+
+def _of_list(schema: Mapping[str, Any]) -> _Convert | None:
+    """Return what makes a list of a single plain value."""
+    items = schema.get("items")
+    types: Any = items.get("type", ()) if isinstance(items, Mapping) else ()
+    if isinstance(types, str) or not _SIMPLE.issuperset(types):
+        return None
+    return lambda value: [value] if isinstance(value, _PLAIN) else value
+
+
+def _string(value: Any) -> str:
+    return str(decimals_to_floats(value))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, str):
+        return value
+    try:
+        read = Decimal(value)
+    except InvalidOperation:
+        return value
+    return read if read.is_finite() else value
+
+
+def _integer(value: Any) -> Any:
+    try:
+        return int(value)
+    except (ValueError, TypeError, OverflowError):
+        return value
+
+
+def _boolean(value: Any) -> Any:
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.lower().strip()
+    return True if word in _TRUE else False if word in _FALSE else value
+
+
+_CONVERSIONS: Final[Mapping[str, _Convert]] = {
+    "string": _string,
+    "number": _number,
+    "integer": _integer,
+    "boolean": _boolean,
+}

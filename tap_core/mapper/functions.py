@@ -1,0 +1,346 @@
+"""What expressions of stream maps may do: functions, limits, and what is out of bounds.
+
+Rules of the room: plain functions that compiled expressions call in the place of an
+operator or an attribute that could do harm. The bounds are simpleeval's (1.0), which the
+Singer SDK evaluates with, so that an expression means the same here and there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import operator
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from random import random
+from types import ModuleType
+from typing import Any
+
+from tap_core.limits.expressions import GROWING_METHODS, Bounds, integer, weight
+
+__all__ = [
+    "MUTATORS",
+    "PLAIN_METHODS",
+    "STANDARD_FUNCTIONS",
+    "FunctionLibrary",
+    "NotAllowedError",
+    "add",
+    "attribute",
+    "call_method",
+    "checked_size",
+    "iterate",
+    "kept",
+    "left_shift",
+    "map_functions",
+    "md5",
+    "modulo",
+    "multiply",
+    "operation_budget",
+    "power",
+    "reject_function",
+    "reject_name",
+    "right_shift",
+    "safe_format",
+    "safe_join",
+    "sha256",
+]
+
+_MAX_LENGTH = 100_000
+"""Characters or items that an expression may make in one step."""
+
+_MAX_ROUNDS = 10_000
+"""Rounds of all comprehensions of one evaluation."""
+
+_MAX_WEIGHT = 10_000_000
+"""Characters and items that a value may have in all, those of inner values included."""
+
+_BOUNDS = Bounds(_MAX_LENGTH)
+_MAX_POWER = 4_000_000
+_PAIR = 2
+_FEW = 100
+_LONG = 1 << 100_000
+_LEAST = -_LONG
+"""Integers from here on are multiplied with care."""
+_MAX_SHIFT = 10_000
+_MAX_SHIFTED = int(sys.float_info.max)
+
+_HIDDEN_PREFIXES = ("_", "func_")
+_HIDDEN = frozenset(
+    ("ag_frame", "cr_frame", "exec", "format", "format_map", "gi_frame", "mro", "tb_frame")
+)
+"""Attributes by which one comes from a value to the interpreter behind it."""
+
+_FORBIDDEN = frozenset(
+    (
+        *(type, isinstance, eval, getattr, setattr, repr, compile, open, exec, globals, locals),
+        *(os.popen, os.system, operator.attrgetter, operator.itemgetter, operator.methodcaller),
+        *(
+            getattr(os, name)
+            for name in dir(os)
+            if name.startswith(("exec", "spawn", "posix_spawn"))
+        ),
+    )
+)
+"""Functions that no expression may reach, whatever path leads there."""
+
+MUTATORS = frozenset(
+    (
+        *("add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove"),
+        *("reverse", "setdefault", "shuffle", "sort", "update", "difference_update"),
+        *("intersection_update", "symmetric_difference_update"),
+    )
+)
+"""Methods that change the value they are called on or are given."""
+
+PLAIN_METHODS = frozenset(
+    name
+    for kind in (str, bytes, int, float, list, dict, set, tuple, dt.datetime, dt.timedelta)
+    for name in dir(kind)
+) - set(GROWING_METHODS)
+"""Methods whose results are about as large as what they are made of."""
+
+_PLAIN = frozenset((str, int, float, bool))
+_SIZELESS = frozenset((int, float, bool))
+
+
+class NotAllowedError(Exception):
+    """An expression asked for something that is out of its bounds."""
+
+
+# Functions
+
+
+def md5(string: str) -> str:
+    """Return the MD5 digest of a text in UTF-8, as hexadecimal digits."""
+    return hashlib.md5(string.encode("utf-8")).hexdigest()  # noqa: S324 - the user's choice
+
+
+def sha256(string: str) -> str:
+    """Return the SHA-256 digest of a text in UTF-8, as hexadecimal digits."""
+    return hashlib.sha256(string.encode("utf-8")).hexdigest()
+
+
+def _random_below(top: float) -> int:
+    return int(random() * top)  # noqa: S311 - sampling, not secrets
+
+
+class FunctionLibrary:
+    """A module as expressions see it: its public members, and no way to its others."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: ModuleType) -> None:
+        """Show the public members of ``module``."""
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        reject_name(name)
+        return getattr(self._module, name)
+
+
+STANDARD_FUNCTIONS: dict[str, Any] = {
+    "rand": random,
+    "randint": _random_below,
+    "int": integer,
+    "float": float,
+    "str": str,
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+    "set": set,
+}
+"""What every expression can call, an alias's too."""
+
+
+def map_functions() -> dict[str, Callable[..., Any]]:
+    """Return what the expressions of a stream map can call, by name."""
+    return {
+        **STANDARD_FUNCTIONS,
+        "md5": md5,
+        "sha256": sha256,
+        "datetime": FunctionLibrary(dt),
+        "bool": bool,
+        "json": FunctionLibrary(json),
+    }
+
+
+# Bounds
+
+
+def reject_name(name: str) -> None:
+    """Refuse an attribute that leads out of bounds.
+
+    Raises:
+        NotAllowedError: it does.
+    """
+    if name.startswith(_HIDDEN_PREFIXES) or name in _HIDDEN:
+        raise NotAllowedError(f"the attribute '{name}' is not available to expressions")
+
+
+def reject_function(function: Any) -> None:
+    """Refuse a function that no expression may have.
+
+    Raises:
+        NotAllowedError: it is one of those.
+    """
+    if callable(function) and function in _FORBIDDEN:
+        raise NotAllowedError("this function is forbidden in expressions")
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute, or where there is none the item of this name.
+
+    The name was looked at when the expression was compiled.
+    """
+    try:
+        found = getattr(value, name)
+    except (AttributeError, TypeError):
+        found = _item(value, name)
+    if type(value) is str:
+        return found
+    if isinstance(found, ModuleType):
+        raise NotAllowedError("modules are not available to expressions")
+    reject_function(found)
+    return found
+
+
+def _item(value: Any, name: str) -> Any:
+    try:
+        return value[name]
+    except (KeyError, TypeError):
+        kind = type(value).__name__
+        raise NotAllowedError(f"a value of type '{kind}' has no attribute '{name}'") from None
+
+
+def checked_size(value: Any) -> Any:
+    """Pass a value on unless it is too long.
+
+    Raises:
+        NotAllowedError: it is.
+    """
+    if hasattr(value, "__len__") and len(value) > _MAX_LENGTH:
+        raise NotAllowedError(f"a value of {len(value):,} parts is too long")
+    return value
+
+
+def add(left: Any, right: Any) -> Any:
+    """Add numbers, or join what has a length."""
+    if (
+        type(left) not in _SIZELESS
+        and hasattr(left, "__len__")
+        and hasattr(right, "__len__")
+        and len(left) + len(right) > _MAX_LENGTH
+    ):
+        raise NotAllowedError("the sum of these two would be too long")
+    return left + right
+
+
+def multiply(left: Any, right: Any) -> Any:
+    """Multiply numbers, or repeat what has a length."""
+    if type(left) not in _SIZELESS or type(right) not in _SIZELESS:
+        for many, times in ((left, right), (right, left)):
+            if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
+                raise NotAllowedError("the product of these two would be too long")
+            if isinstance(many, (list, tuple)):
+                _check_weight(times * weight(many, _MAX_WEIGHT))
+    elif type(left) is int is type(right) and not _LEAST < left < _LONG:
+        return _BOUNDS.multiply(left, right)
+    return left * right
+
+
+def _check_weight(size: int) -> None:
+    if size > _MAX_WEIGHT:
+        raise NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} parts is too large")
+
+
+def power(base: Any, exponent: Any) -> Any:
+    """Raise to a power, neither number being too high."""
+    if abs(base) > _MAX_POWER or abs(exponent) > _MAX_POWER:
+        raise NotAllowedError("a number is too high to be raised to a power")
+    return _BOUNDS.power(base, exponent)
+
+
+def modulo(left: Any, right: Any) -> Any:
+    """Return the rest of a division, or a text with values put in."""
+    return left % right if type(left) in _SIZELESS else _BOUNDS.modulo(left, right)
+
+
+def call_method(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a method that may make much of little; texts in everyday use are done at once."""
+    if value.__class__ is str and not kwargs:
+        if name == "replace" and len(args) == _PAIR:
+            if (len(value) + 1) * (len(args[1]) + 1) <= _MAX_LENGTH:
+                return value.replace(*args)
+        elif name == "join" and args and args[0].__class__ is list and len(args[0]) <= _FEW:
+            return value.join(args[0])
+    return _BOUNDS.call(attribute(value, name), *args, **kwargs)
+
+
+def left_shift(value: Any, bits: Any) -> Any:
+    """Shift bits to the left."""
+    _check_shift(value, bits)
+    return value << bits
+
+
+def right_shift(value: Any, bits: Any) -> Any:
+    """Shift bits to the right."""
+    _check_shift(value, bits)
+    return value >> bits
+
+
+def _check_shift(value: Any, bits: Any) -> None:
+    if abs(bits) > _MAX_SHIFT or abs(value) > _MAX_SHIFTED:
+        raise NotAllowedError("a number is too high to be shifted")
+
+
+def safe_join(*parts: Any) -> str:
+    """Join the parts of an f-string."""
+    return "".join([part if type(part) is str else str(part) for part in map(_part, parts)])
+
+
+def _part(part: Any) -> Any:
+    return part if type(part) in _SIZELESS else checked_size(str(part))
+
+
+def safe_format(value: Any, form: str) -> str:
+    """Format a value inside an f-string."""
+    _BOUNDS.check_spec(value, form)
+    return ("{:" + form + "}").format(value)
+
+
+def operation_budget() -> list[int]:
+    """Return the rounds and the parts that one evaluation has left for its comprehensions."""
+    return [_MAX_ROUNDS, _MAX_WEIGHT]
+
+
+def kept(left: list[int], value: Any) -> Any:
+    """Pass on what a comprehension made in one round, if there is room left for it."""
+    kind = value.__class__
+    if kind not in _SIZELESS:
+        left[1] -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
+        if left[1] < 0:
+            _check_weight(_MAX_WEIGHT - left[1])
+    return value
+
+
+_Form = tuple[Any, ...] | None
+"""What a comprehension's item is taken apart into: None stands for one name."""
+
+
+def iterate(left: list[int], items: Iterable[Any], form: _Form) -> Iterator[Any]:
+    """Go through the items of a comprehension as long as there are rounds left."""
+    for item in items:
+        left[0] -= 1
+        if left[0] < 0:
+            raise NotAllowedError(f"comprehensions of more than {_MAX_ROUNDS:,} rounds")
+        yield item if form is None else _taken_apart(item, form)
+
+
+def _taken_apart(item: Any, form: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Take as many parts of an item as there are names; more are left out."""
+    return tuple(
+        part if inner is None else _taken_apart(part, inner)
+        for inner, part in zip(form, item, strict=False)
+    )

@@ -1,0 +1,224 @@
+"""The maps of a whole plugin: which stream goes by which map, and under which names.
+
+Rules of the room: the settings are read once and never changed. Each stream has a
+primary map, the first of its list, and one more for each setting that takes it as
+``__source__``.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tap_core.exceptions import (
+    MapExpressionError,
+    SingerSDKError,
+    StreamMapConfigError,
+    StreamSetupError,
+)
+from tap_core.mapper.constants import (
+    MAPPER_ALIAS_OPTION,
+    MAPPER_ELSE_OPTION,
+    MAPPER_SOURCE_OPTION,
+    NULL_STRING,
+    StreamMapsDict,
+)
+from tap_core.mapper.expressions import (
+    ExpressionScope,
+    UnknownNameError,
+    compile_expression,
+    parse_expression,
+)
+from tap_core.mapper.functions import STANDARD_FUNCTIONS
+from tap_core.mapper.stream_maps import (
+    CustomStreamMap,
+    DefaultStreamMap,
+    RemoveRecordTransform,
+    SameRecordTransform,
+    StreamMap,
+)
+from tap_core.records.flatten import FlatteningOptions, get_flattening_options
+from tap_core.records.select import selected_schema
+from tap_core.singerlib.catalog import Catalog
+from tap_core.types import JsonSchema
+
+__all__ = ["PluginMapper"]
+
+
+class PluginMapper:
+    """The maps of all streams, ``stream_maps`` by the stream's own name."""
+
+    def __init__(self, plugin_config: Mapping[str, Any], logger: logging.Logger) -> None:
+        """Read the settings.
+
+        Raises:
+            StreamMapConfigError: an option has a value, or a name, that it cannot have.
+            ConfigValidationError: flattening is on and no depth is given.
+        """
+        self.stream_maps: dict[str, list[StreamMap]] = {}
+        self.map_config: dict[str, Any] = plugin_config.get("stream_map_config") or {}
+        self.faker_config: dict[str, Any] = plugin_config.get("faker_config") or {}
+        self.flattening_options: FlatteningOptions | None = get_flattening_options(plugin_config)
+        self.default_mapper_type: type[DefaultStreamMap] = SameRecordTransform
+        self.logger = logger
+        self.stream_maps_dict: StreamMapsDict = dict(plugin_config.get("stream_maps") or {})
+        if MAPPER_ELSE_OPTION in self.stream_maps_dict:
+            rest = self.stream_maps_dict.pop(MAPPER_ELSE_OPTION)
+            if not _is_none(rest):
+                raise StreamMapConfigError(
+                    f"Undefined transform for '{MAPPER_ELSE_OPTION}' case: {rest}. It can only"
+                    f" be null, or {NULL_STRING}."
+                )
+            self.default_mapper_type = RemoveRecordTransform
+            logger.info("Streams without a map of their own are left out.")
+        for name, definition in self.stream_maps_dict.items():
+            if name.startswith("__"):
+                raise StreamMapConfigError(f"Option '{name}:{definition}' is not expected.")
+
+    def register_raw_streams_from_catalog(self, catalog: Catalog) -> None:
+        """Make the maps of all streams of a catalog, from what is selected of each.
+
+        A stream that is not selected is mapped whole: its properties may be keys.
+        """
+        for entry in catalog.streams:
+            mask = entry.metadata.resolve_selection()
+            schema = entry.schema.to_dict()
+            self.register_raw_stream_schema(
+                entry.stream or entry.tap_stream_id,
+                selected_schema(schema, mask) if mask[()] else schema,
+                entry.key_properties,
+            )
+
+    def register_raw_stream_schema(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> None:
+        """Make the maps of one stream, again where its schema or keys have changed.
+
+        Raises:
+            StreamMapConfigError: the settings make no map of this stream.
+            MapExpressionError: an expression is wrong.
+            StreamSetupError: the schema is none, or its properties cannot be flattened.
+        """
+        if self._is_registered(stream_name, schema, key_properties):
+            return
+        try:
+            self.stream_maps[stream_name] = self._build_maps(stream_name, schema, key_properties)
+        except SingerSDKError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise StreamSetupError(
+                f"The schema of stream '{stream_name}' can be neither mapped nor flattened:"
+                f" {error}. Correct it in the tap."
+            ) from error
+
+    def _build_maps(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> list[StreamMap]:
+        options = self.flattening_options
+        maps: list[StreamMap] = [
+            self.default_mapper_type(
+                stream_name, schema, key_properties, flattening_options=options
+            )
+        ]
+        for name, definition in self.stream_maps_dict.items():
+            given = dict(definition) if isinstance(definition, dict) else definition
+            source, alias = self._names(name, given, stream_name)
+            if not fnmatch.fnmatchcase(stream_name, source) and stream_name != source:
+                continue
+            made = self._build_map(name, given, alias, stream_name, schema, key_properties)
+            if isinstance(definition, dict) and MAPPER_SOURCE_OPTION in definition:
+                maps.append(made)
+            else:
+                maps[0] = made
+        return maps
+
+    def _is_registered(
+        self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
+    ) -> bool:
+        primary = self.stream_maps.get(stream_name, [None])[0]
+        return (
+            isinstance(primary, self.default_mapper_type)
+            and primary.raw_schema == schema
+            and primary.raw_key_properties == key_properties
+        )
+
+    def _names(self, name: str, given: Any, stream_name: str) -> tuple[str, str]:
+        """Return the stream (or pattern) that a setting maps, and the name it gives it.
+
+        What says so is taken out of ``given``.
+        """
+        if not isinstance(given, dict):
+            return name, stream_name
+        if MAPPER_SOURCE_OPTION in given:
+            if MAPPER_ALIAS_OPTION in given:
+                raise StreamMapConfigError(
+                    f"The stream map '{name}' has a {MAPPER_SOURCE_OPTION}, so '{name}' is the"
+                    f" new name already: it can have no {MAPPER_ALIAS_OPTION}."
+                )
+            source = given.pop(MAPPER_SOURCE_OPTION)
+            if not isinstance(source, str):
+                raise StreamMapConfigError(
+                    f"The {MAPPER_SOURCE_OPTION} of the stream map '{name}' is {source!r}: it must"
+                    " be text, the name of a stream."
+                )
+            return source, name
+        alias = given.pop(MAPPER_ALIAS_OPTION, None)
+        return name, stream_name if alias is None else self._eval_stream(alias, stream_name)
+
+    def _build_map(
+        self,
+        name: str,
+        given: Any,
+        alias: str,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None,
+    ) -> StreamMap:
+        if isinstance(given, dict):
+            return CustomStreamMap(
+                stream_alias=alias,
+                map_config=self.map_config,
+                faker_config=self.faker_config,
+                raw_schema=schema,
+                key_properties=key_properties,
+                map_transform=given,
+                flattening_options=self.flattening_options,
+                stream_name=stream_name,
+            )
+        if _is_none(given):
+            self.logger.info("Stream '%s' is left out by its map.", stream_name)
+            return RemoveRecordTransform(
+                stream_alias=alias,
+                raw_schema=schema,
+                key_properties=None,
+                flattening_options=self.flattening_options,
+            )
+        if isinstance(given, str):
+            raise StreamMapConfigError(f"Option '{name}:{given}' is not expected.")
+        raise StreamMapConfigError(
+            f"Unexpected stream definition type for '{name}'. Expected str, dict, or None. Got"
+            f" '{type(given).__name__}'."
+        )
+
+    @staticmethod
+    def _eval_stream(expr: str, stream_name: str) -> str:
+        """Return the name that an alias gives: an expression, else the text itself."""
+        what = f"the {MAPPER_ALIAS_OPTION} of stream '{stream_name}'"
+        if not isinstance(expr, str):
+            raise StreamMapConfigError(f"{expr!r} is {what}: it must be text.")
+        statement = parse_expression(expr.strip(), what)
+        if not isinstance(statement, ast.Expr):
+            raise MapExpressionError(f"Failed to parse expression {expr}. It is {what}.")
+        words = ExpressionScope(STANDARD_FUNCTIONS, {"__stream_name__": stream_name}, record=())
+        try:
+            alias = compile_expression(expr, statement.value, words, what).run({})
+        except UnknownNameError:
+            return expr
+        return alias if isinstance(alias, str) else expr
+
+
+def _is_none(definition: Any) -> bool:
+    return definition is None or definition == NULL_STRING

@@ -1,0 +1,49 @@
+"""The schema of a property that an expression makes, told by how the expression begins.
+
+Rules of the room: the prefixes and what they mean are the Singer SDK's; an expression
+that tells nothing keeps the type that the property had, else it is text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tap_core import typing as th
+from tap_core.types import JsonSchema
+
+__all__ = ["infer_property_schema"]
+
+_BY_PREFIX: tuple[tuple[tuple[str, ...], type[th.JSONTypeHelper[Any]]], ...] = (
+    (("float(",), th.DecimalType),
+    (("int(",), th.IntegerType),
+    (("str(", "json.dumps("), th.StringType),
+    (("bool(",), th.BooleanType),
+    (("datetime.date.", "datetime.date("), th.DateType),
+)
+_DATE_TIME = ("datetime.datetime.", "datetime.datetime(")
+
+
+def infer_property_schema(
+    name: str, expression: str, existing: JsonSchema | None, record: JsonSchema
+) -> JsonSchema:
+    """Return name and schema of a mapped property, nullable.
+
+    ``existing`` is the schema that it would have by itself, ``record`` the stream's.
+    """
+    return th.Property(name, _infer_type(expression, existing, record)).to_dict()
+
+
+def _infer_type(
+    expression: str, existing: JsonSchema | None, record: JsonSchema
+) -> th.JSONTypeHelper[Any]:
+    if expression == "record":
+        return th.CustomType(record)
+    for prefixes, kind in _BY_PREFIX:
+        if expression.startswith(prefixes):
+            return kind()
+    if expression.endswith(".date()"):
+        return th.DateType()
+    if expression.startswith(_DATE_TIME):
+        return th.DateTimeType()
+    is_text = expression.startswith("'") and expression.endswith("'")
+    return th.CustomType(existing) if existing and not is_text else th.StringType()

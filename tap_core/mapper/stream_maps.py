@@ -1,0 +1,390 @@
+"""The maps of a stream: what becomes of its records, and under which name.
+
+Rules of the room: everything is decided when a map is made, so a wrong map fails before
+the first record; names, signatures and results are the Singer SDK's (version 0.54). The
+raw schema that a map is given is never changed. A map knows no stream object and no tap.
+"""
+
+from __future__ import annotations
+
+import abc
+import ast
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tap_core.exceptions import MapExpressionError, StreamMapConfigError
+from tap_core.mapper.constants import (
+    MAPPER_ELSE_OPTION,
+    MAPPER_FILTER_OPTION,
+    MAPPER_KEY_PROPERTIES_OPTION,
+    NULL_STRING,
+)
+from tap_core.mapper.expressions import ExpressionScope, compile_expression, parse_expression
+from tap_core.mapper.functions import map_functions
+from tap_core.mapper.schema_inference import infer_property_schema
+from tap_core.records.flatten import FlatteningOptions, compile_flattener, flatten_schema
+from tap_core.types import JsonSchema, Record
+from tap_core.typing import PropertiesList
+
+if TYPE_CHECKING:
+    from tap_core.mapper.expressions import Expression
+
+__all__ = [
+    "CustomStreamMap",
+    "DefaultStreamMap",
+    "RemoveRecordTransform",
+    "SameRecordTransform",
+    "StreamMap",
+]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_Run: TypeAlias = Callable[[Record], Any]
+
+
+class StreamMap(abc.ABC):
+    """What becomes of the records of one stream, sent as ``stream_alias``."""
+
+    may_mutate = True
+    """Whether `transform` may change the record that it is given, or a value in it."""
+
+    def __init__(
+        self,
+        stream_alias: str,
+        raw_schema: JsonSchema,
+        key_properties: Sequence[str] | None,
+        flattening_options: FlatteningOptions | None,
+    ) -> None:
+        """Take the stream's schema and keys as they are before the map.
+
+        Raises:
+            ValueError: flattening gives two properties the same name.
+        """
+        self.stream_alias = stream_alias
+        self.raw_schema: JsonSchema = copy.deepcopy(raw_schema)
+        self.raw_key_properties = key_properties
+        self.flattening_options = flattening_options
+        self.transformed_schema: JsonSchema = self.flatten_schema(raw_schema)
+        self.transformed_key_properties = key_properties
+        self._flatten: tuple[JsonSchema, _Run] | None = None
+
+    @property
+    def flattening_enabled(self) -> bool:
+        """Whether records are flattened."""
+        options = self.flattening_options
+        return options is not None and options.enabled and options.max_level > 0
+
+    def flatten_schema(self, raw_schema: JsonSchema) -> JsonSchema:
+        """Return the flattened schema; without flattening the very same one."""
+        options = self.flattening_options
+        if options is None or not self.flattening_enabled:
+            return raw_schema
+        return flatten_schema(
+            raw_schema,
+            options.max_level,
+            options.separator,
+            max_key_length=options.max_key_length,
+        )
+
+    def flatten_record(self, record: Record) -> Record:
+        """Return the flattened record; without flattening the very same one."""
+        flatten = self.flattener
+        flattened: Record = record if flatten is None else flatten(record)
+        return flattened
+
+    @property
+    def flattener(self) -> _Run | None:
+        """The function that flattens a record of the transformed schema, None for none."""
+        options = self.flattening_options
+        if options is None or not self.flattening_enabled:
+            return None
+        if self._flatten is None or self._flatten[0] is not self.transformed_schema:
+            flatten = compile_flattener(
+                self.transformed_schema,
+                options.max_level,
+                options.separator,
+                max_key_length=options.max_key_length,
+            )
+            self._flatten = self.transformed_schema, flatten
+        return self._flatten[1]
+
+    @abc.abstractmethod
+    def transform(self, record: Record) -> Record | None:
+        """Return the mapped record, flattened where that is on; None leaves it out.
+
+        An override changes its record and calls ``super().transform(record)``.
+        """
+        return self.flatten_record(record)
+
+    @abc.abstractmethod
+    def get_filter_result(self, record: Record) -> bool:
+        """Return True to keep a record."""
+
+    @property
+    def quick_transform(self) -> Callable[[Record], Record | None]:
+        """`transform` for many records, without the way through the classes."""
+        return self.transform
+
+
+class DefaultStreamMap(StreamMap):
+    """A map for streams about which the settings say nothing."""
+
+
+class RemoveRecordTransform(DefaultStreamMap):
+    """Leaves out every record, and the stream with them."""
+
+    may_mutate = False
+
+    def transform(self, record: Record) -> None:
+        """Leave the record out."""
+
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+        """Return False: nothing is kept."""
+        return False
+
+
+class SameRecordTransform(DefaultStreamMap):
+    """Leaves every record as it is, or only flattens it."""
+
+    may_mutate = False
+
+    def transform(self, record: Record) -> Record | None:
+        """Return the record, flattened where that is on."""
+        return super().transform(record)
+
+    def get_filter_result(self, record: Record) -> bool:  # noqa: ARG002 - asks for nothing
+        """Return True: everything is kept."""
+        return True
+
+    @property
+    def quick_transform(self) -> Callable[[Record], Record | None]:
+        """The flattener, where a subclass has no transform of its own."""
+        own = type(self).transform is not SameRecordTransform.transform
+        return self.transform if own else (self.flattener or _same)
+
+
+class CustomStreamMap(StreamMap):
+    """The map of a stream that the settings describe."""
+
+    def __init__(
+        self,
+        stream_alias: str,
+        map_config: dict[str, Any],
+        faker_config: dict[str, Any],
+        raw_schema: JsonSchema,
+        key_properties: Sequence[str] | None,
+        map_transform: Mapping[str, Any],
+        flattening_options: FlatteningOptions | None,
+        *,
+        stream_name: str | None = None,
+    ) -> None:
+        """Compile ``map_transform``: a property's name to an expression, or to null.
+
+        ``map_config`` is what expressions know as ``config``; ``stream_name`` is the
+        stream's own name, ``stream_alias`` the one it goes by.
+
+        Raises:
+            MapExpressionError: an expression is none, or does what it may not.
+            StreamMapConfigError: the map cannot be, for instance without a key.
+            NotImplementedError: an ``__else__`` other than null.
+        """
+        super().__init__(stream_alias, raw_schema, key_properties, flattening_options)
+        self.map_config = map_config
+        self.faker_config = faker_config
+        self.stream_name = stream_name
+        rest = dict(map_transform)
+        rule = rest.pop(MAPPER_FILTER_OPTION, None)
+        if MAPPER_KEY_PROPERTIES_OPTION in rest:
+            self.transformed_key_properties = rest.pop(MAPPER_KEY_PROPERTIES_OPTION)
+        self._others = self._takes_others(rest)
+        self._filter = None if rule is None else self._build_filter(rule)
+        self._steps = [self._build_step(name, definition) for name, definition in rest.items()]
+        self.transformed_schema = self.flatten_schema(self._build_schema(rest))
+        used = [step for _, step in self._steps] + [self._filter]
+        self.may_mutate = (
+            type(self).transform is not CustomStreamMap.transform
+            or self._asks_subclass
+            or any(one.mutates for one in used if one is not None)
+        )
+
+    # Records
+
+    def transform(self, record: Record) -> Record | None:
+        """Return the mapped record, None where the filter or the map leaves nothing."""
+        result = self._transform(record)
+        return super().transform(result) if result else None
+
+    def get_filter_result(self, record: Record) -> bool:
+        """Return whether the filter keeps a record."""
+        return self._filter is None or bool(self._filter.run(record))
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether there is anything that may not keep a record."""
+        return self._filter is not None or self._asks_subclass
+
+    @property
+    def _asks_subclass(self) -> bool:
+        return type(self).get_filter_result is not CustomStreamMap.get_filter_result
+
+    @cached_property
+    def _transform(self) -> Callable[[Record], Record | None]:
+        """The function that filters and maps one record."""
+        keep: _Run | None = self._filter.run if self._filter else None
+        if self._asks_subclass:
+            keep = self.get_filter_result
+        others, keys = self._others, tuple(self.transformed_key_properties or ())
+        steps = [(name, step.run if step else None) for name, step in self._steps]
+
+        def transform(record: Record) -> Record | None:
+            if keep is not None and not keep(record):
+                return None
+            result = (
+                record.copy() if others else {key: record[key] for key in keys if key in record}
+            )
+            for name, run in steps:
+                if run is None:
+                    result.pop(name, None)
+                else:
+                    result[name] = run(record)
+            return result
+
+        return transform
+
+    @property
+    def quick_transform(self) -> Callable[[Record], Record | None]:
+        """What `transform` does, as one function."""
+        if type(self).transform is not CustomStreamMap.transform:
+            return self.transform
+        change, flatten = self._transform, self.flattener
+
+        def transform(record: Record) -> Record | None:
+            result = change(record)
+            return (flatten(result) if flatten else result) if result else None
+
+        return transform
+
+    # Expressions
+
+    @staticmethod
+    def _takes_others(rest: dict[str, Any]) -> bool:
+        """Take ``__else__`` out of a map; return whether unnamed properties stay."""
+        if MAPPER_ELSE_OPTION not in rest:
+            return True
+        value = rest.pop(MAPPER_ELSE_OPTION)
+        if _is_none(value):
+            return False
+        raise NotImplementedError(
+            f"Option '{MAPPER_ELSE_OPTION}={value}' is not supported: it can only be null."
+        )
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What expressions can call, by name; a subclass may add to it."""
+        return map_functions()
+
+    @cached_property
+    def fake(self) -> Any:
+        """The maker of made-up values; None where the package Faker is not installed."""
+        return _faker(self.faker_config or {})
+
+    def _build_filter(self, rule: Any) -> Expression:
+        if not isinstance(rule, str):
+            raise StreamMapConfigError(
+                f"Unexpected filter rule type '{type(rule).__name__}' in expression {rule!s}:"
+                f" the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}' must be text."
+            )
+        what = f"the {MAPPER_FILTER_OPTION} of stream '{self.stream_alias}'"
+        statement = parse_expression(rule, what)
+        if isinstance(statement, (ast.Assign, ast.AugAssign)):
+            warnings.warn(
+                f"{rule}: in {what} an assignment is ignored and its right side taken;"
+                " to compare, write '=='.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return self._compiled(rule, statement.value, what, None)
+        return self._compiled(rule, statement, what, None)
+
+    def _build_step(self, name: str, definition: Any) -> tuple[str, Expression | None]:
+        what = f"property '{name}' in the map of stream '{self.stream_alias}'"
+        if definition is None or definition == NULL_STRING:
+            if name in (self.transformed_key_properties or ()):
+                raise StreamMapConfigError(
+                    f"Removing key property '{name}' is not permitted in '{self.stream_alias}'"
+                    f" stream map config. Say in {MAPPER_KEY_PROPERTIES_OPTION} which properties"
+                    " are the keys instead, or null for none."
+                )
+            return name, None
+        if not isinstance(definition, str):
+            raise StreamMapConfigError(
+                f"Unexpected type '{type(definition).__name__}' in stream map for"
+                f" '{self.stream_alias}:{name}': it is text or null."
+            )
+        return name, self._compiled(definition, parse_expression(definition, what), what, name)
+
+    def _compiled(self, text: str, node: ast.AST, what: str, own: str | None) -> Expression:
+        value = node.value if isinstance(node, ast.Expr) else node
+        if not isinstance(value, ast.expr):
+            raise MapExpressionError(
+                f"Failed to parse expression {text}. It is {what}: a statement has no value."
+            )
+        constants = {
+            "config": self.map_config,
+            "__stream_name__": self.stream_alias,
+            "__original_stream_name__": self.stream_name,
+        }
+        asks = any(isinstance(one, ast.Name) and one.id == "fake" for one in ast.walk(value))
+        if asks and self.fake is not None:
+            constants["fake"] = self.fake
+        words = ExpressionScope(self.functions, constants, own=own)
+        return compile_expression(text, value, words, what)
+
+    # Schema
+
+    def _build_schema(self, rest: Mapping[str, Any]) -> JsonSchema:
+        """Return the schema of mapped records, before it is flattened."""
+        raw = self.raw_schema
+        schema = copy.copy(raw) if self._others else PropertiesList().to_dict()
+        properties = schema["properties"] = dict(schema.get("properties") or {})
+        known = properties if self._others else raw.get("properties") or {}
+        for name, definition in rest.items():
+            if _is_none(definition):
+                properties.pop(name, None)
+                if "required" in schema:
+                    schema["required"] = [one for one in schema["required"] if one != name]
+            else:
+                existing = properties.get(name) or known.get(definition)
+                record = {**raw, "properties": dict(known)}  # as far as it is mapped here
+                properties.update(infer_property_schema(name, definition, existing, record))
+        keys = self.transformed_key_properties or ()
+        for key in keys:
+            if key not in properties:
+                raise StreamMapConfigError(
+                    f"Invalid key properties for '{self.stream_alias}': [{','.join(keys)}]."
+                    f" Property '{key}' was not detected in schema."
+                )
+        return schema
+
+
+def _same(record: Record) -> Record:
+    return record
+
+
+def _is_none(definition: Any) -> bool:
+    return definition is None or definition == NULL_STRING
+
+
+def _faker(settings: Mapping[str, Any]) -> Any:
+    """Make the maker of made-up values, by the settings' seed and locale."""
+    try:
+        from faker import Faker
+    except ModuleNotFoundError:
+        return None
+    if settings.get("seed") is not None:
+        Faker.seed(settings["seed"])
+    return Faker() if settings.get("locale") is None else Faker(settings["locale"])

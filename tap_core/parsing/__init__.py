@@ -1,0 +1,1 @@
+"""Parsers of date-times and JSON paths."""

@@ -1,0 +1,99 @@
+"""Instants: now, and to and from the text that the wire uses.
+
+Rules of the room: every instant is aware and in UTC; a text without an offset is taken
+to be UTC, as the Singer specification has it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import date, datetime, time, timedelta, timezone
+
+__all__ = [
+    "NonUTCDatetimeError",
+    "date_fromisoformat",
+    "datetime_fromisoformat",
+    "parse_datetime",
+    "strftime",
+    "strptime_to_utc",
+    "time_fromisoformat",
+    "utc_now",
+]
+
+_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class NonUTCDatetimeError(Exception):
+    """A date-time was to be written as UTC and is not in UTC."""
+
+    def __init__(self) -> None:
+        super().__init__("The date-time must be in UTC to be written with a 'Z'.")
+
+
+def utc_now() -> datetime:
+    """Return the present instant, aware, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def parse_datetime(text: str) -> datetime:
+    """Read an ISO 8601 date-time; without an offset it is taken as UTC.
+
+    Raises:
+        ValueError: the text is no date-time.
+    """
+    found = datetime_fromisoformat(text)
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found
+
+
+def strptime_to_utc(dtimestr: str) -> datetime:
+    """Read an ISO 8601 date-time and turn it to UTC."""
+    return parse_datetime(dtimestr).astimezone(timezone.utc)
+
+
+def strftime(dtime: datetime, format_str: str = _FORMAT) -> str:
+    """Write a date-time of UTC, by default as ``2024-01-31T00:00:00.000000Z``.
+
+    Raises:
+        NonUTCDatetimeError: its offset is not zero.
+    """
+    if dtime.utcoffset() != timedelta(0):
+        raise NonUTCDatetimeError
+    # The C library writes years before 1000 without leading zeros, or "4Y" for %04Y.
+    return dtime.strftime(format_str.replace("%04Y", "%Y").replace("%Y", f"{dtime.year:04}"))
+
+
+def datetime_fromisoformat(text: str) -> datetime:
+    """Read an ISO 8601 date-time as Python 3.11 and later do; without an offset it is naive.
+
+    Raises:
+        ValueError: the text is no date-time.
+    """
+    return datetime.fromisoformat(_as_python_reads(text))
+
+
+def date_fromisoformat(text: str) -> date:
+    """Read an ISO 8601 date.
+
+    Raises:
+        ValueError: the text is no date.
+    """
+    return date.fromisoformat(text)
+
+
+def time_fromisoformat(text: str) -> time:
+    """Read an ISO 8601 time of day as Python 3.11 and later do.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    return time.fromisoformat(_as_python_reads(text))
+
+
+def _as_python_reads(text: str) -> str:
+    """Return a text as Python 3.10 reads it: without "Z", fractions with six digits."""
+    if sys.version_info >= (3, 11):
+        return text
+    fraction = re.compile(r"\.(\d{1,6})\d*")
+    plain = re.sub(r"[Zz]$", "+00:00", text)
+    return fraction.sub(lambda found: f".{found[1]:0<6}", plain)

@@ -1,0 +1,232 @@
+"""Values of a JSON document by JSONPath: records in a page, the token of the next page.
+
+Rules of the room:
+
+- What a path needs is decided once per expression. Everyday paths (a chain of names, indices
+  and wildcards, as in ``$.data.items[*]``) are walked here; all others go to jsonpath-ng, which
+  takes longer to import than a page takes to read and is imported when the first of them comes.
+- Both ways give the same values in the same order: those of jsonpath-ng 1.11 to 1.15, which
+  reads more than RFC 9535 allows (names without ``$``) and where a wildcard that meets an
+  object gives the object's values. What goes to the library (filters, slices, lists of names,
+  ``..``) means what the installed version means by it; Python 3.10 has none after 1.8.
+- One exception, singer_sdk's, and with it the same under every version: a ``[*]`` at the *end*
+  of a path asks for the elements of an array. Where it meets a single value instead, that value
+  is the only element, so a ``records_jsonpath`` of ``$[*]`` also reads an endpoint that answers
+  with one object. Null has no elements.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tap_core.exceptions import SingerSDKPendingDeprecationWarning
+
+if TYPE_CHECKING:
+    from jsonpath_ng import JSONPath
+
+__all__ = ["extract_jsonpath"]
+
+_Find: TypeAlias = Callable[[Any], list[Any]]
+"""From a document to all values that a path finds in it."""
+
+_Step: TypeAlias = Callable[[list[Any]], list[Any]]
+"""From the values found so far to those one step below them."""
+
+_ABSENT: Any = object()
+
+_ELEMENTS = "[*]"
+
+_STEP = re.compile(
+    r"""
+      \. (?P<name> @?[A-Za-z_][A-Za-z0-9_@-]* )
+    | \.?\[ (?P<quote>['"]) (?P<quoted> [^'"\\*]* ) (?P=quote) \]
+    | \.?\[ (?P<index> -?[0-9]{1,9} ) \]
+    | (?P<elements> \.?\[\*\] )
+    | (?P<members> \.\* )
+    """,
+    re.VERBOSE,
+)
+"""One step of an everyday path, with exactly the characters that jsonpath-ng lets a name have."""
+
+_WORDS = frozenset({"where", "wherenot"})
+"""Names that mean something else to jsonpath-ng unless they are quoted."""
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A path that is ready to be used; ``of_arrays`` when what it finds is to be unpacked."""
+
+    find: _Find
+    of_arrays: bool
+
+
+def extract_jsonpath(expression: str, input: dict[str, Any] | list[Any]) -> Iterator[Any]:
+    """Return all values that a JSONPath expression finds in a JSON document, in its order.
+
+    Raises jsonpath-ng's ``JSONPathError`` for an expression that is none.
+    """
+    path = _parse_path(expression)
+    found = path.find(input)
+    if path.of_arrays:
+        found, single = _unpack(found)
+        if single:
+            warnings.warn(
+                f"JSONPath {expression!r} asks for the elements of an array and met a non-array"
+                " value, which is taken as the only element. Write the path of the value"
+                " itself, without the [*].",
+                SingerSDKPendingDeprecationWarning,
+                stacklevel=2,
+            )
+    return iter(found)
+
+
+def _unpack(values: list[Any]) -> tuple[list[Any], bool]:
+    """Return the elements of arrays, and whether something else was taken as one."""
+    if len(values) == 1 and isinstance(values[0], list):
+        return values[0], False
+    found: list[Any] = []
+    single = False
+    for value in values:
+        if isinstance(value, list):
+            found += value
+        elif value is not None:
+            found.append(value)
+            single = True
+    return found, single
+
+
+@lru_cache(maxsize=512)
+def _parse_path(expression: str) -> _Path:
+    return _everyday(expression) or _by_library(expression)
+
+
+# All else: jsonpath-ng
+
+
+def _by_library(expression: str) -> _Path:
+    """Leave a path to jsonpath-ng, all but a last ``[*]``."""
+    path = _compile_jsonpath(expression)
+    arrays = _path_of_arrays(path) if expression.rstrip().endswith(_ELEMENTS) else None
+    asked = arrays or path
+    return _Path(lambda document: [match.value for match in asked.find(document)], bool(arrays))
+
+
+def _path_of_arrays(path: JSONPath) -> JSONPath | None:
+    """Return what stands before the ``[*]`` that ends a path, None if it does not end in one."""
+    from jsonpath_ng import Child
+
+    # It is shown as `[*]`, being a slice without bounds; from 1.16 on as `*`, being a wildcard.
+    return path.left if isinstance(path, Child) and str(path.right) in {"[*]", "*"} else None
+
+
+@lru_cache(maxsize=512)
+def _compile_jsonpath(expression: str) -> JSONPath:
+    """Return jsonpath-ng's object for an expression; its errors name the expression."""
+    from jsonpath_ng.exceptions import JSONPathError
+    from jsonpath_ng.ext.parser import parse
+
+    try:
+        return parse(expression)
+    except JSONPathError as error:
+        raise type(error)(f"{expression!r} is no JSONPath: {error}") from error
+
+
+# Everyday paths: no library
+
+
+def _everyday(expression: str) -> _Path | None:
+    """Return the walk along a chain of names, indices and wildcards, None for all else."""
+    steps = _parse_steps(expression)
+    if steps is None:
+        return None
+    alone = len(steps) == 1 and not expression.startswith("$")  # then [*] is no one's end
+    of_arrays = expression.endswith(_ELEMENTS) and not alone
+    return _Path(_walk(steps[:-1] if of_arrays else steps), of_arrays)
+
+
+def _parse_steps(expression: str) -> list[_Step] | None:
+    rest = expression[1:]
+    if not expression.startswith("$"):
+        # The root need not be named: `a.b` is `$.a.b`, and `[0]` is `$[0]`. But `.a` is nothing.
+        rest = expression if expression.startswith("[") else f".{expression}"
+    steps, position = [], 0
+    while position < len(rest):
+        match = _STEP.match(rest, position)
+        if match is None or match["name"] in _WORDS:
+            return None
+        steps.append(_step(match))
+        position = match.end()
+    return steps
+
+
+def _step(match: re.Match[str]) -> _Step:
+    kind = str(match.lastgroup)
+    if kind == "index":
+        return _at(int(match[kind]))
+    if kind == "elements":
+        return _elements
+    return _members if kind == "members" else _named(match[kind])
+
+
+def _walk(steps: list[_Step]) -> _Find:
+    def find(document: Any) -> list[Any]:
+        values = [document]
+        for step in steps:
+            values = step(values)
+        return values
+
+    return find
+
+
+def _named(name: str) -> _Step:
+    def step(values: list[Any]) -> list[Any]:
+        return [found for value in values if (found := _member(value, name)) is not _ABSENT]
+
+    return step
+
+
+def _member(value: Any, name: str) -> Any:
+    """Return a member of an object, or of whatever else can be asked as one is."""
+    try:
+        return value.get(name, _ABSENT)
+    except (AttributeError, TypeError):
+        return _ABSENT
+
+
+def _at(index: int) -> _Step:
+    def step(values: list[Any]) -> list[Any]:
+        return [
+            value[index]
+            for value in values
+            if isinstance(value, (list, tuple)) and -len(value) <= index < len(value)
+        ]
+
+    return step
+
+
+def _elements(values: list[Any]) -> list[Any]:
+    """Take ``[*]``: the elements of arrays and the values of objects."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, dict):
+            found += value.values()
+        elif isinstance(value, (list, tuple)):
+            found += value
+    return found
+
+
+def _members(values: list[Any]) -> list[Any]:
+    """Take ``.*``: the same, and of whatever else has keys."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            found += value
+        elif hasattr(value, "keys"):
+            members = [_member(value, name) for name in tuple(value.keys())]
+            found += [member for member in members if member is not _ABSENT]
+    return found

@@ -1,0 +1,247 @@
+"""The Airbyte commands of a tap: spec, check, discover and read.
+
+Rules of the room: the tap is handed in and never imported, and a command imports what it uses
+when it runs. Standard output has messages of the protocol and nothing else. Whatever goes
+wrong is an ERROR trace and an exit code that is not 0; a failed check is an answer, and its
+exit code is 0. Whoever stops a command by a signal gets what there is, in order, and sees the
+signal in how it ended. Source: the Airbyte protocol, sections "Common Interface" and "Source".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from tap_core.config.loading import read_config_files
+from tap_core.exceptions import CatalogFileError, StateFileError
+from tap_core.io.stdout import StdoutWriter
+from tap_core.protocols.airbyte.cli_args import CommandArgs, read_text
+from tap_core.protocols.airbyte.error_trace import error_body
+from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
+from tap_core.protocols.airbyte.messages import control_line, line, trace_line
+from tap_core.protocols.error_classification import summarize_error
+from tap_core.protocols.interfaces import TapProtocol
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
+
+__all__ = ["SourceCommand", "source_command"]
+
+_FLAGS: Final[Mapping[str, CommandArgs]] = {
+    "spec": CommandArgs("spec"),
+    "check": CommandArgs("check", ("config",)),
+    "discover": CommandArgs("discover", ("config",)),
+    "read": CommandArgs("read", ("config", "catalog", "state"), optional=("state",)),
+}
+
+
+class SourceCommand:
+    """One command of a tap; run by ``main(args=…)``, as commands of click are."""
+
+    def __init__(self, tap_class: type[TapProtocol], word: str) -> None:
+        self.name: str = tap_class.name
+        self._tap_class = tap_class
+        self._word = word
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> int:
+        """Run the command; the process ends with its exit code, or by the signal that came.
+
+        Without click's ``standalone_mode`` the code is returned, of a signal its number
+        below zero.
+        """
+        argv = list(sys.argv[1:] if args is None else args)
+        if {"--help", "-h"}.intersection(argv):
+            sys.stdout.write(f"{_FLAGS[self._word].usage(prog_name or self.name)}\n")
+            code = 0
+        else:
+            code = self._run(argv[1:])
+        if not extra.get("standalone_mode", True):
+            return code
+        if code < 0:
+            _exit_by_signal(-code)
+        sys.exit(code)
+
+    def _run(self, args: Sequence[str]) -> int:
+        with StdoutWriter.open() as wire:
+            job = _Job(self._tap_class, self._word, wire)
+            with redirect_logging(MessageHandler(wire.say, job.hide)):
+                return job.run(args)
+
+
+def source_command(tap_class: type[TapProtocol], word: str) -> SourceCommand:
+    """Make the command of a tap that a word calls: spec, check, discover or read."""
+    return SourceCommand(tap_class, word)
+
+
+class _Job:
+    """One command that is being run: what it was given, and what it says."""
+
+    def __init__(self, tap_class: type[TapProtocol], word: str, wire: StdoutWriter) -> None:
+        self.tap_class = tap_class
+        self.wire = wire
+        self.files: Mapping[str, str] = {}
+        self.settings: dict[str, Any] | None = None
+        """The settings, newest tokens included; None as long as none were read."""
+        self._word = word
+        self._tap: TapProtocol | None = None
+        self._hiders: list[Callable[[str], str]] = []
+
+    def run(self, args: Sequence[str]) -> int:
+        """Run the command; return its exit code, of a signal its number below zero."""
+        try:
+            self.files = _FLAGS[self._word].files(args)
+            _COMMANDS[self._word](self)
+        except (SystemExit, KeyboardInterrupt) as leave:
+            return self._left(leave)
+        except Exception as error:  # noqa: BLE001  whatever it is, the protocol has a word for it
+            return self._failed(error)
+        return 0
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets of the configuration."""
+        for hide in self._hiders:
+            text = hide(text)
+        return text
+
+    def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
+        """Write one message."""
+        self.wire.write(line(kind, field, body))
+
+    def tap(self) -> TapProtocol:
+        """Make the tap with the settings of the file; it has neither catalog nor state yet.
+
+        Raises:
+            ConfigFileError: the file cannot be read.
+            ConfigValidationError: the settings do not fit.
+        """
+        path = self.files["config"]
+        self._know(read_config_files([path]))
+        made = self.tap_class(config=self.settings or {}, setup_mapper=False)
+        made.config_file = Path(path).absolute()
+        made.config_listener = self._renewed
+        self._tap = made
+        return made
+
+    def _know(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        schema = self.tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        self._hiders.append(make_redactor(settings, schema))
+
+    def _renewed(self, renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Tell the client of settings that have changed: a token that is good for once."""
+        settings = renew(self.settings or {})
+        if settings != self.settings:
+            self._know(settings)
+            self.wire.write(control_line(settings))
+
+    def _failed(self, error: Exception) -> int:
+        if not self.wire.is_broken:
+            try:
+                self.wire.write(trace_line("ERROR", error_body(error, self.hide)))
+            except OSError as gone:
+                error = gone
+        if self.wire.is_broken:
+            _complain(f"{self.hide(str(error))}: nobody reads the output any more.\n")
+        return 1
+
+    def _left(self, leave: BaseException) -> int:
+        """Say why the program leaves before it is done."""
+        number = self._tap.stopped_by if self._tap is not None else None
+        if isinstance(leave, KeyboardInterrupt):
+            number = signal.SIGINT
+        if number is not None:
+            if self._tap is None or not self._tap.run.is_hurried:  # else nobody reads
+                self.tap_logger.warning("Stopped by %s.", signal.Signals(number).name)
+            return -number
+        ended = RuntimeError(f"The tap ended the program itself, by {leave!r}.")
+        return self._failed(ended)
+
+    @property
+    def tap_logger(self) -> logging.Logger:
+        """The log of the tap."""
+        return logging.getLogger(self.tap_class.name)
+
+
+# The commands
+
+
+def _spec(job: _Job) -> None:
+    from tap_core.protocols.airbyte.spec import specification
+
+    kind = job.tap_class
+    schema = kind._full_schema()  # noqa: SLF001  the same
+    body = specification(
+        schema,
+        documentation=kind.get_documentation_url(),
+        changelog=kind.get_changelog_url(),
+        consent=getattr(kind, "consent", None),
+    )
+    job.say("SPEC", "spec", body)
+
+
+def _check(job: _Job) -> None:
+    from tap_core.http.fail_fast import fail_fast
+
+    try:
+        with fail_fast():
+            job.tap().check_connection()
+    except Exception as error:
+        if job.wire.is_broken or job.settings is None:  # there was no file to check
+            raise
+        job.tap_logger.debug("The check failed.", exc_info=True)
+        answer = {"status": "FAILED", "message": redact_line(job.hide(summarize_error(error)))}
+    else:
+        answer = {"status": "SUCCEEDED"}
+    job.say("CONNECTION_STATUS", "connectionStatus", answer)
+
+
+def _discover(job: _Job) -> None:
+    from tap_core.protocols.airbyte.catalog import build_catalog
+
+    tap = job.tap()
+    tap.check_streams()
+    job.say("CATALOG", "catalog", build_catalog(tap.streams))
+
+
+def _read(job: _Job) -> None:
+    from tap_core.protocols.airbyte.read import ReadRequest, read
+
+    catalog, state = job.files["catalog"], job.files.get("state")
+    request = ReadRequest.of(
+        read_text(catalog, CatalogFileError, "Catalog"),
+        read_text(state, StateFileError, "State") if state else b"",
+        sources=(catalog, state or "--state"),
+    )
+    read(job.tap(), request, job.wire.write)
+
+
+_COMMANDS: Final[Mapping[str, Callable[[_Job], None]]] = {
+    "spec": _spec,
+    "check": _check,
+    "discover": _discover,
+    "read": _read,
+}
+
+
+# How it ends
+
+
+def _complain(text: str) -> None:
+    """Write to standard error, if there is one."""
+    write_to_stderr(text)
+
+
+def _exit_by_signal(number: int) -> NoReturn:
+    """End as a program does that does not heed the signal: its caller sees which it was."""
+    _complain("")
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    raise SystemExit(1)  # where signals come late

@@ -1,0 +1,76 @@
+"""The arguments of a command: files, each behind its flag.
+
+Rules of the room: what is wrong with them is said in a sentence that ends with how the command
+is called. A path may stand behind a space or behind ``=``. Source: the Airbyte protocol, section
+"Interface Invariants": all arguments are files of JSON.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tap_core.exceptions import ConfigurationError
+from tap_core.limits.memory import STATE_BYTES, InputTooLargeError, read_at_most
+
+__all__ = ["CommandArgs", "read_text"]
+
+
+class _UsageError(ConfigurationError):
+    """A command line that is not as the protocol has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandArgs:
+    """What a command takes: the names of its flags, and those that it can do without."""
+
+    word: str
+    known: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    def files(self, args: Sequence[str]) -> Mapping[str, str]:
+        """Return the path behind each flag that is given.
+
+        Raises:
+            ConfigurationError: one is missing, or unknown.
+        """
+        found = dict(self._pairs(args))
+        missing = [name for name in self.known if name not in {*found, *self.optional}]
+        if missing:
+            flags = ", ".join(f"--{name}" for name in missing)
+            raise _UsageError(f"'{self.word}' needs {flags}. {self.usage()}")
+        return found
+
+    def usage(self, program: str = "") -> str:
+        """Return how the command is called, on one line without its end."""
+        flags = (
+            f"[--{name} FILE]" if name in self.optional else f"--{name} FILE" for name in self.known
+        )
+        return " ".join(["Usage:", *filter(None, [program]), self.word, *flags])
+
+    def _pairs(self, args: Sequence[str]) -> Iterator[tuple[str, str]]:
+        rest = iter(args)
+        for arg in rest:
+            name, is_joined, value = arg.partition("=")
+            flag = name.removeprefix("--")
+            if name == "--debug":
+                logging.getLogger().setLevel(logging.DEBUG)
+            elif flag == name or flag not in self.known:
+                raise _UsageError(f"'{self.word}' does not know '{name}'. {self.usage()}")
+            else:
+                path = value if is_joined else next(rest, "")
+                if not path:
+                    raise _UsageError(f"--{flag} needs the path of a file.")
+                yield flag, path
+
+
+def read_text(path: str, error: type[ConfigurationError], what: str) -> bytes:
+    """Return what stands in a file; raises ``error`` where it cannot be read."""
+    try:
+        return read_at_most(Path(path), STATE_BYTES)
+    except InputTooLargeError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason}") from None
+    except OSError as reason:
+        raise error(f"{what} file '{path}' cannot be read: {reason.strerror}") from None

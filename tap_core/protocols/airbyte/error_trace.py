@@ -1,0 +1,26 @@
+"""What went wrong, as an ERROR trace: for a person, for an engineer, and whose fault it is.
+
+Rules of the room: every text passes a function that takes secrets out. Source: the Airbyte
+protocol, section "AirbyteErrorTraceMessage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tap_core.protocols.error_classification import failure_type, summarize_error
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.log_records import format_error
+
+__all__ = ["error_body"]
+
+
+def error_body(error: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
+    """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
+    return {
+        "message": redact_line(hide(summarize_error(error))),
+        "internal_message": redact_line(hide(f"{type(error).__qualname__}: {error}")),
+        "stack_trace": f"{hide(format_error(error, redact))}\n",
+        "failure_type": failure_type(error),
+    }

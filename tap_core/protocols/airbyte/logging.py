@@ -1,0 +1,91 @@
+"""The log as messages of the protocol.
+
+Rules of the room: while a command runs, a line of the log is a LOG message on standard output,
+and a measurement an ANALYTICS trace. Standard error has them too where it is a terminal, for
+whoever sits there. No message holds a secret of the configuration. A log that cannot be
+written stops nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tap_core.logging import without_console
+from tap_core.metrics import Point
+from tap_core.protocols.airbyte.messages import analytics_line, log_line
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.log_records import format_error
+
+__all__ = ["MessageHandler", "redirect_logging"]
+
+_LEVELS: Final = (
+    (logging.CRITICAL, "FATAL"),
+    (logging.ERROR, "ERROR"),
+    (logging.WARNING, "WARN"),
+    (logging.INFO, "INFO"),
+    (logging.DEBUG, "DEBUG"),
+)
+
+
+class MessageHandler(logging.Handler):
+    """Writes records of the log with ``write``, which takes whole lines."""
+
+    def __init__(self, write: Callable[[bytes], None], hide: Callable[[str], str]) -> None:
+        """Take ``hide``, which takes secrets out of a text."""
+        super().__init__()
+        self._write = write
+        self._hide = hide
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; what cannot be written is left."""
+        with contextlib.suppress(OSError):  # the reader is gone: the next record of data says so
+            try:
+                self._write(self._line(record))
+            except (TypeError, ValueError):  # arguments that do not fit the text
+                self._write(self._said(record, redact_line(str(record.msg))))
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        point = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if record.msg == "METRIC: %s" and isinstance(point, Point):
+            return analytics_line(point.metric.value, self._hide(str(point)))
+        trace = None
+        if record.exc_info and record.exc_info[0] is not None:
+            trace = self._hide(format_error(record.exc_info, redact))
+        return self._said(record, record.getMessage(), trace)
+
+    def _said(self, record: logging.LogRecord, text: str, trace: str | None = None) -> bytes:
+        """Return a text with the name of who says it: a stream, where it is one."""
+        said = f"{record.name}: {redact_line(self._hide(text))}"
+        return log_line(_level(record.levelno), said, trace)
+
+
+def _level(number: int) -> str:
+    return next((name for least, name in _LEVELS if number >= least), "TRACE")
+
+
+@contextlib.contextmanager
+def redirect_logging(handler: MessageHandler) -> Iterator[None]:
+    """Let the log, and warnings of Python's, go through a handler."""
+    root = logging.getLogger()
+    shown = contextlib.nullcontext() if _is_terminal() else without_console()
+    logging.captureWarnings(capture=True)
+    root.addHandler(handler)
+    try:
+        with shown, warnings.catch_warnings():
+            warnings.filterwarnings("once", category=DeprecationWarning)
+            yield
+    finally:
+        root.removeHandler(handler)
+        logging.captureWarnings(capture=False)
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False

@@ -1,0 +1,58 @@
+"""Which settings a call may bring to a connector: those that the tap's author declares.
+
+Pure. Of the settings that the SDK adds, and of those that it reads although no author declares
+them, none may name a file or an address where rows are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from tap_core.protocols.fivetran.allowed_names import AllowedNames
+from tap_core.schema.inline_references import inline_references
+from tap_core.types import JsonSchema
+
+__all__ = ["check_allowed_settings"]
+
+_FILES: Final = "batch_config"
+"""The SDK's setting that has rows written into files, of which Fivetran reads none."""
+
+_LISTS: Final = ("anyOf", "oneOf", "allOf")
+_SINGLE: Final = ("if", "then", "else")
+
+
+def check_allowed_settings(
+    settings: Mapping[str, Any], schema: JsonSchema, allowance: AllowedNames
+) -> None:
+    """Raise an error for settings of a call that the tap does not declare.
+
+    A schema with ``additionalProperties`` declares every name. ``batch_config`` as an object is
+    the SDK's own and is refused in any case: it names folders and addresses to write to.
+
+    Raises:
+        ConfigurationError: names the settings and the way to allow them.
+    """
+    document = inline_references(schema)
+    allowance.check(
+        name
+        for name, value in settings.items()
+        if (name == _FILES and isinstance(value, Mapping)) or not _declares(document, name)
+    )
+
+
+def _declares(schema: Mapping[str, Any], name: str) -> bool:
+    """Return True if an object of this schema may have a property of this name."""
+    if name in (schema.get("properties") or {}) or schema.get("additionalProperties"):
+        return True
+    if any(re.search(pattern, name) for pattern in schema.get("patternProperties") or {}):
+        return True
+    return any(_declares(branch, name) for branch in _branches(schema))
+
+
+def _branches(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    found: list[Any] = [branch for keyword in _LISTS for branch in schema.get(keyword) or ()]
+    found += [schema.get(keyword) for keyword in _SINGLE]
+    found += (schema.get("dependentSchemas") or {}).values()
+    yield from (branch for branch in found if isinstance(branch, Mapping))

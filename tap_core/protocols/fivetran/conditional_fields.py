@@ -1,0 +1,149 @@
+"""Which settings are asked for only after a certain answer: ``if`` and ``dependentRequired``.
+
+Rules of the room: pure. A rule is simple where it looks at one setting, which is asked for in any
+case, and only one rule leads to what follows; of all others the settings are asked for plainly,
+and whoever checks the configuration says what is missing. Source: JSON Schema 2020-12, Core,
+section 10.2.2, and Validation, section 6.5.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tap_core.config.loading import get_json_types
+from tap_core.protocols.fivetran.enum_options import get_const, get_options, to_form_text
+from tap_core.protocols.fivetran.schema_flattening import (
+    FlattenedSchema,
+    Schema,
+    get_branches,
+    merge_all_of,
+)
+
+__all__ = ["ConditionalRules", "Rule", "is_toggle", "parse_conditions"]
+
+_TWO: Final = 2
+
+
+@dataclass(frozen=True)
+class Rule:
+    """After this answer to a question (None: any at all) these properties are asked for.
+
+    A boolean is the answer to a toggle. ``properties`` are the names with their schemas.
+    """
+
+    condition: str
+    answer: str | bool | None
+    properties: Mapping[str, Schema]
+    required: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ConditionalRules:
+    """The simple rules of an object; which properties must be given anyhow, and which more are."""
+
+    rules: tuple[Rule, ...] = ()
+    always: frozenset[str] = frozenset()
+    plainly: Mapping[str, Schema] = field(default_factory=dict)
+
+    @property
+    def later(self) -> frozenset[str]:
+        """Names of the properties that are asked for by rules."""
+        return frozenset(name for rule in self.rules for name in rule.properties)
+
+
+def is_toggle(schema: Schema) -> bool:
+    """Tell whether a setting is true or false, and nothing else."""
+    return get_json_types(schema) - {"null"} == {"boolean"} and len(get_options(schema)) != 1
+
+
+def parse_conditions(whole: FlattenedSchema) -> ConditionalRules:
+    """Return what an object says about properties that depend on others."""
+    found = [*_rules(whole), *_dependents(whole)]
+    always = frozenset(name for rule in found if _holds(rule, whole) for name in rule.required)
+    left = [_without(rule, always | whole.required) for rule in found if not _holds(rule, whole)]
+    times = Counter(name for rule in left for name in rule.properties)
+    rules = [
+        rule
+        for rule in left
+        if rule.properties
+        and rule.condition not in times
+        and all(times[name] == 1 for name in rule.properties)
+        and _can_lead(whole.properties.get(rule.condition), rule.answer)
+    ]
+    asked = {name for rule in rules for name in rule.properties}
+    plainly = {
+        name: schema
+        for rule in found
+        for name, schema in rule.properties.items()
+        if name not in asked and name not in whole.properties
+    }
+    return ConditionalRules(tuple(rules), always, plainly)
+
+
+def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
+    for part in whole.rules:
+        tested = part["if"].get("properties") if isinstance(part["if"], Mapping) else None
+        if not isinstance(tested, Mapping) or len(tested) != 1:
+            tested = {"": {}}
+        [(name, schema)] = tested.items()
+        value = get_const(schema) if isinstance(schema, Mapping) else ()
+        answer: Any = value[0] if value else None
+        answer = answer if isinstance(answer, bool) else to_form_text(answer)
+        condition = str(name) if value else ""
+        yield _rule(condition, answer, part.get("then"), whole)
+        yield _rule(*_opposite(condition, answer, whole), part.get("else"), whole)
+
+
+def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
+    """Return a rule by what its consequence asks for; without a condition it is not simple."""
+    about = merge_all_of(schema) if isinstance(schema, Mapping) else {}
+    own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
+    required = frozenset(about.get("required") or ())
+    names = [*(name for name in own if name not in whole.properties), *required]
+    known = {name: whole.properties.get(name, {}) for name in dict.fromkeys(names)}
+    return Rule(
+        condition,
+        answer,
+        {name: {**schema, **own.get(name, {})} for name, schema in known.items()},
+        required,
+    )
+
+
+def _opposite(condition: str, answer: str | bool, whole: FlattenedSchema) -> tuple[str, str | bool]:
+    """Return the other one of two answers; no condition where there are more."""
+    if isinstance(answer, bool):
+        return condition, not answer
+    texts = [option.text for option in get_options(whole.properties.get(condition, {}))]
+    other = [text for text in texts if text != answer]
+    return (condition, other[0]) if len(texts) == _TWO and len(other) == 1 else ("", "")
+
+
+def _dependents(whole: FlattenedSchema) -> Iterator[Rule]:
+    for condition, names in whole.dependents.items():
+        known = {name: whole.properties.get(name, {}) for name in names}
+        yield Rule(condition, None, known, frozenset(names))
+
+
+def _holds(rule: Rule, whole: FlattenedSchema) -> bool:
+    """Tell whether something depends on a setting that is always there: a toggle is."""
+    schema = whole.properties.get(rule.condition, {})
+    given = rule.condition in whole.required or "default" in schema or is_toggle(schema)
+    return rule.answer is None and given
+
+
+def _without(rule: Rule, names: frozenset[str]) -> Rule:
+    left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
+    return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
+
+
+def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
+    """Tell whether a setting is asked for by one question, with answers of this kind."""
+    if schema is None:
+        return False
+    shape = merge_all_of(schema)
+    if get_branches(shape) or shape.get("properties"):
+        return False
+    return answer is None or isinstance(answer, bool) == is_toggle(shape)

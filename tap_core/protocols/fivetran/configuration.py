@@ -1,0 +1,217 @@
+"""The answers to a form as settings: texts by name to values where they belong.
+
+Rules of the room: pure, and the questions are those of the form. An empty answer to what need not
+be answered is none. A text that does not fit stays what it is, so that whoever checks the settings
+names it. What is known to nobody is kept. Uploads come as base64. Source: Fivetran's Partner SDK
+development guide, "Supported setup form fields".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from tap_core.config.loading import coerce_text, get_json_types
+from tap_core.config.validation import validate_config
+from tap_core.protocols.fivetran.enum_options import get_const, to_form_text
+from tap_core.protocols.fivetran.form_fields import (
+    FieldKind,
+    FieldSpec,
+    build_fields,
+    iterate_names,
+)
+from tap_core.protocols.fivetran.schema_flattening import (
+    FlattenedSchema,
+    Schema,
+    flatten_schema,
+    get_branches,
+    merge_all_of,
+)
+from tap_core.redaction import property_schema
+from tap_core.schema.inline_references import inline_references
+from tap_core.singerlib.json import load_json
+from tap_core.types import JsonSchema
+
+__all__ = ["parse_configuration"]
+
+_BETWEEN: Final = re.compile(r"[,\n]")
+
+
+def parse_configuration(configuration: Mapping[str, str], schema: JsonSchema) -> dict[str, Any]:
+    """Return the settings of a configuration as Fivetran sends it: texts by the names of a form.
+
+    ``schema`` is the JSON Schema of the settings. An object may be given as JSON too, under its
+    own name; answers by its parts' names go before that.
+    """
+    document = inline_references(schema)
+    questions = build_fields(document)
+    asked = set(iterate_names(questions))
+    settings: dict[str, Any] = {}
+    for name, text in configuration.items():
+        if name not in asked:
+            _put_unasked(settings, name, text, document)
+    _put_all(settings, questions, configuration)
+    return _completed(settings, document)
+
+
+# Answers to questions
+
+
+def _put_all(
+    settings: dict[str, Any],
+    questions: Iterable[FieldSpec],
+    answers: Mapping[str, str],
+    *,
+    is_shown: bool = True,
+) -> None:
+    for question in questions:
+        path = ".".join(question.path)  # what one would write by hand, without a branch in it
+        name = question.name if question.name in answers else path
+        text = answers.get(name, "")
+        if name in answers and _counts(question, text, is_shown=is_shown):
+            _put(settings, question.path, _value(question, text))
+        for below in question.below:
+            leads = _leads(text, below.answer)
+            if leads or not below.is_exclusive or name not in answers:
+                _put_all(settings, below.questions, answers, is_shown=is_shown and leads)
+
+
+def _counts(question: FieldSpec, text: str, *, is_shown: bool) -> bool:
+    """Tell whether an answer was given, and is not what a form has by itself."""
+    if is_shown or not text.strip():
+        return is_shown and (question.is_required or bool(text.strip()))
+    is_off = question.kind is FieldKind.TOGGLE and text.lower() == to_form_text(value=False)
+    return not is_off and text != to_form_text(question.schema.get("default"))
+
+
+def _leads(text: str, answer: str | bool | None) -> bool:
+    if answer is None:
+        return bool(text.strip())
+    return text == answer or (isinstance(answer, bool) and text.lower() == to_form_text(answer))
+
+
+def _value(question: FieldSpec, text: str) -> Any:
+    option = next((each for each in question.options if each.text == text), None)
+    if option is not None:
+        return option.value if question.is_setting else {}
+    if question.kind is FieldKind.FILE:
+        return _file_text(text, question.schema)
+    if not question.is_setting:
+        return _typed(text, {"type": "object"})
+    return _typed(text, question.schema)
+
+
+def _put(settings: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Put a value where it belongs, unless what is there is no object."""
+    *above, name = path
+    current: Any = settings
+    for part in above:
+        current = current.setdefault(part, {})
+        if not isinstance(current, dict):
+            return
+    if value != {} or not isinstance(current.get(name), dict):
+        current[name] = value
+
+
+def _put_unasked(settings: dict[str, Any], name: str, text: str, schema: Schema) -> None:
+    """Put a setting that no question has: an object as JSON, one of the SDK's, an unknown one."""
+    path = [name] if name in (schema.get("properties") or {}) else name.split(".")
+    known: Any = schema
+    for part in path:
+        known = property_schema(known, part) if isinstance(known, Mapping) else None
+    if not isinstance(known, Mapping):
+        settings[name] = text
+    elif text.strip():
+        _put(settings, tuple(path), _typed(text, known))
+
+
+# Texts
+
+
+def _typed(text: str, schema: Schema) -> Any:
+    """Return a text as the first type of a setting that it fits, else as it is."""
+    types = get_json_types(schema) - {"null"}
+    if "array" in types and "string" not in types:
+        return _array(text, schema)
+    if "array" in types:
+        return _json_or_text(text, list)
+    try:
+        return coerce_text(text, dict(schema))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _array(text: str, schema: Schema) -> Any:
+    found = _json_or_text(text, list)
+    items = schema.get("items")
+    if found is not text or not isinstance(items, Mapping) or "string" not in get_json_types(items):
+        return found
+    return [part.strip() for part in _BETWEEN.split(text) if part.strip()]
+
+
+def _json_or_text(text: str, kind: type) -> Any:
+    with suppress(json.JSONDecodeError, RecursionError):
+        found = load_json(text)
+        if isinstance(found, kind):
+            return found
+    return text
+
+
+def _file_text(text: str, schema: Schema) -> str:
+    """Return the text of an uploaded file; one that is no text stays base64."""
+    if schema.get("contentEncoding") == "base64":
+        return text
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return text
+
+
+# Objects
+
+
+def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Return an object with the objects that it must have, and without those nobody asked for."""
+    whole = flatten_schema(schema)
+    for name, inner in whole.properties.items():
+        shape = merge_all_of(inner)
+        if not shape.get("properties") and not get_branches(shape):
+            continue
+        is_required = name in whole.required and "default" not in shape
+        given = settings.get(name, {} if is_required else None)
+        if isinstance(given, dict):
+            settings[name] = _completed(given, shape)
+            if not is_required and _says_nothing(settings[name], shape):
+                del settings[name]
+    meant = next((each for each in whole.branches if _is_meant(each, whole, settings)), None)
+    return settings if meant is None else _completed(settings, meant)
+
+
+def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) -> bool:
+    """Tell whether an object is of a branch: it has its constant, and nothing of others."""
+    properties = flatten_schema(branch).properties
+    return given.keys() <= {*properties, *whole.properties} and all(
+        given.get(name) in get_const(merge_all_of(inner))
+        for name, inner in properties.items()
+        if get_const(merge_all_of(inner))
+    )
+
+
+def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
+    """Tell whether an object has only what a form answers by itself, and is no whole one."""
+    return _stands_by_itself(given, schema) and bool(validate_config(given, dict(schema)))
+
+
+def _stands_by_itself(value: Any, schema: Any) -> bool:
+    """Tell whether a value is that of a form that nobody touched: a default, a toggle off."""
+    known = merge_all_of(schema) if isinstance(schema, Mapping) else {}
+    if isinstance(value, Mapping) and "default" not in known:
+        return all(
+            _stands_by_itself(inner, property_schema(known, name)) for name, inner in value.items()
+        )
+    return value is False or to_form_text(value) == to_form_text(known.get("default"))

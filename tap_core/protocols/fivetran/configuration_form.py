@@ -1,0 +1,192 @@
+"""The form by which Fivetran asks for settings, as its message.
+
+Rules of the room: each question is one field, and what an answer leads to a group of fields right
+behind it. The settings that come with the SDK are not asked for. No default of a secret is shown.
+Source: Fivetran's Partner SDK, common.proto, and its development guide, "Setup form guidelines".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tap_core.config.loading import get_json_types
+from tap_core.protocols.config_schema import author_settings
+from tap_core.protocols.fivetran.enum_options import to_form_text
+from tap_core.protocols.fivetran.enums import TextField
+from tap_core.protocols.fivetran.form_fields import (
+    DependentFields,
+    FieldKind,
+    FieldSpec,
+    build_fields,
+)
+from tap_core.protocols.fivetran.proto_messages import (
+    ConditionalFields,
+    ConfigurationFormResponse,
+    ConfigurationTest,
+    DescriptiveDropDownField,
+    DescriptiveDropDownFields,
+    DropdownField,
+    FormField,
+    ToggleField,
+    UploadField,
+    VisibilityCondition,
+)
+from tap_core.protocols.fivetran.schema_flattening import Schema
+
+__all__ = ["build_form"]
+
+_LARGEST_FILE: Final = 1 << 20
+_KEYS: Final = (".pem", ".crt", ".cer", ".key")
+_FILES: Final = (*_KEYS, ".der", ".p12", ".pfx", ".json", ".txt", ".xml", ".yaml", ".yml")
+_EXAMPLES: Final[Mapping[str, str]] = {
+    "date": "2024-01-31",
+    "date-time": "2024-01-31T00:00:00Z",
+    "time": "12:30:00",
+}
+"""Placeholders for texts of a format without examples of their own."""
+
+_TEXTS: Final = "Several values are separated by commas or line breaks, or given as a JSON array."
+_ARRAY: Final = "Given as a JSON array."
+_OBJECT: Final = "Given as a JSON object."
+
+
+def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool = True) -> Any:
+    """Return the ConfigurationFormResponse for settings of a JSON Schema.
+
+    ``tests`` is the label of each test by its name. ``selects_tables``: whether the user can
+    choose among schemas and tables.
+    """
+    own = author_settings(schema)
+    properties = schema.get("properties") or {}
+    asked = {name: inner for name, inner in properties.items() if name not in own}
+    return ConfigurationFormResponse(
+        schema_selection_supported=selects_tables,
+        table_selection_supported=selects_tables,
+        fields=_fields(build_fields({**schema, "properties": asked})),
+        tests=[ConfigurationTest(name=name, label=label) for name, label in tests.items()],
+    )
+
+
+def _fields(questions: Iterable[FieldSpec]) -> Iterator[Any]:
+    for question in questions:
+        yield FormField(
+            name=question.name,
+            label=question.label,
+            required=question.is_required,
+            **_remarks(question),
+            **_TYPES[question.kind](question),
+        )
+        for below in question.below:
+            yield _group(question, below)
+
+
+def _group(question: FieldSpec, below: DependentFields) -> Any:
+    """Return the fields that are shown after an answer, as one field."""
+    condition = VisibilityCondition(condition_field=question.name)
+    if isinstance(below.answer, bool):
+        condition.bool_value = below.answer
+    elif below.answer is None:
+        condition.empty_value = False
+    else:
+        condition.string_value = below.answer
+    name = "set" if below.answer is None else to_form_text(below.answer)
+    return FormField(
+        name=f"{question.name}={name}",
+        label=below.label,
+        conditional_fields=ConditionalFields(condition=condition, fields=_fields(below.questions)),
+    )
+
+
+# What stands around a field
+
+
+def _remarks(question: FieldSpec) -> dict[str, str]:
+    remarks = {
+        "description": _description(question),
+        "default_value": _default(question),
+        "placeholder": _placeholder(question),
+    }
+    return {name: text for name, text in remarks.items() if text}
+
+
+def _description(question: FieldSpec) -> str:
+    said = str(question.schema.get("description") or "").strip()
+    return " ".join(filter(None, (said, _how_to_write(question))))
+
+
+def _how_to_write(question: FieldSpec) -> str:
+    """Say how a text stands for what is no text."""
+    types = get_json_types(question.schema) - {"null"}
+    if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD} or "string" in types:
+        return ""
+    if "array" in types:
+        items = question.schema.get("items")
+        has_texts = isinstance(items, Mapping) and "string" in get_json_types(items)
+        return _TEXTS if has_texts else _ARRAY
+    return _OBJECT if "object" in types else ""
+
+
+def _default(question: FieldSpec) -> str:
+    if question.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
+        return ""
+    text = to_form_text(question.schema.get("default"))
+    is_answer = question.kind is not FieldKind.CHOICE or text in (
+        each.text for each in question.options
+    )
+    return text if is_answer else ""
+
+
+def _placeholder(question: FieldSpec) -> str:
+    if question.kind not in {FieldKind.TEXT, FieldKind.PASSWORD}:
+        return ""
+    examples = question.schema.get("examples")
+    first = examples[0] if isinstance(examples, list) and examples else examples
+    return to_form_text(first) or _EXAMPLES.get(str(question.schema.get("format")), "")
+
+
+# What kind of field it is
+
+
+def _text(_question: FieldSpec) -> dict[str, Any]:
+    return {"text_field": TextField.PlainText}
+
+
+def _password(_question: FieldSpec) -> dict[str, Any]:
+    return {"text_field": TextField.Password}
+
+
+def _toggle(_question: FieldSpec) -> dict[str, Any]:
+    return {"toggle_field": ToggleField()}
+
+
+def _upload(question: FieldSpec) -> dict[str, Any]:
+    is_pem = "pem" in str(question.schema.get("contentMediaType"))
+    accepted = _KEYS if is_pem else _FILES
+    return {
+        "upload_field": UploadField(allowed_file_type=accepted, max_file_size_bytes=_LARGEST_FILE)
+    }
+
+
+def _dropdown(question: FieldSpec) -> dict[str, Any]:
+    """Offer the answers, with labels and descriptions where they have any of their own."""
+    if all(each.label == each.text and not each.description for each in question.options):
+        texts = [option.text for option in question.options]
+        return {"dropdown_field": DropdownField(dropdown_field=texts)}
+    fields = [
+        DescriptiveDropDownField(
+            value=option.text, label=option.label, description=option.description
+        )
+        for option in question.options
+    ]
+    offered = DescriptiveDropDownFields(descriptive_dropdown_field=fields)
+    return {"descriptive_dropdown_fields": offered}
+
+
+_TYPES: Final = {
+    FieldKind.TEXT: _text,
+    FieldKind.PASSWORD: _password,
+    FieldKind.TOGGLE: _toggle,
+    FieldKind.FILE: _upload,
+    FieldKind.CHOICE: _dropdown,
+}

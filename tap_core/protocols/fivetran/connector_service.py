@@ -1,0 +1,176 @@
+"""The calls of a connector, answered by any tap.
+
+Rules of the room: the tap's class is handed in and never imported; each call makes a tap of its
+own, so that calls of different settings do not know of each other. What a server learns meanwhile
+is kept for the settings that it belongs to: tokens that were renewed, which the interface has no
+word for, and the tables that Schema told. Source: Fivetran's Partner SDK, connector_sdk.proto.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from json import dumps
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.allowed_names import AllowedNames
+from tap_core.protocols.fivetran.allowed_settings import check_allowed_settings
+from tap_core.protocols.fivetran.configuration import parse_configuration
+from tap_core.protocols.fivetran.configuration_form import build_form
+from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test, unknown_test
+from tap_core.protocols.fivetran.error_messages import format_error as told_in_words
+from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
+from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
+from tap_core.protocols.fivetran.schema_response import schema_response
+from tap_core.protocols.fivetran.update import UpdateLog, discover_tables, update
+from tap_core.protocols.interfaces import TapProtocol
+from tap_core.redaction import make_redactor
+from tap_core.types import JsonSchema
+
+__all__ = ["ConnectorTap", "make_connector_service"]
+
+_REMEMBERED: Final = 64
+"""Configurations of which something is kept."""
+
+_Thing = TypeVar("_Thing")
+
+_logger = logging.getLogger("fivetran")
+
+
+class ConnectorTap(TapProtocol, Protocol):
+    """A tap that can be a connector."""
+
+    config_jsonschema: ClassVar[JsonSchema]
+    connection_tests: ClassVar[Mapping[str, str]]
+    selection_not_supported: ClassVar[bool]
+
+
+def make_connector_service(
+    tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
+) -> Service:
+    """Return the service of a tap; ``allowance`` has settings that the operator adds."""
+    made = _Connector(tap_class, journal, allowance or AllowedNames.of(tap_class.name, {}))
+    return Service(
+        "SourceConnector",
+        {
+            "ConfigurationForm": Handler(made.form),
+            "Test": Handler(made.test),
+            "Schema": Handler(made.schema),
+            "Update": Handler(made.update, task=_task),
+        },
+        explain=lambda error: told_in_words(error, journal.clean),
+    )
+
+
+def _task(text: str) -> Any:
+    return proto_messages.UpdateResponse(task=proto_messages.Task(message=text))
+
+
+class _Latest(Generic[_Thing]):
+    """Things by the configuration that they belong to; of the latest configurations only."""
+
+    def __init__(self) -> None:
+        self._things: dict[bytes, _Thing] = {}
+        self._lock = threading.Lock()
+
+    def get(self, configuration: Mapping[str, str]) -> _Thing | None:
+        """Return what is kept for a configuration."""
+        with self._lock:
+            return self._things.get(_digest(configuration))
+
+    def keep(self, configuration: Mapping[str, str], thing: _Thing) -> None:
+        """Keep something for a configuration."""
+        with self._lock:
+            self._things.pop(_digest(configuration), None)
+            self._things[_digest(configuration)] = thing
+            while len(self._things) > _REMEMBERED:
+                del self._things[next(iter(self._things))]
+
+
+def _digest(configuration: Mapping[str, str]) -> bytes:
+    return sha256(dumps(dict(configuration), sort_keys=True).encode()).digest()
+
+
+class _Connector:
+    """Answers the calls by taps of one class."""
+
+    def __init__(
+        self, tap_class: type[ConnectorTap], journal: JsonLogHandler, allowance: AllowedNames
+    ) -> None:
+        self._tap_class = tap_class
+        self._allowance = allowance
+        self._journal = journal
+        self._renewed = _Latest[dict[str, Any]]()
+        self._told = _Latest[UpdateLog]()
+
+    def form(self, _request: Any, _call: RpcCall) -> Any:
+        """Answer ConfigurationForm."""
+        kind = self._tap_class
+        schema = kind._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        can_select = not kind.selection_not_supported
+        return build_form(schema, kind.connection_tests, selects_tables=can_select)
+
+    def test(self, request: Any, call: RpcCall) -> Any:
+        """Answer Test."""
+        call.note(request.name[:NAME_LIMIT])
+        failure = self._failure(request.name, dict(request.configuration))
+        if failure is None:
+            return proto_messages.TestResponse(success=True)
+        call.failure = self._journal.clean(failure)
+        return proto_messages.TestResponse(failure=call.failure)
+
+    def schema(self, request: Any, call: RpcCall) -> Any:
+        """Answer Schema."""
+        configuration = dict(request.configuration)
+        tap = self._tap(configuration)
+        tap.check_streams()
+        tables = discover_tables(tap)
+        self._told.keep(configuration, {table.id: table for table in tables})
+        call.note(format_count(len(tables), "table"))
+        return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
+
+    def update(self, request: Any, call: RpcCall) -> Iterator[bytes]:
+        """Answer Update."""
+        configuration = dict(request.configuration)
+        return update(
+            lambda: self._tap(configuration), request, call, self._told.get(configuration)
+        )
+
+    def _failure(self, test: str, configuration: Mapping[str, str]) -> str | None:
+        """Return why a test fails, None where it does not."""
+        tests = self._tap_class.connection_tests
+        if test not in tests:
+            return unknown_test(tests, test)
+        try:
+            tap = self._tap(configuration)
+        except Exception as error:  # noqa: BLE001  whatever it is, the test has failed
+            return told_in_words(error, self._journal.clean)
+        return run_test(tap, test, self._journal.clean)
+
+    def _tap(self, configuration: Mapping[str, str]) -> ConnectorTap:
+        """Make a tap for a configuration; it has neither catalog nor state yet.
+
+        Raises:
+            ConfigurationError: the settings do not fit, or a call may not set one of them.
+        """
+        schema = self._tap_class._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
+        self._journal.hide_also(make_redactor(settings, schema))
+        check_allowed_settings(settings, schema, self._allowance)
+        tap = self._tap_class(config=settings, setup_mapper=False)
+
+        def renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+            made = renew(self._renewed.get(configuration) or settings)
+            self._journal.hide_also(make_redactor(made, schema))
+            self._renewed.keep(configuration, made)
+            _logger.warning(
+                "A setting has a new value, such as a token that the source has replaced. It is"
+                " used from now on, but the settings cannot be changed from here: when the"
+                " connector is started anew, it may be necessary to log in again."
+            )
+
+        tap.config_listener = renewed
+        return tap

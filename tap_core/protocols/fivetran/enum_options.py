@@ -1,0 +1,94 @@
+"""Settings that are one of a few values, and those values as texts of a form.
+
+Rules of the room: pure. A value's text is the text itself, or JSON. Titles and descriptions of
+values are those of ``oneOf`` with ``const``, or of the words that forms elsewhere have for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tap_core.protocols.fivetran.schema_flattening import Schema
+from tap_core.singerlib.json import dump_json
+
+__all__ = ["Option", "get_const", "get_options", "to_form_text"]
+
+_TITLES: Final = ("enumNames", "x-enumNames", "x-enum-titles")
+_DESCRIPTIONS: Final = ("x-enumDescriptions", "x-enum-descriptions")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of the answers to choose from; ``value`` is what the setting then is."""
+
+    text: str
+    value: Any
+    label: str
+    description: str = ""
+
+
+def to_form_text(value: Any) -> str:
+    """Return a value of a setting as a form has it; none is empty."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else dump_json(value)
+
+
+def get_const(schema: Schema) -> tuple[Any, ...]:
+    """Return the one value that a schema allows, in a tuple; an empty one where it allows more."""
+    if "const" in schema:
+        return (schema["const"],)
+    allowed = schema.get("enum")
+    return tuple(allowed) if isinstance(allowed, list) and len(allowed) == 1 else ()
+
+
+def get_options(schema: Schema) -> tuple[Option, ...]:
+    """Return the values that a schema lists, without null and those without a text."""
+    found: dict[str, Option] = {}
+    for option in (*_listed(schema), *_described(schema)):
+        if option.text:
+            found.setdefault(option.text, option)
+    return tuple(found.values())
+
+
+def _listed(schema: Schema) -> Iterator[Option]:
+    values = schema["enum"] if isinstance(schema.get("enum"), list) else get_const(schema)
+    titles, descriptions = _beside(schema, _TITLES), _beside(schema, _DESCRIPTIONS)
+    for number, value in enumerate(values):
+        text = to_form_text(value)
+        yield Option(
+            text, value, _said(titles, number, text) or text, _said(descriptions, number, text)
+        )
+
+
+def _beside(schema: Schema, words: tuple[str, ...]) -> Any:
+    """Return what is said of the values of an enum: a list like it, or an object by text."""
+    return next((schema[word] for word in words if word in schema), None)
+
+
+def _said(found: Any, number: int, text: str) -> str:
+    if isinstance(found, dict):
+        return str(found.get(text) or "")
+    return str(found[number]) if isinstance(found, list) and number < len(found) else ""
+
+
+def _described(schema: Schema) -> Iterator[Option]:
+    """Yield the alternatives of a schema if each is one value."""
+    for word in ("oneOf", "anyOf"):
+        branches = schema.get(word)
+        if not isinstance(branches, list) or not all(map(_is_value, branches)):
+            continue
+        for branch in branches:
+            for value in get_const(branch):
+                text = to_form_text(value)
+                label = str(branch.get("title") or text)
+                yield Option(text, value, label, str(branch.get("description") or ""))
+
+
+def _is_value(branch: Any) -> bool:
+    """Tell whether an alternative is one value, or null."""
+    return isinstance(branch, dict) and (
+        branch.get("type") == "null" or len(get_const(branch)) == 1
+    )

@@ -1,0 +1,230 @@
+"""What went wrong, told to people who see neither the source nor this program.
+
+Rules of the room: a sentence says what happened, in which stream where that is known, and what
+helps; where a permission is missing it says so. A failed request is told by its status, its
+stream and its try, never by its address; of an answer's text, only what the SDK's message shows of
+a refusal. Of a database's message the first line is told: what follows may hold rows. What leaves
+is remove_addresses, and short enough for the header of an answer. Source: Fivetran's Partner SDK
+development guide, "Error handling", "User alerts" and "Security".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from tap_core.protocols.error_classification import (
+    TRANSIENT,
+    failure_type,
+    get_http_status,
+    is_auth_failure,
+    iterate_causes,
+    summarize_error,
+)
+from tap_core.protocols.fivetran.logging import truncate_text
+from tap_core.redaction import remove_addresses
+
+__all__ = ["format_error"]
+
+_WHOLE: Final = "TargetSparkError"
+"""Errors whose messages are whole by themselves; known by name, as they stand above."""
+
+_LONGEST: Final = 50_000
+"""Letters of a message that are looked at."""
+
+_PLACE: Final = re.compile(r" ?\[stream '(?P<stream>[^'\n]{0,300})'(?P<rest>[^\n[\]]{0,5000})\]")
+"""Where a request failed, as `tap_core.http` writes it behind a message."""
+
+_TRIED: Final = re.compile(r", try (\d{1,9})$")
+_STATUS: Final = re.compile(
+    r"\d{3} (?:Client Error|Server Error|Answer refused): [^\n]{0,200}? for (?:path|url): ?"
+)
+"""How messages of a status begin, the SDK's and those of the library requests."""
+
+_EXCERPT: Final = ", content is "
+_HEADERS: Final = ", headers: "
+_BEGINS: Final = "; it begins: "
+"""What stands before a piece of an answer's text in the SDK's messages."""
+
+_NO_PRIVILEGE: Final = "42501"
+_OF_DATABASES: Final = frozenset({"DatabaseError", "InterfaceError", "OperationalError"})
+_DENIED: Final = re.compile(
+    r"permission (?:was )?denied|command denied|insufficient privilege|not authori[sz]ed"
+    r"|access denied for user .{1,200} to database",
+    re.IGNORECASE,
+)
+_SCOPES: Final = ("X-Accepted-OAuth-Scopes", "X-Accepted-GitHub-Permissions")
+_SCOPE: Final = re.compile(r'\bscope="([^"]{1,500})"')
+"""The right that a request lacks: RFC 6750, section 3."""
+
+
+def format_error(error: BaseException, hide: Callable[[str], str] = str) -> str:
+    """Return what to tell people about an error: without addresses, below 8 kB.
+
+    ``hide`` takes secrets out of a text, and sees all of it.
+    """
+    text = hide(_sentence(error)).encode("utf-8", "replace").decode()
+    return truncate_text(remove_addresses(text[:_LONGEST]))
+
+
+def _sentence(error: BaseException) -> str:
+    if any(kind.__name__ == _WHOLE for kind in type(error).__mro__):
+        return str(error)
+    message = _Message.of(error)
+    for way in (_of_permission, _of_status):
+        for each in iterate_causes(error):
+            known = way(each)
+            if known is not None:
+                return known if each is error else _joined(message.said, known)
+    where = f" ({message.where})" if message.where else ""
+    return summarize_error(error, message.said) + where
+
+
+def _joined(*sentences: str) -> str:
+    """Return sentences as one text, each with a stop at its end."""
+    ended = (text if text[-1] in ".!?:" else f"{text}." for text in sentences if text)
+    return " ".join(ended)
+
+
+# What errors say
+
+
+@dataclass(frozen=True)
+class _Message:
+    """The text of an error, taken apart: what it says, of which answer, and where that was."""
+
+    said: str
+    excerpt: str = ""
+    where: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> _Message:
+        """Read the text of an error."""
+        text = _first_line(error) if _is_of_a_database(error) else _own_text(error)
+        place = _PLACE.search(text)
+        where = ""
+        if place is not None:
+            tried = _TRIED.search(place["rest"])
+            where = f"stream {place['stream']}" + (f", try {tried[1]}" if tried else "")
+            text = text[: place.start()] + text[place.end() :]
+        text = text.partition(_BEGINS)[0]
+        status = _STATUS.search(text)
+        if status is None:
+            return cls(text.strip(), "", where)
+        return cls(text[: status.start()].strip(" :"), _excerpt(text[status.end() :]), where)
+
+
+def _own_text(error: BaseException) -> str:
+    """Return what an error says; of the system's errors without the folder of the file."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.strerror}: '{_file_name(error)}'"
+    return str(error).strip()
+
+
+def _file_name(error: OSError) -> str:
+    named = error.filename
+    text = named.decode("utf-8", "replace") if isinstance(named, bytes) else str(named)
+    return PurePosixPath(text.replace("\\", "/")).name
+
+
+def _excerpt(text: str) -> str:
+    """Return what a message about a status shows of the answer."""
+    shown = text.partition(_EXCERPT)[2]
+    return shown.rpartition(_HEADERS)[0] or shown
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what a database said: its statement, its parameters and its details are left out."""
+    said = str(getattr(error, "orig", None) or error).strip()
+    return said.partition("\n")[0]
+
+
+def _is_of_a_database(error: BaseException) -> bool:
+    """Tell whether an error is one of PEP 249, or stands for one."""
+    if _sql_states(error) or getattr(error, "orig", None) is not None:
+        return True
+    return not _OF_DATABASES.isdisjoint(kind.__name__ for kind in type(error).__mro__)
+
+
+def _sql_states(error: BaseException) -> list[str]:
+    candidates: Iterator[Any] = (
+        getattr(each, name, None)
+        for each in (error, getattr(error, "orig", None))
+        for name in ("sqlstate", "pgcode")
+    )
+    return [state for state in candidates if isinstance(state, str)]
+
+
+# Permissions
+
+
+def _of_permission(error: BaseException) -> str | None:
+    """Tell of a right that is missing, None where that is not what an error is about."""
+    if isinstance(error, PermissionError):
+        named = f"'{_file_name(error)}'" if error.filename else "a file or folder"
+        return (
+            f"The connector lacks the permission to use {named}:"
+            f" {error.strerror or _Message.of(error).said or 'permission denied'}."
+            " Give that right to the user it runs as, or name another place in the configuration."
+        )
+    if _is_of_a_database(error):
+        said = _first_line(error)
+        if _NO_PRIVILEGE in _sql_states(error) or _DENIED.search(said):
+            return (
+                f"The user of the configuration lacks a permission in the database: {said}."
+                " Grant it, or leave the table out."
+            )
+    return None
+
+
+def _find_required_right(response: Any) -> str:
+    """Return which right an answer says is needed; empty where it does not say."""
+    headers = getattr(response, "headers", None) or {}
+    asked = _SCOPE.search(str(headers.get("WWW-Authenticate") or ""))
+    names = [asked[1] if asked else "", *(str(headers.get(name) or "") for name in _SCOPES)]
+    return next(filter(None, names), "")
+
+
+# Statuses
+
+
+def _of_status(error: BaseException) -> str | None:
+    """Tell of a request by its status, None where there is none."""
+    status = get_http_status(error)
+    if status is None or type(error).__name__ == "AccessTokenError":
+        return None
+    message = _Message.of(error)
+    name = f"HTTP {status}{_reason(status)}"
+    where = f" in {message.where}" if message.where else ""
+    is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
+    shown = f"The source says: {message.excerpt}" if is_ours else ""
+    return _joined(f"{name}{where}: {_verdict(error, status)}", message.said, shown)
+
+
+def _reason(status: int) -> str:
+    try:
+        return f" ({HTTPStatus(status).phrase})"
+    except ValueError:
+        return ""
+
+
+def _verdict(error: BaseException, status: int) -> str:
+    if status == HTTPStatus.FORBIDDEN:
+        right = _find_required_right(getattr(error, "response", None))
+        needed = f" (needed: {right})" if right else ""
+        return (
+            f"the credentials lack the permission to read it{needed}. Give them that permission"
+            " in the source, or leave the table out."
+        )
+    if is_auth_failure(error):
+        return (
+            "the source does not accept the credentials. Check those in the configuration: they"
+            " may be wrong, have expired, or been revoked."
+        )
+    if failure_type(error) == TRANSIENT:
+        return "the source does not answer as it should just now. Try again later."
+    return "the source refuses the request."

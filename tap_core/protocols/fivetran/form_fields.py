@@ -1,0 +1,364 @@
+"""What a form asks: questions made of the schema of the settings, and where answers belong.
+
+Rules of the room: pure, and without protobuf. A question's name is the path of its setting with
+dots; where branches of a union have properties of one name, the branch stands in the path too, so
+that no name comes twice. Required ones come first, unless the schema says an ``order``. What is
+hidden (``airbyte_hidden``, ``x-hidden``) is asked for only where it must be given. Whatever is
+hidden in logs is a password here. Source: Fivetran's Partner SDK development guide, "Setup form
+guidelines".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from tap_core.protocols.fivetran.conditional_fields import Rule, is_toggle, parse_conditions
+from tap_core.protocols.fivetran.enum_options import Option, get_const, get_options, to_form_text
+from tap_core.protocols.fivetran.schema_flattening import (
+    FlattenedSchema,
+    Schema,
+    flatten_schema,
+    get_branches,
+    merge_all_of,
+)
+from tap_core.redaction import is_secret
+from tap_core.schema.inline_references import inline_references
+
+__all__ = ["DependentFields", "FieldKind", "FieldSpec", "build_fields", "iterate_names"]
+
+_HIDDEN: Final = ("airbyte_hidden", "x-hidden")
+_FILE_FORMATS: Final = frozenset({"binary", "data-url", "file"})
+_FILE_MEDIA: Final = re.compile(r"application/(x-)?(octet-stream|pem|pkcs|pkix|x509)")
+_FILE_NAME: Final = re.compile(r"(^|_)(certificate|private_key_file)$")
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[^\W_A-Z]+")
+_INITIALS: Final = frozenset(
+    {
+        *("api", "aws", "ca", "csv", "db", "ftp", "gcp", "gcs", "http", "https", "id", "ip"),
+        *("json", "jwt", "pem", "s3", "sftp", "sql", "ssh", "ssl", "tls", "ui", "uri", "url"),
+        *("utc", "uuid", "xml"),
+    }
+)
+_SPELLED: Final = {"ids": "IDs", "oauth": "OAuth", "urls": "URLs"}
+
+
+class FieldKind(Enum):
+    """How an answer is given."""
+
+    TEXT = "text"
+    PASSWORD = "password"  # noqa: S105 - a kind of field
+    CHOICE = "choice"
+    TOGGLE = "toggle"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field of a form; ``path`` is where in the settings its answer belongs.
+
+    Where it is no setting, the answer only says which of the questions below are meant.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    schema: Schema
+    label: str
+    kind: FieldKind
+    is_required: bool
+    options: tuple[Option, ...] = ()
+    below: tuple[DependentFields, ...] = ()
+    is_setting: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DependentFields:
+    """Questions that an answer leads to (None: any answer at all).
+
+    Where they are exclusive, their settings are none at all after another answer.
+    """
+
+    answer: str | bool | None
+    label: str
+    questions: tuple[FieldSpec, ...]
+    is_exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an object stands: in the settings, and in the names and labels of questions."""
+
+    path: tuple[str, ...] = ()
+    prefix: str = ""
+    label: str = ""
+    title: str = ""
+    is_required: bool = True
+    is_secret: bool = False
+
+    def inside(self, name: str, schema: Schema, *, is_required: bool) -> _Place:
+        """Return the place of a property."""
+        title = str(schema.get("title") or "").strip() or _readable(name)
+        return _Place(
+            path=(*self.path, name),
+            prefix=f"{self.prefix}{name}.",
+            label=_label(title, self.title),
+            title=title,
+            is_required=self.is_required and is_required,
+            is_secret=self.is_secret or is_secret("", schema),
+        )
+
+
+def build_fields(schema: Schema) -> tuple[FieldSpec, ...]:
+    """Return what to ask for settings of a schema."""
+    return tuple(_of_object(inline_references(schema), _Place()))
+
+
+def iterate_names(questions: Iterable[FieldSpec]) -> Iterator[str]:
+    """Yield the names of questions and of all below them."""
+    for question in questions:
+        yield question.name
+        for below in question.below:
+            yield from iterate_names(below.questions)
+
+
+# Objects and what is in them
+
+
+def _of_object(schema: Schema, place: _Place) -> list[FieldSpec]:
+    whole = flatten_schema(schema)
+    conditions = parse_conditions(whole)
+    key = _find_discriminator(whole.branches)
+    required = whole.required | conditions.always
+    properties = {**whole.properties, **conditions.plainly}
+    found: list[FieldSpec] = []
+    for name in _in_order(properties):
+        if name not in conditions.later and name != key:
+            asked = _of_property(name, properties[name], place, is_required=name in required)
+            found += [_leading(each, conditions.rules, place) for each in asked]
+    if whole.branches:
+        found += _of_union(schema, whole, key, place)
+    return found if _has_order(properties) else _required_first(found)
+
+
+def _of_property(
+    name: str, schema: Schema, place: _Place, *, is_required: bool
+) -> Iterator[FieldSpec]:
+    """Yield what is asked for a property: one question, or those of the object that it is."""
+    shape = merge_all_of(schema)
+    if not is_required and any(shape.get(word) for word in _HIDDEN):
+        return
+    inside = place.inside(name, shape, is_required=is_required)
+    if not get_options(shape) and (get_branches(shape) or shape.get("properties")):
+        yield from _of_object(shape, inside)
+    else:
+        yield _leaf(name, shape, inside)
+
+
+def _leaf(name: str, schema: Schema, place: _Place) -> FieldSpec:
+    options = get_options(schema)
+    kind = _kind(name, schema, is_choice=bool(options), is_hidden=place.is_secret)
+    return FieldSpec(
+        place.prefix[:-1],
+        place.path,
+        schema,
+        place.label,
+        kind,
+        place.is_required,
+        options if kind is FieldKind.CHOICE else (),
+    )
+
+
+def _kind(name: str, schema: Schema, *, is_choice: bool, is_hidden: bool) -> FieldKind:
+    if is_toggle(schema):
+        return FieldKind.TOGGLE
+    if is_choice:
+        return FieldKind.CHOICE
+    is_file = schema.get("format") in _FILE_FORMATS or _FILE_MEDIA.match(
+        str(schema.get("contentMediaType"))
+    )
+    is_marked = is_hidden or is_secret("", schema)
+    if is_file or (not is_marked and _FILE_NAME.search(name)):
+        return FieldKind.FILE
+    is_named = is_secret(name) and schema.get("secret") is not False
+    return FieldKind.PASSWORD if is_marked or is_named else FieldKind.TEXT
+
+
+def _leading(question: FieldSpec, rules: Iterable[Rule], place: _Place) -> FieldSpec:
+    """Return a question with what its answers lead to by the rules of its object."""
+    own = [rule for rule in rules if (*place.path, rule.condition) == question.path]
+    below = [
+        DependentFields(rule.answer, _shown(question, rule.answer), tuple(_by_rule(rule, place)))
+        for rule in own
+    ]
+    return replace(question, below=(*question.below, *below)) if below else question
+
+
+def _by_rule(rule: Rule, place: _Place) -> list[FieldSpec]:
+    # In an object that need not be there, a toggle that is off is no answer.
+    needed = place.is_required or rule.answer is not False
+    return _asked(rule.properties, rule.required, replace(place, is_required=needed))
+
+
+def _asked(
+    properties: Mapping[str, Schema], required: frozenset[str], place: _Place
+) -> list[FieldSpec]:
+    return _required_first(
+        question
+        for name, schema in properties.items()
+        for question in _of_property(name, schema, place, is_required=name in required)
+    )
+
+
+def _shown(question: FieldSpec, answer: str | bool | None) -> str:
+    labels = {option.text: option.label for option in question.options}
+    if isinstance(answer, str):
+        return f"{question.label}: {labels.get(answer, answer)}"
+    return question.label
+
+
+def _required_first(questions: Iterable[FieldSpec]) -> list[FieldSpec]:
+    return sorted(questions, key=lambda question: not question.is_required)
+
+
+def _has_order(properties: Mapping[str, Schema]) -> bool:
+    return any(isinstance(inner.get("order"), int) for inner in properties.values())
+
+
+def _in_order(properties: Mapping[str, Schema]) -> list[str]:
+    """Return the names as the schema has them, or by the numbers that it gives them."""
+
+    def number(name: str) -> float:
+        order = properties[name].get("order")
+        return order if isinstance(order, int) else float("inf")
+
+    return sorted(properties, key=number)
+
+
+# Objects of one of several kinds
+
+
+def _of_union(
+    schema: Schema, whole: FlattenedSchema, key: str | None, place: _Place
+) -> Iterator[FieldSpec]:
+    """Yield the question for the branch of an object, above those of the branches."""
+    if key is None and (whole.properties or not place.path):
+        # Nothing says which branch is meant: all that the branches have may be given.
+        yield from _asked(_all_properties(whole), frozenset(), place)
+        return
+    shared = _shared(whole, key)
+    options = _branch_options(whole.branches, key)
+    known = {*whole.properties, *shared, key}
+    names = [
+        name for branch in whole.branches for name in branch["properties"] if name not in known
+    ]
+    is_apart = any(times > 1 for times in Counter(names).values())
+    below = []
+    for option, branch in zip(options, whole.branches, strict=True):
+        prefix = f"{place.prefix}{option.text}." if is_apart else place.prefix
+        left = {k: v for k, v in branch["properties"].items() if k not in known}
+        inside = replace(place, prefix=prefix, title="", is_required=True)
+        questions = tuple(_of_object({**branch, "properties": left}, inside))
+        if questions:
+            below.append(DependentFields(option.text, option.label, questions, is_exclusive=True))
+    yield _chooser(schema, whole, key, place, options, below)
+    yield from _asked(shared, _required_everywhere(whole), place)
+
+
+def _chooser(
+    schema: Schema,
+    whole: FlattenedSchema,
+    key: str | None,
+    place: _Place,
+    options: tuple[Option, ...],
+    below: Iterable[DependentFields],
+) -> FieldSpec:
+    own = whole.properties.get(key, {}) if key else {}
+    is_all = not whole.properties and place.label
+    title = str(own.get("title") or _readable(key or ""))
+    default = schema.get("default")
+    if key and isinstance(default, Mapping) and key in default:
+        own = {"default": default[key], **own}
+    return FieldSpec(
+        name=f"{place.prefix}{key}" if key else place.prefix[:-1],
+        path=(*place.path, key) if key else place.path,
+        schema={**{k: schema[k] for k in ("description",) if k in schema}, **own},
+        label=place.label if is_all else _label(title, place.title),
+        kind=FieldKind.CHOICE,
+        is_required=place.is_required and (not whole.properties or key in whole.required),
+        options=options,
+        below=tuple(below),
+        is_setting=key is not None,
+    )
+
+
+def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Option, ...]:
+    titles = [str(branch.get("title") or "") for branch in branches]
+    found = []
+    for number, (branch, title) in enumerate(zip(branches, titles, strict=True), start=1):
+        value = get_const(merge_all_of(branch["properties"][key]))[0] if key else None
+        name = title if title and titles.count(title) == 1 else f"Option {number}"
+        text = to_form_text(value) if key else name
+        found.append(Option(text, value, title or text, str(branch.get("description") or "")))
+    return tuple(found)
+
+
+def _find_discriminator(branches: Iterable[Schema]) -> str | None:
+    """Return the property that has another single value in each branch; None: there is none."""
+    properties = [branch["properties"] for branch in branches]
+    for name in properties[0] if properties else ():
+        values = [get_const(merge_all_of(each[name])) for each in properties if name in each]
+        texts = {to_form_text(value[0]) for value in values if value} - {""}
+        if len(texts) == len(properties):
+            return str(name)
+    return None
+
+
+def _shared(whole: FlattenedSchema, key: str | None) -> dict[str, Schema]:
+    """Return the properties that all branches have in the same way."""
+    first, *others = (branch["properties"] for branch in whole.branches)
+    return {
+        name: schema
+        for name, schema in first.items()
+        if name != key
+        and name not in whole.properties
+        and all(name in each and each[name] == schema for each in others)
+    }
+
+
+def _required_everywhere(whole: FlattenedSchema) -> frozenset[str]:
+    return frozenset.intersection(
+        *(frozenset(branch.get("required") or ()) for branch in whole.branches)
+    )
+
+
+def _all_properties(whole: FlattenedSchema) -> dict[str, Schema]:
+    return {
+        name: schema
+        for branch in whole.branches
+        for name, schema in branch["properties"].items()
+        if name not in whole.properties
+    }
+
+
+# Words
+
+
+def _label(title: str, above: str) -> str:
+    """Return the label of a setting: its title, and before it that of its object, once."""
+    return title if not above or above.casefold() in title.casefold() else f"{above}: {title}"
+
+
+def _readable(name: str) -> str:
+    """Write a name as people do: ``client_id`` is Client ID."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words:
+        return name or "Settings"
+    spelled = [_spelled(word) for word in words]
+    return " ".join([spelled[0][:1].upper() + spelled[0][1:], *spelled[1:]])
+
+
+def _spelled(word: str) -> str:
+    return word.upper() if word in _INITIALS else _SPELLED.get(word, word)

@@ -1,0 +1,495 @@
+"""A server of Fivetran's calls: from bytes to a handler and back, whatever happens in between.
+
+Rules of the room: no message is known here but by the description. Whatever a handler raises is
+said once in the log and told to Fivetran, by a Task where the answer has a place for one, else by
+the call's status; the server lives on. Bytes of a handler leave as they are. A call that is given
+up by the client, or cut short by a stop, hears of it, and is never told as done. Source:
+Fivetran's Partner SDK development guide, "Requirements" and "Error handling".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final, Literal, NoReturn
+
+from google.protobuf.message import DecodeError
+
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.listen_address import ListenAddress, explain_unusable
+from tap_core.protocols.fivetran.logging import JsonLogHandler, Level
+from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
+from tap_core.protocols.fivetran.request_limits import (
+    MESSAGE_LIMIT,
+    RequestLimits,
+    RequestReceiver,
+    RequestTooLargeError,
+)
+
+__all__ = ["Handler", "RpcCall", "Server", "Service", "serve"]
+
+_logger = logging.getLogger("fivetran")
+
+_OPEN: Final = (
+    "The port is not of this machine alone: it listens on {host}, and whoever reaches port {port}"
+    " there can make every call, without a login. Let only Fivetran reach it; or listen on"
+    " --host 127.0.0.1."
+)
+
+_GRACE_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.so_reuseport", 0),  # else two servers share one port, and neither knows
+    # A client that looks whether a long call is still alive is not sent away.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+    # What is buffered of a request whose turn has not come: a stream's first window, and no more.
+    ("grpc.http2.bdp_probe", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What answers one rpc.
+
+    ``answer`` returns the response; for a stream an iterable of responses, or of their bytes.
+    ``task`` makes of a text the response that carries it as a Task, for a stream its last one;
+    without it the text becomes the status of the call.
+    """
+
+    answer: Callable[[Any, RpcCall], Any]
+    task: Callable[[str], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The calls of a connector or of a destination.
+
+    ``explain`` says what an error means to people, without secrets or values.
+    """
+
+    name: Literal["SourceConnector", "DestinationConnector"]
+    handlers: Mapping[str, Handler]
+    explain: Callable[[BaseException], str]
+
+
+class RpcCall:
+    """One call under way."""
+
+    def __init__(self, name: str, context: Any) -> None:
+        self.name = name
+        self.noted = self.failure = ""
+        self.left: Literal["", "cancelled", "stopped"] = ""
+        self.started = time.perf_counter()
+        self._context = context
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def is_active(self) -> bool:
+        """Tell whether somebody still waits for the answer."""
+        return not self.left and bool(self._context.is_active())
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Have something called once when the call ends, in whatever way, in whatever thread."""
+        with self._lock:
+            if not self._is_over:
+                self._callbacks.append(callback)
+                return
+        _run_one(callback)
+
+    def note(self, text: str) -> None:
+        """Set what the log's line of this call says beside its name and its seconds."""
+        self.noted = text
+
+    def leave(self, reason: Literal["cancelled", "stopped"]) -> None:
+        """Let the call know that its answer is not awaited any more."""
+        with self._lock:
+            if self._is_over:
+                return
+            self.left = reason
+        if callbacks := self._take():  # beside: what they wait for must not hold up the server
+            threading.Thread(target=_run, args=(callbacks,), daemon=True).start()
+
+    def end(self) -> None:
+        """End the call."""
+        _run(self._take())
+
+    def _take(self) -> list[Callable[[], None]]:
+        """Return what is to be called now that the call is over; none of it twice."""
+        with self._lock:
+            self._is_over = True
+            taken, self._callbacks = self._callbacks, []
+            return taken
+
+
+def _run(callbacks: Iterable[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        _run_one(callback)
+
+
+def _run_one(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception as error:  # noqa: BLE001  whatever it is, the others are called too
+        _logger.warning("Something did not end cleanly (%s).", type(error).__name__)
+
+
+class _ToldError(Exception):
+    """What the server itself finds wrong, in words for people."""
+
+
+class _UnreadableError(_ToldError):
+    """A request is not a message of the interface."""
+
+    def __init__(self, rpc: str) -> None:
+        super().__init__(
+            f"The request of {rpc} cannot be read: it is no message of version 2 of Fivetran's"
+            " interface."
+        )
+
+
+class _Status(Exception):  # noqa: N818  the end of a call, with whatever status
+    """A call ends with a status in the place of an answer."""
+
+    def __init__(self, code: str, details: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.details = details
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """One rpc: the class of its request, and who answers."""
+
+    name: str
+    streams: bool
+    request: Any
+    handler: Handler
+
+
+class Server:
+    """A server of one service; its calls run side by side."""
+
+    def __init__(self, service: Service, journal: JsonLogHandler) -> None:
+        self._service = service
+        self._journal = journal
+        self._changed = threading.Condition()
+        self._calls: dict[RpcCall, bool] = {}
+        self._is_stopping = False
+        self._reception = RequestReceiver(RequestLimits())
+        self._server: Any = None
+
+    def start(self, place: ListenAddress) -> int:
+        """Listen; return the port, which for 0 is a free one.
+
+        Raises:
+            OSError: the port cannot be had.
+        """
+        address, limits = place.address, place.limits
+        grpc = _grpc()
+        handlers = {route.name: self._method(route) for route in self._routes()}
+        self._reception = RequestReceiver(limits)
+        self._server = grpc.server(
+            ThreadPoolExecutor(limits.calls, "fivetran"),
+            [grpc.method_handlers_generic_handler(f"{PACKAGE}.{self._service.name}", handlers)],
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.message)),
+            maximum_concurrent_rpcs=limits.calls,
+        )
+        with suppress(RuntimeError):  # what older releases of gRPC do not raise
+            if bound := self._server.add_insecure_port(address):
+                self._server.start()
+                return int(bound)
+        raise explain_unusable(place)
+
+    def stop(self, grace_seconds: float) -> bool:
+        """Take no more calls and wait for those under way; return whether all have ended.
+
+        Streams are told to end; what runs for longer than the grace is cut off.
+        """
+        ended = self._server.stop(grace_seconds)
+        with self._changed:
+            self._is_stopping = True
+            streams = [call for call, streams in self._calls.items() if streams]
+        for call in streams:
+            call.leave("stopped")
+        ended.wait()
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._calls, _LAST_SECONDS)
+
+    def _routes(self) -> Iterator[_Route]:
+        for name, rpc in proto_messages.rpcs(self._service.name).items():
+            if handler := self._service.handlers.get(name):
+                yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
+
+    def _method(self, route: _Route) -> Any:
+        """Return what gRPC calls with the bytes of a request."""
+        # On the wire one request is a stream of one; only that is not read before its turn.
+        if route.streams:
+            return _grpc().stream_stream_rpc_method_handler(partial(self._stream, route))
+        return _grpc().stream_unary_rpc_method_handler(partial(self._unary, route))
+
+    @contextmanager
+    def _request(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[Any]:
+        """Give the request of a call; what it holds counts until the block ends.
+
+        Raises:
+            _UnreadableError: it is not a request.
+            TooLargeError: the calls under way hold too much already.
+        """
+        with ExitStack() as stack:
+            try:
+                received = self._reception.request(requests, context, route.request)
+                request = stack.enter_context(received)
+            except (DecodeError, ValueError) as error:
+                raise _UnreadableError(route.name) from error
+            yield request
+
+    def _unary(self, route: _Route, requests: Iterator[bytes], context: Any) -> bytes:
+        try:
+            with self._call(route, context) as call:
+                try:
+                    with self._request(route, requests, context) as request:
+                        return _packed(route.handler.answer(request, call))
+                except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
+                    return self._task(route, call, error)
+        except _Status as status:
+            _abort(context, status)
+
+    def _stream(self, route: _Route, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        try:
+            with self._call(route, context) as call:
+                try:
+                    yield from self._answers(route, call, requests, context)
+                except GeneratorExit:  # gRPC asks for no more
+                    call.leave("cancelled")
+                    raise
+                if call.left:
+                    raise _gone(call)  # it may be incomplete, so it is not told as done
+        except _Status as status:
+            _abort(context, status)
+
+    def _answers(
+        self, route: _Route, call: RpcCall, requests: Iterator[bytes], context: Any
+    ) -> Iterator[bytes]:
+        answers: Iterable[Any] = ()
+        try:
+            with self._request(route, requests, context) as request:
+                answers = route.handler.answer(request, call)
+                for answer in answers:
+                    yield _packed(answer)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001  SystemExit too: a server lives on
+            raised = error
+        else:
+            return
+        finally:
+            _close(answers)
+        yield self._task(route, call, raised)
+
+    @contextmanager
+    def _call(self, route: _Route, context: Any) -> Iterator[RpcCall]:
+        """Be within a call, and tell of it in the log when it has ended."""
+        call = RpcCall(route.name, context)
+        with self._changed:
+            self._calls[call] = route.streams
+            is_late = route.streams and self._is_stopping
+        try:
+            if is_late:
+                call.leave("stopped")
+            elif not context.add_callback(partial(call.leave, "cancelled")):
+                call.leave("cancelled")
+            if call.left:  # while it waited for its turn
+                raise _gone(call)
+            with self._journal.call():
+                try:
+                    yield call
+                finally:
+                    call.end()
+                    self._journal.say(*_line(call))
+        finally:
+            with self._changed:
+                del self._calls[call]
+                self._changed.notify_all()
+
+    def _task(self, route: _Route, call: RpcCall, error: BaseException) -> bytes:
+        """Return the answer that tells of an error.
+
+        Raises:
+            _Status: the answer has no place for it.
+        """
+        if call.left:
+            raise _gone(call)
+        call.failure = text = self._journal.clean(self._explained(error))
+        if isinstance(error, _UnreadableError):
+            raise _Status("INVALID_ARGUMENT", _alert(text))
+        if isinstance(error, RequestTooLargeError):
+            raise _Status("RESOURCE_EXHAUSTED", _alert(text))
+        if route.handler.task is None:
+            raise _Status("INTERNAL", _alert(text))
+        return _packed(route.handler.task(text))
+
+    def _explained(self, error: BaseException) -> str:
+        if isinstance(error, _ToldError | RequestTooLargeError):
+            return str(error)
+        try:
+            return self._service.explain(error)
+        except Exception as second:  # noqa: BLE001  whatever it is: something must be told
+            kinds = f"{type(error).__name__}, then {type(second).__name__}"
+            return f"The call failed, and why could not be told ({kinds})."
+
+
+def serve(
+    service: Service,
+    place: ListenAddress,
+    journal: JsonLogHandler,
+    closing: Callable[[], None] = lambda: None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code.
+
+    Calls under way may then end, streams are told to; a second signal ends the process at once.
+    ``closing`` is called at the end. To be called in the main thread.
+    """
+    with journal.attached(), _signals() as signals:
+        server = Server(service, journal)
+        end = _End(server, closing, journal)
+        try:
+            bound = server.start(place)
+        except OSError as error:
+            journal.say("SEVERE", f"Port {place.port} cannot be listened on: {error.strerror}.")
+            end.close()
+            return 1
+        journal.say("INFO", f"Listening on port {bound} ({place.families}).")
+        if not place.is_loopback:
+            journal.say("WARNING", _OPEN.format(host=place.host, port=bound))
+        signals.get()
+        journal.say("INFO", "Stopping: no more calls are taken, those under way may end.")
+        end.start()
+        while end.is_alive():
+            end.join(_LOOK_SECONDS)
+            if not signals.empty():
+                end.at_once()
+        if end.is_stuck:
+            journal.say("WARNING", "A call does not end: it is left.")
+            os._exit(1)
+        return 0
+
+
+class _End(threading.Thread):
+    """The orderly end of a server."""
+
+    def __init__(
+        self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
+    ) -> None:
+        super().__init__(daemon=True)
+        self.is_stuck = False
+        self._server = server
+        self._closing = closing
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def run(self) -> None:
+        self.is_stuck = not self._server.stop(_GRACE_SECONDS)
+        self.close()
+
+    def close(self) -> None:
+        """Do what was asked for the end; once."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._closing()
+            except Exception as error:  # noqa: BLE001  whatever it is, the server ends
+                kind = type(error).__name__
+                self._journal.say("WARNING", f"The server did not end cleanly ({kind}).")
+
+    def at_once(self) -> None:
+        """End the process, with a moment for what was asked for the end."""
+        self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
+        closing = threading.Thread(target=self.close, daemon=True)
+        closing.start()
+        closing.join(_LAST_SECONDS)
+        os._exit(1)
+
+
+@contextmanager
+def _signals() -> Iterator[SimpleQueue[int]]:
+    """Give the signals that ask for the end, as they come."""
+    come: SimpleQueue[int] = SimpleQueue()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    kept = [signal.signal(number, lambda got, _frame: come.put(got)) for number in numbers]
+    try:
+        yield come
+    finally:
+        for number, handler in zip(numbers, kept, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _grpc() -> Any:
+    """Return gRPC without its handlers of forks: a JVM is started from threads of a server."""
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    import grpc
+
+    return grpc
+
+
+def _packed(answer: Any) -> bytes:
+    """Return the bytes of an answer."""
+    data: bytes = answer if isinstance(answer, bytes) else answer.SerializeToString()
+    if len(data) > MESSAGE_LIMIT:
+        raise _ToldError(
+            f"An answer of {len(data):,} bytes is larger than Fivetran takes ({MESSAGE_LIMIT:,})."
+        )
+    return data
+
+
+def _close(answers: Iterable[Any]) -> None:
+    """Let a stream that is not read any more end what it has open."""
+    close = getattr(answers, "close", None)
+    if close is not None:
+        _run_one(close)
+
+
+def _abort(context: Any, status: _Status) -> NoReturn:
+    """End a call with a status."""
+    context.abort(getattr(_grpc().StatusCode, status.code), status.details)
+    raise status  # gRPC has raised already
+
+
+def _gone(call: RpcCall) -> _Status:
+    if call.left == "stopped":
+        return _Status("UNAVAILABLE", "The server is stopping.")
+    return _Status("CANCELLED")
+
+
+def _alert(text: str) -> str:
+    """Return a status's text in the form in which Fivetran alerts its customer."""
+    return json.dumps({"message": text, "alert_type": "TASK"})
+
+
+def _line(call: RpcCall) -> tuple[Level, str]:
+    """Return what the log says of a call that has ended."""
+    seconds = f"{time.perf_counter() - call.started:.2f} s"
+    note = f": {call.noted}" if call.noted else ""
+    if call.failure:
+        return "SEVERE", f"{call.name} failed after {seconds}{note}: {call.failure}"
+    if call.left:
+        by = "cancelled by the client" if call.left == "cancelled" else "cut short by the stop"
+        return "INFO", f"{call.name} was {by} after {seconds}{note}"
+    return "INFO", f"{call.name}{note} in {seconds}"

@@ -1,0 +1,100 @@
+"""Where a server listens, and who can reach it there.
+
+The default is every address of the machine, as Fivetran calls from outside of the container. No
+login and no encryption stand in between: who reaches the port can make every call. Source:
+Fivetran's Partner SDK development guide, "Requirements".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import Final
+
+from tap_core.protocols.fivetran.request_limits import RequestLimits
+
+__all__ = ["ALL_ADDRESSES", "ListenAddress", "check_host", "explain_unusable", "has_ipv6"]
+
+ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104  (Fivetran's guide asks for it; a warning names it)
+"""To gRPC this means every address, of IPv6 too."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_LAST_PORT: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """The port and host on which a server listens, and the limits of its calls."""
+
+    port: int
+    host: str = ALL_ADDRESSES
+    limits: RequestLimits = field(default_factory=RequestLimits)
+
+    @property
+    def address(self) -> str:
+        """The address as gRPC takes it.
+
+        Raises:
+            OSError: the port is not one.
+        """
+        if not 0 <= self.port <= _LAST_PORT:
+            raise OSError(0, f"ports are numbers from 0 to {_LAST_PORT}")
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only programs of this machine can connect."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            address = ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
+
+    @property
+    def families(self) -> str:
+        """The host in words for the log."""
+        if self.host != ALL_ADDRESSES:
+            return self.host
+        return f"{self.host}, {'IPv4 and IPv6' if has_ipv6() else 'IPv4; there is no IPv6 here'}"
+
+
+def check_host(text: str) -> str:
+    """Return a host as it is listened on: an address without brackets, or a name.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in host:
+        return str(ipaddress.IPv6Address(host))
+    if not _NAME.fullmatch(host):
+        raise ValueError(f"{text!r} is neither an address nor the name of a host")
+    return host
+
+
+def has_ipv6() -> bool:
+    """Return True if this machine can listen on IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::", 0))
+    except OSError:
+        return False
+    return True
+
+
+def explain_unusable(place: ListenAddress) -> OSError:
+    """Return why a port cannot be listened on, in the words of the system."""
+    try:
+        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as error:
+        return error
+    return OSError(0, "it is taken")

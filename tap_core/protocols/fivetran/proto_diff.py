@@ -1,0 +1,156 @@
+"""`tap-core fivetran-protos DIR`: our description of Fivetran's interface beside its own.
+
+Rules of the room: both sides are told as facts, a line each, and the facts are compared; so what
+is new, gone or changed on either side is one line. Fivetran's files are compiled where they lie
+and never kept. Only what is on the wire counts: no comments, no options, no order.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2
+
+from tap_core.protocols.fivetran.proto_descriptors import FILES, PACKAGE
+from tap_core.protocols.fivetran.proto_messages import build_file_descriptors
+from tap_core.redaction import redact_line, write_to_stderr
+
+__all__ = ["compare", "differences"]
+
+_USAGE: Final = """\
+Usage: tap-core fivetran-protos DIR
+
+Compares this project's description of Fivetran's interface with the .proto files in DIR, a
+checkout of Fivetran's partner SDK, and prints each difference.
+Exit code: 0 there is none, 1 there are some, 2 it cannot be told.
+"""
+
+_NO_COMPILER: Final = (
+    "The .proto files cannot be compiled: grpcio-tools is not installed. Install it with:"
+    " pip install grpcio-tools"
+)
+
+_Of: Final = descriptor_pb2.FieldDescriptorProto
+
+
+class _CannotError(Exception):
+    """There is nothing to compare with."""
+
+
+def compare(arguments: Sequence[str]) -> int:
+    """Run the command; return its exit code."""
+    if list(arguments) in (["--help"], ["-h"]):
+        print(_USAGE, end="")  # noqa: T201  (this is what was asked for)
+        return 0
+    if len(arguments) != 1:
+        print(_USAGE, end="", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        theirs = _compiled(_folder(Path(arguments[0])))
+    except _CannotError as error:
+        write_to_stderr(f"{redact_line(str(error))}\n")
+        return 2
+    found = list(differences(build_file_descriptors(), theirs))
+    for line in found or ["No difference."]:
+        print(line)  # noqa: T201  (this is what was asked for)
+    return 1 if found else 0
+
+
+def differences(ours: Iterable[Any], theirs: Iterable[Any]) -> Iterator[str]:
+    """Yield what differs between two descriptions, which are descriptors of files."""
+    here, there = dict(_facts(ours)), dict(_facts(theirs))
+    for name in sorted({*here, *there}):
+        if name not in here:
+            yield f"missing here: {name} ({there[name]})"
+        elif name not in there:
+            yield f"not in Fivetran's files: {name} ({here[name]})"
+        elif here[name] != there[name]:
+            yield f"different: {name} ({here[name]} here, {there[name]} in Fivetran's files)"
+
+
+def _facts(files: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for file in files:
+        if file.package != PACKAGE:
+            continue
+        yield from _enum_facts(file.enum_type)
+        yield from _message_facts(file.message_type)
+        for service in file.service:
+            for rpc in service.method:
+                asked = "stream " * rpc.client_streaming + _bare(rpc.input_type)
+                told = "stream " * rpc.server_streaming + _bare(rpc.output_type)
+                yield f"rpc {service.name}.{rpc.name}", f"{asked} to {told}"
+
+
+def _enum_facts(enums: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
+    for enum in enums:
+        for value in enum.value:
+            yield f"value {outer}{enum.name}.{value.name}", f"{value.number}"
+
+
+def _message_facts(messages: Iterable[Any], outer: str = "") -> Iterator[tuple[str, str]]:
+    for message in messages:
+        name = f"{outer}{message.name}"
+        yield f"message {name}", "map" if message.options.map_entry else "message"
+        for field in message.field:
+            yield f"field {name}.{field.name}", _field(message, field)
+        yield from _message_facts(message.nested_type, f"{name}.")
+        yield from _enum_facts(message.enum_type, f"{name}.")
+
+
+def _field(message: Any, field: Any) -> str:
+    """Return all that the wire and the classes know of a field."""
+    kind = _bare(field.type_name) or _Of.Type.Name(field.type)[len("TYPE_") :].lower()
+    words = [f"{field.number},"]
+    if field.proto3_optional:
+        words.append("optional")
+    elif field.label == _Of.LABEL_REPEATED:
+        words.append("repeated")
+    words.append(kind)
+    if field.HasField("oneof_index") and not field.proto3_optional:
+        words.append(f"in oneof {message.oneof_decl[field.oneof_index].name}")
+    return " ".join(words)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(".").removeprefix(f"{PACKAGE}.")
+
+
+def _folder(given: Path) -> Path:
+    """Return the folder of a checkout where the interface's files lie."""
+    names = [file.name for file in FILES]
+    missing = [name for name in names if not (given / name).is_file()]
+    if missing:
+        raise _CannotError(
+            f"{given} is no checkout of Fivetran's partner SDK: there is no {missing[0]} in it."
+        )
+    return given
+
+
+def _compiled(folder: Path) -> Sequence[Any]:
+    """Return the descriptors of the files in a folder.
+
+    Raises:
+        _CannotError: there is no compiler, or it does not take them.
+    """
+    try:
+        import grpc_tools
+        from grpc_tools import protoc
+    except ImportError as error:
+        raise _CannotError(_NO_COMPILER) from error
+    with tempfile.TemporaryDirectory() as scratch:
+        told = Path(scratch, "descriptors")
+        known = Path(grpc_tools.__file__).parent / "_proto"
+        sources = sorted(path.name for path in folder.glob("*.proto"))
+        options = [
+            f"--proto_path={folder}",
+            f"--proto_path={known}",
+            f"--descriptor_set_out={told}",
+        ]
+        if protoc.main(["protoc", *options, *sources]):  # it has said why on standard error
+            raise _CannotError(f"The .proto files in {folder} cannot be compiled.")
+        files: Sequence[Any] = descriptor_pb2.FileDescriptorSet.FromString(told.read_bytes()).file
+    return files

@@ -1,0 +1,400 @@
+"""From a record to the bytes of Fivetran's Record: one function per table, written for it.
+
+Rules of the room: what a column's entry has before its value is encoded once, by the value's
+length; so a value is a look at its type, its bytes, and one join. Whatever is not met every day
+(another type, half of a letter) goes to `values`, which converts it or refuses it. An UPSERT has
+every selected column, null where the record lacks it; a DELETE has the keys; a row without a key
+cannot be. Column names enter the source as literals, everything else by names of our own.
+Source: Fivetran's Partner SDK, common.proto, ``ValueType``, and connector_sdk.proto, ``Record``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+from tap_core.exceptions import DataError
+from tap_core.protocols.fivetran.columns import DELETED_AT, SourceColumn, TableId
+from tap_core.protocols.fivetran.enums import DataType, RecordType
+from tap_core.protocols.fivetran.timestamps import (
+    encode_date,
+    encode_datetime,
+    encode_datetime_text,
+)
+from tap_core.protocols.fivetran.value_conversion import (
+    make_decimal_encoder,
+    make_json_encoder,
+    to_bool,
+    to_bytes,
+    to_double,
+    to_int,
+    to_text,
+    utf8,
+)
+from tap_core.protocols.fivetran.varint import encode_length_delimited, encode_varint
+from tap_core.records.conform import UnmappedCallback
+from tap_core.records.serializer import ENCODING_ERRORS
+from tap_core.types import JsonSchema, Record, RecordBodyEncoder
+from tap_core.typing.inspect import TypeConformanceLevel
+
+__all__ = ["MAX_MESSAGE_BYTES", "RecordEncoder", "StreamSpec"]
+
+MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024 - 1024
+"""Bytes that a record may have, so that its message stays below Fivetran's limit."""
+
+_NAME_OF_ENTRY: Final = b"\x0a"
+_VALUE_OF_ENTRY: Final = b"\x12"
+_ENTRY: Final = b"\x22"
+_RECORD: Final = b"\x0a"
+_NULL: Final = b"\x08\x01"
+_CACHED: Final = 4_096
+_SMALL: Final = 256
+
+_TAGS: Final[Mapping[DataType, bytes]] = {
+    DataType.BOOLEAN: b"\x10",
+    DataType.SHORT: b"\x18",
+    DataType.INT: b"\x20",
+    DataType.LONG: b"\x28",
+    DataType.FLOAT: b"\x35",
+    DataType.DOUBLE: b"\x39",
+    DataType.NAIVE_DATE: b"\x42",
+    DataType.NAIVE_DATETIME: b"\x4a",
+    DataType.UTC_DATETIME: b"\x52",
+    DataType.DECIMAL: b"\x5a",
+    DataType.BINARY: b"\x62",
+    DataType.STRING: b"\x6a",
+    DataType.JSON: b"\x72",
+    DataType.XML: b"\x7a",
+}
+"""The field of a ValueType, by the column's type."""
+
+_BITS: Final = {DataType.SHORT: 16, DataType.INT: 32, DataType.LONG: 64}
+
+_double: Final = Struct("<d").pack
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """Where records come from: the stream's name, what it declares, and how it is conformed."""
+
+    name: str
+    properties: Mapping[str, Any]
+    level: TypeConformanceLevel
+    unmapped: UnmappedCallback
+
+
+class _Heads(dict[int, bytes]):
+    """What stands before a value of so many bytes: made when it is needed, and kept if short."""
+
+    def __init__(self, make: Callable[[int], bytes]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, length: int) -> bytes:
+        made = self._make(length)
+        if length < _CACHED:
+            self[length] = made
+        return made
+
+
+class _Whole(dict[int, bytes]):
+    """The entries of a column of whole numbers; small numbers are kept."""
+
+    def __init__(self, entry: _Entry, bits: int, refuse: Callable[[Any], NoReturn]) -> None:
+        super().__init__()
+        self._heads = {length: entry.head(length) for length in range(1, 11)}
+        self._limit = 1 << bits - 1
+        self._refuse = refuse
+
+    def __missing__(self, value: int) -> bytes:
+        if not -self._limit <= value < self._limit:
+            self._refuse(value)
+        content = encode_varint(value)
+        if 0 <= value < _SMALL:
+            return self.setdefault(value, self._heads[len(content)] + content)
+        return self._heads[len(content)] + content
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The entry of one column in the map of a record's data."""
+
+    name: bytes
+    tag: bytes
+    has_length: bool
+
+    @classmethod
+    def of(cls, column: SourceColumn) -> _Entry:
+        kind = column.kind.type
+        has_length = kind not in {*_BITS, DataType.BOOLEAN, DataType.DOUBLE}
+        return cls(utf8(column.name), _TAGS[kind], has_length)
+
+    def head(self, length: int) -> bytes:
+        """Return what stands before a value of so many bytes."""
+        field = self.tag + encode_varint(length) if self.has_length else self.tag
+        return self._before(len(field) + length) + field
+
+    @property
+    def null(self) -> bytes:
+        """The whole entry of a null."""
+        return self._before(len(_NULL)) + _NULL
+
+    def _before(self, length: int) -> bytes:
+        """Return an entry up to its value, which has so many bytes."""
+        inside = (
+            encode_length_delimited(_NAME_OF_ENTRY, self.name)
+            + _VALUE_OF_ENTRY
+            + encode_varint(length)
+        )
+        return _ENTRY + encode_varint(len(inside) + length) + inside
+
+
+@dataclass(frozen=True, slots=True)
+class _Coded:
+    """How one column is encoded."""
+
+    column: SourceColumn
+    convert: Callable[[Any], bytes]
+    """The entry of any value, the careful way."""
+    quick: str
+    """The expression of the entry, as source; VALUE stands for the value."""
+    words: Mapping[str, Any]
+    """The names in it; their ``#`` stands for the number of the column."""
+
+
+class RecordEncoder:
+    """``encode(record)`` gives the bytes of one record, ready to stand in a list of records."""
+
+    def __init__(self, table: TableId, columns: Sequence[SourceColumn], source: StreamSpec) -> None:
+        self._source = source
+        self.columns = tuple(columns)
+        self._coded = [_coded(column, source) for column in columns]
+        self._frames = {kind: _Heads(self._framing(table, kind)) for kind in RecordType}
+        self._deletes = DELETED_AT in source.properties
+        self._identity = [each for each in self._coded if each.column.is_key] or self._coded
+        self.encode: RecordBodyEncoder = self._compiled()
+
+    def careful(self, record: Record) -> bytes:
+        """Encode a record of whatever values.
+
+        Raises:
+            DataError: a value does not fit its column, or a key is missing.
+        """
+        if self._deletes and record.get(DELETED_AT) is not None:
+            return self.of_type(RecordType.DELETE, record)
+        return self.of_type(RecordType.UPSERT, record)
+
+    def of_type(self, kind: RecordType, record: Record) -> bytes:
+        """Encode what becomes of a row: an UPDATE has only what the record has.
+
+        Raises:
+            DataError: as `careful` does.
+        """
+        coded = self._identity if kind == RecordType.DELETE else self._coded
+        if kind == RecordType.UPDATE:
+            coded = [each for each in coded if each.column.is_key or each.column.name in record]
+        if kind == RecordType.TRUNCATE:
+            coded = []
+        data = b"".join([each.convert(_value(each.column, record)) for each in coded])
+        return self._frames[kind][len(data)] + data
+
+    def body(self, record: Record) -> bytes:
+        """Encode a record, the quick way where that is possible."""
+        try:
+            return self.encode(record)
+        except ENCODING_ERRORS:
+            return self.careful(record)
+
+    def _framing(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
+        """Return what makes the bytes before a record's data, which has so many bytes."""
+        schema = (
+            b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
+        )
+        head = schema + encode_length_delimited(b"\x12", utf8(table.table))
+        if kind:
+            head += b"\x18" + encode_varint(kind)
+
+        def frame(length: int) -> bytes:
+            if length > MAX_MESSAGE_BYTES:
+                raise DataError(
+                    f"Stream '{self._source.name}': a record has {length:,} bytes, and Fivetran"
+                    " takes no message beyond 128 MB. Leave out the column with the large value."
+                )
+            return _RECORD + encode_varint(len(head) + length) + head
+
+        return frame
+
+    def _compiled(self) -> RecordBodyEncoder:
+        """Write the function for what is met every day."""
+        names: dict[str, Any] = {
+            "join": b"".join,
+            "frames": self._frames[RecordType.UPSERT],
+            "careful": self.careful,
+            "look": self._look,
+        }
+        entries = []
+        for number, each in enumerate(self._coded):
+            own = str(number)
+            names |= {name.replace("#", own): word for name, word in each.words.items()}
+            value = "r" if each.column.is_whole else f"get({each.column.name!r})"
+            entries.append(each.quick.replace("#", own).replace("VALUE", value))
+        known = len({*self._source.properties, *(column.name for column in self.columns)})
+        lines = ["def encode(r):", " get = r.get"]
+        if self._deletes:
+            lines.append(f" if get({DELETED_AT!r}) is not None: return careful(r)")
+        if not any(column.is_whole for column in self.columns):
+            lines.append(f" if len(r) > {known}: look(r)")
+        lines += [f" data = join(({''.join(f'{entry},' for entry in entries)}))"]
+        lines += [" return frames[len(data)] + data"]
+        exec("\n".join(lines), names)  # noqa: S102 - of literals and our own words
+        encode: RecordBodyEncoder = names["encode"]
+        return encode
+
+    def _look(self, record: Record) -> None:
+        """Say of properties that nobody declares that they have no column."""
+        known = {*self._source.properties, *(column.name for column in self.columns)}
+        self._source.unmapped(tuple(name for name in map(str, record) if name not in known))
+
+
+def _value(column: SourceColumn, record: Record) -> Any:
+    return record if column.is_whole else record.get(column.name)
+
+
+# How one column is encoded
+
+
+def _coded(column: SourceColumn, source: StreamSpec) -> _Coded:
+    entry, words = _Entry.of(column), dict[str, Any]()
+    cases = [*_quick(column, entry, source, words)]
+    if not column.is_key:
+        cases.append(("n#", "v is None"))
+        words["n#"] = entry.null
+    words["c#"] = convert = _converter(column, entry, source)
+    if not cases:
+        return _Coded(column, convert, "c#(VALUE)", words)
+    (what, first), *others = cases
+    cases = [(what, f"(v := VALUE){first.removeprefix('v')}"), *others]
+    chain = "".join(f"{what} if {condition} else " for what, condition in cases)
+    return _Coded(column, convert, f"({chain}c#(v))", words)
+
+
+def _quick(
+    column: SourceColumn, entry: _Entry, source: StreamSpec, words: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield expressions for what is met every day, each with the condition that it is that."""
+    kind, refuse = column.kind.type, _refusal(column, source)
+    if kind in {DataType.STRING, DataType.XML}:
+        words["h#"] = _Heads(entry.head)
+        yield "h#[len(b := v.encode())] + b", "v.__class__ is str"
+    elif kind in _BITS:
+        words["w#"] = _Whole(entry, _BITS[kind], refuse)
+        yield "w#[v]", "v.__class__ is int"
+    elif kind == DataType.DOUBLE:
+        words |= {"h#": entry.head(8), "double": _double}
+        yield "h# + double(v)", "v.__class__ is float"
+    elif kind == DataType.BOOLEAN:
+        words |= {"t#": entry.head(1) + b"\x01", "f#": entry.head(1) + b"\x00"}
+        yield from (("t#", "v is True"), ("f#", "v is False"))
+    elif kind in _MOMENTS:
+        words["m#"] = _texts(encode_datetime_text, entry, refuse)
+        yield "m#(v)", "v.__class__ is str"
+    elif kind == DataType.NAIVE_DATE:
+        words["m#"] = lru_cache(_CACHED)(_texts(encode_date, entry, refuse))
+        yield "m#(v)", "v.__class__ is str"
+
+
+def _texts(
+    read: Callable[[str], bytes], entry: _Entry, refuse: Callable[[Any], NoReturn]
+) -> Callable[[str], bytes]:
+    """Return what makes the entry of a text that stands for a day or an instant."""
+    heads = _Heads(entry.head)
+
+    def made(text: str) -> bytes:
+        try:
+            content = read(text)
+        except _UNREADABLE:
+            refuse(text)
+        return heads[len(content)] + content
+
+    return made
+
+
+def _converter(column: SourceColumn, entry: _Entry, source: StreamSpec) -> Callable[[Any], bytes]:
+    """Return what makes the entry of any value."""
+    read, heads = _reader(column, source), _Heads(entry.head)
+    refuse, null = _refusal(column, source), entry.null
+
+    def convert(value: Any) -> bytes:
+        try:
+            content = None if value is None else read(value)
+        except _UNREADABLE:
+            refuse(value)
+        if content is not None:
+            return heads[len(content)] + content
+        if column.is_key:
+            refuse(None)
+        return null
+
+    return convert
+
+
+def _reader(column: SourceColumn, source: StreamSpec) -> Callable[[Any], bytes | None]:
+    """Return what makes of a value the bytes that it has on the wire."""
+    kind = column.kind
+    if kind.type == DataType.JSON:
+        if column.is_whole:
+            return make_json_encoder(column.name, {}, source.level, source.unmapped)
+        definition = source.properties.get(column.name)
+        schema: JsonSchema = definition if isinstance(definition, dict) else {}
+        return make_json_encoder(column.name, schema, source.level, source.unmapped)
+    if kind.type == DataType.DECIMAL:
+        digits = make_decimal_encoder(kind.precision, kind.scale)
+        return lambda value: digits(value).encode()
+    if kind.type in _BITS:
+        limit = 1 << _BITS[kind.type] - 1
+        return lambda value: encode_varint(_within(to_int(value), limit))
+    return _READERS[kind.type]
+
+
+def _within(value: int, limit: int) -> int:
+    if not -limit <= value < limit:
+        raise ValueError("beyond the column's limits")
+    return value
+
+
+def _refusal(column: SourceColumn, source: StreamSpec) -> Callable[[Any], NoReturn]:
+    """Return what raises the error for a value; the value is not in it."""
+    start = f"Stream '{source.name}': "
+
+    def refuse(value: Any) -> NoReturn:
+        if value is None:
+            raise DataError(
+                f"{start}a record has no value for its key '{column.name}'. Each record needs"
+                " one: give it in post_process, or say other primary_keys."
+            )
+        kind = column.kind
+        size = f"({kind.precision}, {kind.scale})" if kind.type == DataType.DECIMAL else ""
+        raise DataError(
+            f"{start}a value of '{column.name}', of Python's type {type(value).__name__}, does not"
+            f" fit its column, which is {kind.type.name}{size} by the stream's schema. Correct the"
+            " schema, or the value in post_process."
+        ) from None
+
+    return refuse
+
+
+_UNREADABLE: Final = (ValueError, OverflowError, ArithmeticError)
+_MOMENTS: Final = frozenset((DataType.UTC_DATETIME, DataType.NAIVE_DATETIME))
+_READERS: Final[Mapping[DataType, Callable[[Any], bytes | None]]] = {
+    DataType.BOOLEAN: lambda value: b"\x01" if to_bool(value) else b"\x00",
+    DataType.DOUBLE: lambda value: _double(to_double(value)),
+    DataType.NAIVE_DATE: encode_date,
+    DataType.NAIVE_DATETIME: encode_datetime,
+    DataType.UTC_DATETIME: encode_datetime,
+    DataType.BINARY: to_bytes,
+    DataType.STRING: to_text,
+    DataType.XML: to_text,
+}

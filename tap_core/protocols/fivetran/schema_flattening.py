@@ -1,0 +1,113 @@
+"""A schema of settings taken apart: what an object has, and by which words it is completed.
+
+Rules of the room: pure; what is given is never changed. The members of ``allOf`` are one schema,
+in which the schema's own words go first; an alternative to null alone is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tap_core.types import JsonSchema
+
+__all__ = ["FlattenedSchema", "Schema", "flatten_schema", "get_branches", "merge_all_of"]
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema that is an object, without references."""
+
+_ALTERNATIVES: Final = ("oneOf", "anyOf")
+_DEPENDENT: Final = ("dependentRequired", "dependencies")
+_TOGETHER: Final = ("properties", *_DEPENDENT)
+"""Words whose values are joined where several parts have them."""
+
+
+@dataclass(frozen=True)
+class FlattenedSchema:
+    """An object: its properties, those that must be there, and what else is said of them.
+
+    ``branches`` are objects of which it is one as well, ``rules`` schemas with an ``if``;
+    ``dependents`` names properties that must be there where another one is.
+    """
+
+    properties: Mapping[str, Schema]
+    required: frozenset[str]
+    branches: tuple[Schema, ...]
+    rules: tuple[Schema, ...]
+    dependents: Mapping[str, tuple[str, ...]]
+
+
+def merge_all_of(schema: Schema) -> JsonSchema:
+    """Return a schema whose ``allOf`` has rules only, and that has no lone alternative."""
+    whole = _joined(schema)
+    for word in _ALTERNATIVES:
+        real = _real(whole.get(word))
+        if len(real) == 1:
+            rest = {key: value for key, value in whole.items() if key != word}
+            return merge_all_of({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
+    return whole
+
+
+def get_branches(schema: Schema) -> tuple[Schema, ...]:
+    """Return the alternatives of a schema where each is an object with properties."""
+    for word in _ALTERNATIVES:
+        real = _real(schema.get(word))
+        if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
+            return tuple(merge_all_of(each) for each in real)
+    return ()
+
+
+def flatten_schema(schema: Schema) -> FlattenedSchema:
+    """Return what an object consists of."""
+    whole = merge_all_of(schema)
+    properties = whole.get("properties") or {}
+    dependents = {
+        name: tuple(map(str, names))
+        for word in _DEPENDENT
+        for name, names in (whole.get(word) or {}).items()
+        if isinstance(names, list)
+    }
+    return FlattenedSchema(
+        {name: inner for name, inner in properties.items() if isinstance(inner, Mapping)},
+        frozenset(whole.get("required") or ()),
+        get_branches(whole),
+        tuple(part for part in (whole, *whole.get("allOf", ())) if "if" in part),
+        dependents,
+    )
+
+
+def _real(alternatives: Any) -> list[Schema]:
+    """Return the alternatives that are not just null."""
+    found = alternatives if isinstance(alternatives, list) else []
+    return [each for each in found if isinstance(each, Mapping) and each.get("type") != "null"]
+
+
+def _joined(schema: Schema) -> JsonSchema:
+    """Return a schema with the members of its ``allOf`` in it, but for those with rules."""
+    members = list(_members(schema))
+    if not members:
+        return dict(schema)
+    rules = [member for member in members if "if" in member]
+    parts = [member for member in members if "if" not in member]
+    parts.append({key: value for key, value in schema.items() if key != "allOf"})
+    whole: JsonSchema = {key: value for part in parts for key, value in part.items()}
+    for word in _TOGETHER:
+        found = [part[word] for part in parts if isinstance(part.get(word), Mapping)]
+        if found:
+            whole[word] = {key: value for each in found for key, value in each.items()}
+    required = [name for part in parts for name in part.get("required") or ()]
+    return {**whole, "required": required, **({"allOf": rules} if rules else {})}
+
+
+def _members(schema: Schema) -> Iterator[Schema]:
+    for member in schema.get("allOf") or ():
+        if isinstance(member, Mapping):
+            yield from (member,) if "if" in member else _split(_joined(member))
+
+
+def _split(schema: JsonSchema) -> Iterator[Schema]:
+    """Yield a member of ``allOf`` and the rules within it apart."""
+    rules = schema.pop("allOf", ())
+    yield schema
+    yield from rules

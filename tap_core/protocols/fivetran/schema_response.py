@@ -1,0 +1,56 @@
+"""The answer to Schema, and a change of it: tables as messages.
+
+Rules of the room: what is told is the same each time, in the order of the streams' names and of
+their properties. Source: Fivetran's Partner SDK, connector_sdk.proto, ``SchemaResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.columns import SourceColumn
+from tap_core.protocols.fivetran.enums import DataType
+from tap_core.protocols.fivetran.tables import SourceTable
+
+__all__ = ["schema_change", "schema_response"]
+
+
+def schema_response(tables: Sequence[SourceTable], *, can_select: bool = True) -> Any:
+    """Return what Schema answers; ``can_select``: tables and columns can be selected."""
+    return proto_messages.SchemaResponse(selection_not_supported=not can_select, **_lists(tables))
+
+
+def schema_change(table: SourceTable) -> Any:
+    """Return the response of Update that tells how a table is from now on."""
+    return proto_messages.UpdateResponse(
+        schema_change=proto_messages.SchemaChange(**_lists([table]))
+    )
+
+
+def _lists(tables: Sequence[SourceTable]) -> dict[str, Any]:
+    if not any(table.id.schema for table in tables):
+        return {"without_schema": proto_messages.TableList(tables=map(_table, tables))}
+    by_schema = sorted(tables, key=lambda table: table.id.schema or "")
+    schemas = groupby(by_schema, key=lambda table: table.id.schema)
+    listed = [proto_messages.Schema(name=name, tables=_all(members)) for name, members in schemas]
+    return {"with_schema": proto_messages.SchemaList(schemas=listed)}
+
+
+def _all(tables: Iterable[SourceTable]) -> list[Any]:
+    return [_table(table) for table in tables]
+
+
+def _table(table: SourceTable) -> Any:
+    return proto_messages.Table(name=table.id.table, columns=map(_column, table.columns))
+
+
+def _column(column: SourceColumn) -> Any:
+    kind = column.kind
+    made = proto_messages.Column(name=column.name, type=int(kind.type), primary_key=column.is_key)
+    if kind.type == DataType.DECIMAL:
+        digits = proto_messages.DecimalParams(precision=kind.precision, scale=kind.scale)
+        made.params.CopyFrom(proto_messages.DataTypeParams(decimal=digits))
+    return made

@@ -1,0 +1,117 @@
+"""Days and instants as protobuf's timestamps.
+
+Rules of the room: seconds since 1970, and nanoseconds that are always added, so that what is
+before 1970 is exact too. Digits of a text beyond nanoseconds are cut. What says no zone is UTC,
+as everywhere in this project. Source: Protocol Buffers, ``google.protobuf.Timestamp``.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from typing import Any, Final
+
+from tap_core.protocols.fivetran.varint import LOW_BITS, LOW_BYTES_TABLE, encode_varint
+from tap_core.state.comparison import parse_instant
+
+__all__ = ["encode_date", "encode_datetime", "encode_datetime_text", "encode_timestamp"]
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  what is compared with it is of UTC
+_EPOCH_UTC: Final = _EPOCH.replace(tzinfo=timezone.utc)
+_FIRST_DAY: Final = _EPOCH.toordinal()
+_DAY: Final = 86_400
+_DAY_LENGTH: Final = len("2024-01-31")
+_MICROSECONDS: Final = len("2024-01-31T00:00:00.000000")
+_UTC: Final = "+00:00"
+_CACHED: Final = 4_096
+
+_read = datetime.fromisoformat
+
+
+class _Hours(dict[int, bytes]):
+    """What stands behind the last fourteen bits of seconds, which is the same for hours."""
+
+    def __missing__(self, high: int) -> bytes:
+        made = encode_varint(high)
+        if len(self) < _CACHED:
+            self[high] = made
+        return made
+
+
+_hours: Final = _Hours()
+
+
+_SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
+_NANOS: Final = tuple(b"\x10" + low for low in LOW_BYTES_TABLE)
+_LONG: Final = 1 << 28
+"""Nanoseconds from which they take five bytes."""
+
+
+def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
+    """Return the message of an instant; zeros are not written."""
+    if seconds > LOW_BITS:
+        made = _SECONDS[seconds & LOW_BITS] + _hours[seconds >> 14]
+    else:
+        made = b"\x08" + encode_varint(seconds) if seconds else b""
+    if nanos >= _LONG:
+        low, middle = _NANOS[nanos & LOW_BITS], LOW_BYTES_TABLE[nanos >> 14 & LOW_BITS]
+        return made + low + middle + encode_varint(nanos >> 28)
+    return made + b"\x10" + encode_varint(nanos) if nanos else made
+
+
+def encode_datetime_text(text: str) -> bytes:
+    """Return the instant that a text stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    plain = text
+    if text[-1:] == "Z":
+        plain = text[:-1]
+    elif text[-6:] == _UTC:
+        plain = text[:-6]
+    if len(plain) > _MICROSECONDS:
+        return _rare(text)
+    try:
+        since = _read(plain) - _EPOCH
+    except (ValueError, TypeError):  # the second: there is another zone
+        return _rare(text)
+    return encode_timestamp(since.days * _DAY + since.seconds, since.microseconds * 1_000)
+
+
+def encode_datetime(value: Any) -> bytes:
+    """Return the instant that a date-time, a date or a text stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    return encode_datetime_text(value) if type(value) is str else _rare(value)
+
+
+def encode_date(value: Any) -> bytes:
+    """Return the midnight of UTC at which a day begins.
+
+    Raises:
+        ValueError: the value is no day, or is a time of one.
+    """
+    if isinstance(value, str) and len(value) == _DAY_LENGTH:
+        value = date.fromisoformat(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return encode_timestamp((value.toordinal() - _FIRST_DAY) * _DAY)
+    found = parse_instant(value)
+    if found is None:
+        raise ValueError("no day")
+    moment, beyond = found
+    offset = moment.utcoffset()
+    if beyond or offset or moment.time() != datetime.min.time():
+        raise ValueError("a time of a day")
+    return encode_timestamp((moment.toordinal() - _FIRST_DAY) * _DAY)
+
+
+def _rare(value: Any) -> bytes:
+    found = parse_instant(value)
+    if found is None:
+        raise ValueError("no instant")
+    moment, beyond = found
+    since: timedelta = moment - _EPOCH_UTC
+    nanos = since.microseconds * 1_000 + int(beyond[:3].ljust(3, "0"))
+    return encode_timestamp(since.days * _DAY + since.seconds, nanos)

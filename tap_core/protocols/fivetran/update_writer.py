@@ -1,0 +1,312 @@
+"""Events to the responses of Update, as bytes.
+
+Rules of the room: rows are encoded when they are made, so an event of them is cut into messages
+and nothing more: at most a hundred records in each, and not too large. A table is truncated
+before its rows or not at all. A change of a table is told before the rows that have it. A state
+goes out behind what it covers; the last one once more where rows came after it and the state did
+not move, so that nothing stays without. Source: Fivetran's Partner SDK, connector_sdk.proto,
+``UpdateResponse``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    Event,
+    Op,
+    Progress,
+    Rows,
+    SchemaEvent,
+    StreamStatus,
+)
+from tap_core.exceptions import RecordsWithoutSchemaException, UnsupportedFeatureError
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.bounded_queue import BoundedByteQueue
+from tap_core.protocols.fivetran.columns import TableId, build_columns, get_properties
+from tap_core.protocols.fivetran.enums import RecordType
+from tap_core.protocols.fivetran.logging import format_count
+from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
+from tap_core.protocols.fivetran.schema_response import schema_change
+from tap_core.protocols.fivetran.selection import TableSelection
+from tap_core.protocols.fivetran.tables import SourceTable
+from tap_core.protocols.fivetran.varint import encode_length_delimited
+from tap_core.records.conform import UnmappedCallback
+from tap_core.sync.output import TypedEncoder
+from tap_core.types import Record
+from tap_core.typing.inspect import TypeConformanceLevel
+
+__all__ = ["UpdateWriter"]
+
+_RECORDS_AT_ONCE: Final = 100
+_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+_RECORDS: Final = b"\x32"
+_CHECKPOINT: Final = b"\x1a"
+_STATE: Final = b"\x0a"
+_NO_STATE: Final = b'{"bookmarks":{}}'
+_ENCODED: Final = {bytes}
+
+_TYPES: Final[Mapping[Op, RecordType]] = {
+    Op.UPSERT: RecordType.UPSERT,
+    Op.UPDATE: RecordType.UPDATE,
+    Op.DELETE: RecordType.DELETE,
+}
+
+_logger = logging.getLogger("fivetran")
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """What has gone out of one table."""
+
+    table: SourceTable
+    rows: int = 0
+    began: float = 0.0
+    version: int | None = None
+    is_told: bool = False
+
+
+class UpdateWriter:
+    """Puts the responses of one Update into a backlog.
+
+    ``tables`` are all tables of the tap, ``told`` what was told of them before, ``wanted``
+    what is to be sent of each.
+    """
+
+    takes_files = False
+    """No response names files: rows always go out as records."""
+
+    chunk_bytes = 512 * 1024
+    """A chunk is cut into messages of so many records: the larger it is, the fuller they are."""
+
+    state_seconds = 60.0
+    """Fivetran asks for a state at least hourly."""
+
+    def __init__(
+        self,
+        backlog: BoundedByteQueue,
+        tables: Sequence[SourceTable],
+        wanted: Callable[[TableId], TableSelection | None],
+        told: Mapping[TableId, SourceTable] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backlog = backlog
+        self._wanted = wanted
+        self._told = dict(told) if told is not None else {table.id: table for table in tables}
+        self._traffic = {table.name: _Traffic(table) for table in tables}
+        self._encoders: dict[str, RecordEncoder] = {}
+        self._has_schemas = any(table.id.schema for table in tables)
+        self._state = _NO_STATE
+        self._is_owed = True
+        self._clock = clock
+        self._since = clock()
+
+    # What the engine asks for
+
+    def encode(self, record: Record) -> Any:
+        """Return a record of a message that an author writes by hand: its stream is not known."""
+        return record
+
+    def make_encoder(
+        self, described: SchemaEvent, level: TypeConformanceLevel, unmapped: UnmappedCallback
+    ) -> TypedEncoder:
+        """Make what encodes the records of a stream under one of its names."""
+        name = described.stream.name
+        table = self._narrowed(self._table(described))
+        source = StreamSpec(name, get_properties(described.schema), level, unmapped)
+        made = self._encoders[name] = RecordEncoder(table.id, table.columns, source)
+        return made
+
+    def check(self) -> None:
+        """Raise an error when the call has ended."""
+        self._backlog.check()
+
+    def emit(self, event: Event) -> None:
+        """Put one event into the backlog; wait while there is no room.
+
+        Raises:
+            UnsupportedFeatureError: rows in files, which nobody would read.
+            CallEndedError: nobody takes the answer any more.
+        """
+        self.check()
+        if isinstance(event, Rows):
+            self._rows(event)
+        elif isinstance(event, Checkpoint):
+            self._checkpoint(event.state)
+        elif isinstance(event, SchemaEvent):
+            self._describe(event)
+        elif isinstance(event, ActivateVersion):
+            self._truncate(event)
+        elif isinstance(event, StreamStatus):
+            self._status(event)
+        elif isinstance(event, BatchFiles):
+            raise UnsupportedFeatureError(
+                f"Stream '{event.stream.name}' writes its rows into files and names these in"
+                " BATCH messages. Fivetran's interface has no such message: yield the rows from"
+                " get_records()."
+            )
+
+    # When all is done
+
+    def finish(self, state: bytes) -> None:
+        """Put the last state, unless nothing came since it went out."""
+        if self._is_owed or state != self._state:
+            self._checkpoint(state)
+
+    def break_off(self) -> None:
+        """Put the last state once more behind rows that came after it: they may be kept."""
+        if self._is_owed:
+            self._checkpoint(self._state)
+
+    @property
+    def summary(self) -> str:
+        """What went out, in a few words."""
+        sent = [each.rows for each in self._traffic.values() if each.rows or each.began]
+        return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
+
+    # Rows
+
+    def _rows(self, event: Rows) -> None:
+        traffic = self._get_traffic(event.stream.name)
+        encoder = self._encoders.get(event.stream.name)
+        has_columns = encoder is None or encoder.columns
+        if not event.rows or not has_columns or self._wanted(traffic.table.id) is None:
+            return
+        bodies: Sequence[bytes] = event.rows
+        if set(map(type, bodies)) != _ENCODED:
+            bodies = self._encoded(event)
+        for piece in _pieces(bodies):
+            self._backlog.put(piece)
+        traffic.rows += len(bodies)
+        if event.version is not None:
+            traffic.version = event.version
+        self._is_owed = True
+        if self._clock() - self._since >= self.state_seconds:
+            self._checkpoint(self._state)
+
+    def _encoded(self, event: Rows) -> list[bytes]:
+        """Encode the rows of messages that an author wrote by hand."""
+        encoder = self._encoders.get(event.stream.name)
+        if encoder is None:
+            raise _undescribed(event.stream.name)
+        kind, rows = _TYPES[event.op], list[Any](event.rows)
+        if event.op is Op.UPSERT:
+            return [encoder.careful(row) for row in rows]
+        return [encoder.of_type(kind, row) for row in rows]
+
+    # Tables
+
+    def _describe(self, event: SchemaEvent) -> None:
+        traffic = self._traffic.get(event.stream.name)
+        if traffic is None:
+            traffic = self._traffic[event.stream.name] = _Traffic(self._table(event))
+        traffic.began = traffic.began or self._clock()
+        table = self._narrowed(self._table(event))
+        if self._wanted(table.id) is None:
+            return
+        told = self._told.get(table.id)
+        if told is None or table.differs_from(told):
+            changed = self._told[table.id] = table if told is None else table.joined(told)
+            self._backlog.put(schema_change(changed).SerializeToString())
+        encoder = self._encoders.get(event.stream.name)
+        if encoder is None or encoder.columns != table.columns:  # an author speaks by hand
+            self.make_encoder(event, TypeConformanceLevel.NONE, lambda _names: None)
+
+    def _table(self, described: SchemaEvent) -> SourceTable:
+        """Return the table of a stream with the columns that it is described with."""
+        name, columns = described.stream.name, build_columns(described)
+        known = self._traffic.get(name)
+        if known is not None:
+            if not any(column.is_whole for column in known.table.columns):
+                # What declares nothing here had all of its properties deselected.
+                columns = tuple(column for column in columns if not column.is_whole)
+            return replace(known.table, columns=columns)
+        schema = (described.stream.namespace or name) if self._has_schemas else None
+        return SourceTable(TableId(name, schema), columns, name, name)
+
+    def _narrowed(self, table: SourceTable) -> SourceTable:
+        choice = self._wanted(table.id)
+        return table if choice is None else choice.narrowed(table)
+
+    def _get_traffic(self, name: str) -> _Traffic:
+        if name not in self._traffic:
+            raise _undescribed(name)
+        return self._traffic[name]
+
+    def _truncate(self, event: ActivateVersion) -> None:
+        """Truncate a table before its first rows; behind them it would take them, too."""
+        traffic = self._get_traffic(event.stream.name)
+        if self._wanted(traffic.table.id) is None or traffic.version == event.version:
+            return
+        traffic.version = event.version
+        if traffic.rows:
+            text = (
+                f"Table {traffic.table.id}: what the source no longer has is not removed, because"
+                " that was told only behind the rows."
+            )
+            warned = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
+            self._backlog.put(warned.SerializeToString())
+            return
+        encoder = self._encoders.get(event.stream.name)
+        if encoder is None:
+            raise _undescribed(event.stream.name)
+        self._backlog.put(_message([encoder.of_type(RecordType.TRUNCATE, {})]))
+        self._is_owed = True
+
+    def _status(self, event: StreamStatus) -> None:
+        """Note when a stream begins, and log what it brought when it is complete."""
+        for traffic in self._traffic.values():
+            if traffic.table.stream != event.stream.name:
+                continue
+            if event.progress is Progress.STARTED:
+                traffic.began = self._clock()
+            elif event.progress is Progress.COMPLETE and not traffic.is_told:
+                traffic.is_told = True
+                self._tell(traffic)
+
+    def _tell(self, traffic: _Traffic) -> None:
+        if self._wanted(traffic.table.id) is not None:
+            seconds = self._clock() - traffic.began
+            rows = format_count(traffic.rows, "row")
+            _logger.info("Table %s: %s in %.1f s", traffic.table.id, rows, seconds)
+
+    # States
+
+    def _checkpoint(self, state: bytes) -> None:
+        self._backlog.put(
+            encode_length_delimited(_CHECKPOINT, encode_length_delimited(_STATE, state))
+        )
+        self._state, self._is_owed, self._since = state, False, self._clock()
+
+
+def _pieces(bodies: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the messages of a chunk."""
+    if len(bodies) <= _RECORDS_AT_ONCE and sum(map(len, bodies)) <= _BYTES_AT_ONCE:
+        yield _message(bodies)
+        return
+    start = size = 0
+    for number, body in enumerate(bodies):
+        is_full = number - start >= _RECORDS_AT_ONCE or size + len(body) > _BYTES_AT_ONCE
+        if is_full and number > start:
+            yield _message(bodies[start:number])
+            start, size = number, 0
+        size += len(body)
+    yield _message(bodies[start:])
+
+
+def _message(bodies: Sequence[bytes]) -> bytes:
+    return encode_length_delimited(_RECORDS, b"".join(bodies))
+
+
+def _undescribed(name: str) -> RecordsWithoutSchemaException:
+    return RecordsWithoutSchemaException(
+        f"Stream '{name}' has rows, and nothing has said which columns they have. Write its SCHEMA"
+        " before them, or return the stream in discover_streams."
+    )

@@ -1,0 +1,85 @@
+"""Singer messages that an author makes, to events and back.
+
+Rules of the room: for authors only. Rows of a stream are shaped and encoded without
+ever being message objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    Event,
+    Rows,
+    SchemaEvent,
+    StreamId,
+)
+from tap_core.protocols.singer.writer import encode_body, encode_json
+from tap_core.records.conform import to_json_compatible
+from tap_core.singerlib.messages import (
+    ActivateVersionMessage,
+    Message,
+    RecordMessage,
+    SchemaMessage,
+    SDKBatchMessage,
+    StateMessage,
+)
+
+__all__ = ["to_event", "to_messages"]
+
+
+def to_event(message: Message, encode: Callable[[Any], Any] = encode_body) -> Event:
+    """Return the event that a message stands for; ``encode`` makes the body of its record.
+
+    Raises:
+        TypeError: there is no such event.
+    """
+    if isinstance(message, RecordMessage):
+        extracted = message.time_extracted
+        return Rows(
+            StreamId(message.stream),
+            [encode(to_json_compatible(message.record))],
+            extracted_at=extracted.isoformat() if extracted else None,
+            version=message.version,
+        )
+    if isinstance(message, SchemaMessage):
+        cursor = next(iter(message.bookmark_properties or ()), None)
+        keys = tuple(message.key_properties or ())
+        return SchemaEvent(StreamId(message.stream), message.schema, keys, cursor)
+    if isinstance(message, StateMessage):
+        return Checkpoint(encode_json(to_json_compatible(message.value)))
+    if isinstance(message, ActivateVersionMessage):
+        return ActivateVersion(StreamId(message.stream), message.version)
+    if isinstance(message, SDKBatchMessage):
+        form, paths = message.to_dict()["encoding"], tuple(message.manifest)
+        return BatchFiles(StreamId(message.stream), paths, form, version=message.version)
+    msg = f"A message of type {type(message).__name__} cannot be written."
+    raise TypeError(msg)
+
+
+def to_messages(event: Event) -> Iterator[Message]:
+    """Yield the messages of an event whose rows are dicts."""
+    if isinstance(event, Rows):
+        at = event.extracted_at
+        extracted = datetime.fromisoformat(at) if isinstance(at, str) else None
+        for row in event.rows:
+            body: Any = row
+            yield RecordMessage(event.stream.name, body, event.version, extracted)
+    elif isinstance(event, SchemaEvent):
+        cursor = [event.cursor] if event.cursor else None
+        yield SchemaMessage(event.stream.name, dict(event.schema), list(event.keys), cursor)
+    elif isinstance(event, Checkpoint):
+        yield StateMessage(msgspec.json.decode(event.state))
+    elif isinstance(event, BatchFiles):
+        encoding = BaseBatchFileEncoding.from_dict(event.format)
+        yield SDKBatchMessage(event.stream.name, encoding, list(event.paths), event.version)
+    elif isinstance(event, ActivateVersion):
+        yield ActivateVersionMessage(event.stream.name, event.version)

@@ -1,0 +1,153 @@
+"""Readers of single messages, for authors who bring a wire of their own.
+
+Rules of the room: names, signatures and errors are those of singer_sdk's readers. A
+target whose reader is one of these as it stands reads by `decode.Decoder`; a subclass
+reads line by line, and its messages go through the target's callbacks.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import IO, Any, Generic, TypeVar
+
+import msgspec
+
+from tap_core.exceptions import InvalidInputLine
+from tap_core.redaction.row_values import show_value
+from tap_core.singerlib.json import load_json
+
+__all__ = [
+    "GenericSingerReader",
+    "MsgSpecReader",
+    "SimpleSingerReader",
+    "dec_hook",
+    "decoder",
+    "is_default_reader",
+]
+
+_Line = TypeVar("_Line", str, bytes)
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+class GenericSingerReader(abc.ABC, Generic[_Line]):
+    """Reads messages line by line; subclass it for another wire."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._current_message: _Line | None = None
+
+    def process_lines(
+        self,
+        file_input: IO[_Line] | None,
+        callbacks: Mapping[str, Callable[[dict[str, Any]], None]],
+    ) -> Counter[str]:
+        """Give each message to the callback of its type; return how many there were of each.
+
+        Raises:
+            InvalidInputLine: a line is no message.
+            ValueError: nobody knows its type.
+        """
+        counts: Counter[str] = Counter()
+        for line in file_input or self.default_input:
+            self._current_message = line
+            message = self.deserialize_json(line)
+            self.assert_line_requires(message, requires={"type"})
+            callback = callbacks.get(message["type"], self._process_unknown_message)
+            callback(message)
+            counts[message["type"]] += 1
+        return counts
+
+    @property
+    @abc.abstractmethod
+    def default_input(self) -> IO[_Line]:
+        """What is read when nothing was given."""
+
+    @staticmethod
+    def assert_line_requires(line_dict: dict[str, Any], requires: set[str]) -> None:
+        """Check that a message has these keys.
+
+        Raises:
+            InvalidInputLine: it has not.
+        """
+        missing = requires - line_dict.keys()
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise InvalidInputLine(
+                f"Line is missing required {names} key(s): {show_value(line_dict)}"
+            )
+
+    @abc.abstractmethod
+    def deserialize_json(self, line: _Line) -> dict[str, Any]:
+        """Read one line."""
+
+    def _process_unknown_message(self, message_dict: dict[str, Any]) -> None:
+        raise ValueError(f"Unknown message type '{message_dict['type']}' in message.")
+
+
+class SimpleSingerReader(GenericSingerReader[str]):
+    """Reads lines of text; fractions become `Decimal`."""
+
+    @property
+    def default_input(self) -> IO[str]:
+        """Standard input."""
+        return sys.stdin
+
+    def deserialize_json(self, line: str) -> dict[str, Any]:
+        """Read one line.
+
+        Raises:
+            InvalidInputLine: it is no JSON.
+        """
+        try:
+            found: dict[str, Any] = load_json(line)
+        except ValueError as error:
+            raise _complaint(line) from error
+        return found
+
+
+def dec_hook(type: type, obj: Any) -> Any:  # noqa: ARG001  msgspec's signature
+    """Say in text what msgspec does not know."""
+    return str(obj)
+
+
+decoder = msgspec.json.Decoder(dec_hook=dec_hook, float_hook=Decimal)
+
+
+class MsgSpecReader(GenericSingerReader[str]):
+    """Reads lines of text by msgspec; fractions become `Decimal`."""
+
+    @property
+    def default_input(self) -> IO[str]:
+        """Standard input."""
+        return sys.stdin
+
+    def deserialize_json(self, line: str) -> dict[str, Any]:
+        """Read one line.
+
+        Raises:
+            InvalidInputLine: it is no JSON.
+        """
+        try:
+            found: dict[str, Any] = decoder.decode(line)
+        except (msgspec.MsgspecError, RecursionError, InvalidOperation) as error:
+            raise _complaint(line) from error
+        return found
+
+
+def _complaint(line: str) -> InvalidInputLine:
+    shown = show_value(line)
+    logger.error("Unable to parse:\n%s", shown)
+    return InvalidInputLine(f"Unable to parse line as JSON: {shown}")
+
+
+def is_default_reader(reader: Any) -> bool:
+    """Tell whether a reader does nothing that the SDK's own decoder does not."""
+    return type(reader) in {SimpleSingerReader, MsgSpecReader} and vars(reader).keys() <= {
+        "_current_message"
+    }

@@ -1,0 +1,158 @@
+"""Events to Singer lines on a file descriptor.
+
+Rules of the room: one message a line, and only whole lines; what is constant in a
+message is encoded once per stream. A chunk of rows is one write, so nothing waits here:
+how long rows may wait is the outbox's business. Once a write has failed nothing more is
+written. Source of the form of each line: the Singer specification, section "Output".
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+
+__all__ = ["SingerWriter", "encode_body", "encode_json", "stdout_writer"]
+
+_encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+
+encode_body: Callable[[dict[str, Any]], bytes] = _encoder.encode
+"""Encode a shaped record; raises UnicodeEncodeError for a lone surrogate."""
+
+encode_json: Callable[[Any], bytes] = _encoder.encode
+"""Encode anything that holds only JSON's own types, decimals with all their digits."""
+
+
+class SingerWriter:
+    """Writes events as Singer messages with ``write``, a function that takes all bytes."""
+
+    takes_files = True
+    """BATCH messages name them."""
+
+    def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
+        """Write to ``write``, or to standard output as it is at each call."""
+        self._write = write or _to_stdout
+        self._broken = False
+        self._names: dict[str, bytes] = {}
+
+    encode = staticmethod(encode_body)
+
+    def emit(self, event: Event) -> None:
+        """Write one event. Events that Singer has no message for are left out.
+
+        Raises:
+            OSError: the reader of the output is gone, or the disk is full.
+        """
+        lines = self._lines(event)
+        if lines:
+            self.write(lines)
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines; raises as `emit` does."""
+        if self._broken:
+            msg = "The output is closed: nothing more can be written."
+            raise BrokenPipeError(msg)
+        try:
+            self._write(lines)
+        except OSError:
+            self._broken = True
+            raise
+
+    def _lines(self, event: Event) -> bytes:
+        """Return the whole lines of an event."""
+        if isinstance(event, Rows):
+            return self._records(event)
+        if isinstance(event, Checkpoint):
+            return b'{"type":"STATE","value":%b}\n' % event.state
+        if isinstance(event, SchemaEvent):
+            return self._schema(event)
+        if isinstance(event, BatchFiles):
+            return self._batch(event)
+        if isinstance(event, ActivateVersion):
+            return b'{"type":"ACTIVATE_VERSION","stream":%b,"version":%d}\n' % (
+                self._name(event.stream.name),
+                event.version,
+            )
+        return b""
+
+    def _records(self, event: Rows) -> bytes:
+        """Return the RECORD lines of a chunk: its bodies between constant bytes.
+
+        One join makes them: each further copy of a chunk would cost more than all the
+        rest, since memory of that size is fetched from the system and given back.
+        """
+        if not event.rows:
+            return b""
+        head = b'{"type":"RECORD","stream":%b,"record":' % self._name(event.stream.name)
+        tail = b"" if event.version is None else b',"version":%d' % event.version
+        if isinstance(event.extracted_at, str):
+            tail += b',"time_extracted":"%b"' % event.extracted_at.encode()
+        tail += b"}\n"
+        rows = list(event.rows)
+        rows[0] = head + rows[0]
+        rows[-1] += tail
+        return (tail + head).join(rows)
+
+    def _schema(self, event: SchemaEvent) -> bytes:
+        message: dict[str, Any] = {
+            "type": "SCHEMA",
+            "stream": event.stream.name,
+            "schema": event.schema,
+            "key_properties": list(event.keys),
+        }
+        if event.cursor:
+            message["bookmark_properties"] = [event.cursor]
+        return encode_json(message) + b"\n"
+
+    def _batch(self, event: BatchFiles) -> bytes:
+        message: dict[str, Any] = {
+            "type": "BATCH",
+            "stream": event.stream.name,
+            "encoding": dict(event.format),
+            "manifest": list(event.paths),
+        }
+        if event.version is not None:
+            message["version"] = event.version
+        return encode_json(message) + b"\n"
+
+    def _name(self, name: str) -> bytes:
+        """Return a stream's name as JSON text."""
+        if name not in self._names:
+            self._names[name] = encode_json(name)
+        return self._names[name]
+
+
+def stdout_writer(stream: TextIO) -> Callable[[bytes], None]:
+    """Return a function that writes all bytes to a stream's file descriptor, unbuffered.
+
+    A stream without one (a test's ``StringIO``) gets text.
+    """
+    try:
+        fd = stream.fileno()
+    except (AttributeError, OSError, ValueError):
+        return lambda data: _write_text(stream, data)
+    stream.flush()
+    return lambda data: _write_all(fd, data)
+
+
+def _write_text(stream: TextIO, data: bytes) -> None:
+    stream.write(data.decode())
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _to_stdout(data: bytes) -> None:
+    """Write to whatever ``sys.stdout`` is now: callers may have redirected it."""
+    stdout_writer(sys.stdout)(data)

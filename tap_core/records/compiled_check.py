@@ -1,0 +1,55 @@
+"""The check of a whole record as one flat function, written for its layout.
+
+Rules of the room: what a check is not sure of it refuses, and the caller looks again with
+loops; so it can spare time and nothing else. Property names enter the source as literals,
+everything else by names of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tap_core.types import Record
+
+__all__ = ["always_false", "compile_record_check"]
+
+
+def always_false(_record: Record) -> bool:
+    """Refuse every record: the check before there is one."""
+    return False
+
+
+def compile_record_check(
+    keys: Sequence[str],
+    allowed: Mapping[str, Collection[type]],
+    checks: Mapping[str, Callable[[Any], bool]],
+) -> Callable[[Record], bool]:
+    """Return ``fits(record) -> bool`` for dicts of these keys, in any order.
+
+    ``allowed`` are the types of each property that stays; ``checks`` are asked of values of
+    other types, but not of finite decimals, of which pages read from an API are full.
+    Properties that are in neither are deleted from a record that fits.
+    """
+    names: dict[str, Any] = {"Decimal": Decimal}
+    terms = ["type(r) is dict", f"len(r) == {len(keys)}"]
+    for number, (name, kinds) in enumerate(allowed.items()):
+        types = next((word for word, known in names.items() if known is kinds), f"t{number}")
+        names[types] = kinds
+        if name in checks:
+            names[f"c{number}"] = checks[name]
+            finite = "type(v) is Decimal and v.is_finite()"
+            terms.append(f"(type(v := r[{name!r}]) in {types} or {finite} or c{number}(v))")
+        else:
+            terms.append(f"type(r[{name!r}]) in {types}")
+    drops = [f"del r[{name!r}]" for name in keys if name not in allowed] or ["pass"]
+    source = (
+        f"def fits(r):\n    try:\n        if not ({' and '.join(terms)}): return False\n"
+        f"        {'; '.join(drops)}\n"
+        "    except KeyError: return False\n    return True\n"
+    )
+    exec(source, names)  # noqa: S102 - of literals and our own words
+    fits: Callable[[Record], bool] = names["fits"]
+    return fits

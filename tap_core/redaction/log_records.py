@@ -1,0 +1,166 @@
+"""Records of the log without secrets and control characters, whatever formatter shows them.
+
+Invariant: a record is cleaned when it is made, so that handlers and formatters of others, such
+as those of a user's log configuration, get it clean. A level that is off makes no record.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+from tap_core.redaction.text import escape_control_characters
+
+__all__ = [
+    "CleanRecord",
+    "RedactingFormatter",
+    "clean_record",
+    "format_error",
+    "install_log_redaction",
+]
+
+_Redact: TypeAlias = Callable[..., str]
+"""See `tap_core.redaction.process_secrets.redact`."""
+_ExcInfo: TypeAlias = (
+    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+)
+
+_BUILTIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""Attributes of every record; all others were given as ``extra``."""
+
+_OWN_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
+"""How the parts of a traceback begin that consist of several lines."""
+
+
+class CleanRecord(logging.LogRecord):
+    """A record whose message and traceback are shown without secrets and control characters."""
+
+    def getMessage(self) -> str:  # noqa: N802  the name of the base class
+        """Return the message on one line; its bare text where the arguments do not fit it.
+
+        An error here would let `logging` print the arguments as they are.
+        """
+        try:
+            text = super().getMessage()
+        except Exception:  # noqa: BLE001  also of the `__str__` of an argument
+            text = str(self.msg)
+        return escape_control_characters(_redact(text))
+
+
+_classes: Final[dict[type, type[CleanRecord]]] = {logging.LogRecord: CleanRecord}
+
+
+def _cleaned(kind: type[logging.LogRecord]) -> type[logging.LogRecord]:
+    """Return the class of a clean record for records of a class."""
+    if kind not in _classes:
+        _classes[kind] = type(f"Clean{kind.__name__}", (CleanRecord, kind), {})
+    return _classes[kind]
+
+
+def _redact(text: str, *, by_name: bool = True) -> str:
+    return _installed[-1](text, by_name=by_name) if _installed else text
+
+
+_installed: Final[list[_Redact]] = []
+
+
+def install_log_redaction(redact: _Redact) -> None:
+    """Clean every record that is made from now on; once is enough."""
+    if not _installed:
+        _installed.append(redact)
+    make = logging.getLogRecordFactory()
+    if not getattr(make, "is_clean", False):
+        logging.setLogRecordFactory(_CleanFactory(make))
+
+
+class _CleanFactory:
+    """Makes clean records of those that another factory makes."""
+
+    is_clean = True
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        """Make a record; the arguments are those of `logging.LogRecord`."""
+        return clean_record(self._make(*args, **kwargs))
+
+
+def clean_record(record: logging.LogRecord) -> logging.LogRecord:
+    """Make a record clean, in place, and return it."""
+    if isinstance(record, CleanRecord):
+        return record
+    record.__class__ = _cleaned(type(record))
+    if record.name:
+        record.name = escape_control_characters(record.name)
+    if record.threadName:
+        record.threadName = escape_control_characters(record.threadName)
+    if record.exc_info and record.exc_info[0] is not None:
+        record.exc_text = format_error(record.exc_info, _redact)
+    if record.stack_info:
+        record.stack_info = _redact(record.stack_info)
+    return record
+
+
+class RedactingFormatter(logging.Formatter):
+    """Wraps a formatter that a user chose: what it writes holds no secret."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+        if type(inner).formatException is logging.Formatter.formatException:
+            vars(inner)["formatException"] = _format_exc_info
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of the wrapped formatter, without secrets."""
+        _clean_extras(clean_record(record))
+        try:
+            return _redact(self._inner.format(record))
+        except Exception as error:  # noqa: BLE001  `logging` would print the arguments
+            return (
+                f"{record.levelname} {record.getMessage()} ({type(error).__name__} in the format)"
+            )
+
+
+def _clean_extras(record: logging.LogRecord) -> None:
+    """Escape the control characters of texts that were given as ``extra``."""
+    for key in vars(record).keys() - _BUILTIN:
+        value = vars(record)[key]
+        if isinstance(value, str):
+            setattr(record, key, escape_control_characters(value))
+
+
+# Tracebacks
+
+
+def _format_exc_info(exc_info: _ExcInfo) -> str:
+    return format_error(exc_info, _redact)
+
+
+def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
+    """Return the traceback of an error without secrets; its messages stay on one line each."""
+    if isinstance(error, BaseException):
+        error = (type(error), error, error.__traceback__)
+    trace = traceback.TracebackException(*error)
+    _mark_notes(trace)
+    return "\n".join(_clean_parts(trace, redact)).rstrip("\n")
+
+
+def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
+    for part in trace.format():
+        is_ours = part.lstrip(" |+-").startswith(_OWN_LINES)  # groups have a margin of these
+        text = redact(part.removesuffix("\n"), by_name=not is_ours)
+        lines = text.split("\n") if is_ours else [text]
+        yield from map(escape_control_characters, lines)
+
+
+def _mark_notes(trace: traceback.TracebackException | None) -> None:
+    """Put each note of an error on one line of its own, so that none can pass for another line."""
+    while trace is not None:
+        if notes := getattr(trace, "__notes__", None):
+            marked = [f"Note: {escape_control_characters(str(note))}" for note in notes]
+            vars(trace)["__notes__"] = marked
+        trace = trace.__cause__ or trace.__context__

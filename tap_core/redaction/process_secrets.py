@@ -1,0 +1,117 @@
+"""Secrets of the plugins in this process, and texts without any of them.
+
+Invariant: a plugin's secrets are hidden as long as the plugin exists, and those of the latest
+ones after it, because their threads may still write. Registration installs the redaction of
+the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections import deque
+from typing import Final
+
+from tap_core.redaction.log_records import install_log_redaction
+from tap_core.redaction.text import Secrets, escape_control_characters
+
+__all__ = [
+    "forget_secrets",
+    "install_redaction",
+    "redact",
+    "redact_line",
+    "redact_lines",
+    "register_secrets",
+    "write_to_stderr",
+]
+
+_REMEMBERED: Final = 32
+"""Plugins that are gone, whose secrets are still hidden."""
+
+
+class _Registry:
+    """The secrets by the identity of their owner; safe for threads."""
+
+    def __init__(self) -> None:
+        # Reentrant: a finalizer may run at any allocation, also while this thread registers.
+        self._lock = threading.RLock()
+        self._owned: dict[int, Secrets] = {}
+        self._ended: deque[Secrets] = deque(maxlen=_REMEMBERED)
+        self._all: Secrets | None = Secrets()
+
+    def add(self, owner: object, secrets: Secrets) -> None:
+        with self._lock:
+            if id(owner) not in self._owned:
+                weakref.finalize(owner, self._end, id(owner)).atexit = False
+            known = self._owned.get(id(owner), Secrets())
+            self._owned[id(owner)] = known | secrets
+            self._all = None
+
+    def _end(self, owner: int) -> None:
+        with self._lock:
+            self._ended.append(self._owned.pop(owner, Secrets()))
+            self._all = None
+
+    def clear(self) -> None:
+        with self._lock:
+            self._owned.clear()
+            self._ended.clear()
+            self._all = None
+
+    def all(self) -> Secrets:
+        joined = self._all
+        if joined is None:
+            with self._lock:
+                # A finalizer may run between the two copies: what it moves is then in both.
+                owned = list(self._owned.values())
+                parts = owned + list(self._ended)
+                values = (value for part in parts for value in part.values)
+                joined = self._all = Secrets.from_values(values)
+        return joined
+
+
+_registry: Final = _Registry()
+
+
+def register_secrets(owner: object, secrets: Secrets) -> None:
+    """Hide these secrets in everything that this process writes, while their owner exists."""
+    install_redaction()
+    _registry.add(owner, secrets)
+
+
+def forget_secrets() -> None:
+    """Hide no value any more: for tests, whose plugins have nothing to do with each other."""
+    _registry.clear()
+
+
+def redact(text: str, *, by_name: bool = True) -> str:
+    """Return a text without the secrets of this process, and without what looks like one.
+
+    Without ``by_name`` only known values are hidden, as befits a line of source code.
+    """
+    secrets = _registry.all()
+    return secrets.hide(text) if by_name else secrets.hide_values(text)
+
+
+def redact_line(text: str) -> str:
+    """Return a text as one line for a log or a terminal: redacted, control characters escaped."""
+    return escape_control_characters(redact(text))
+
+
+def redact_lines(text: str) -> str:
+    """Return a text as lines for a terminal: as `redact_line`, its line feeds are kept."""
+    return "\n".join(map(escape_control_characters, redact(text).split("\n")))
+
+
+def install_redaction() -> None:
+    """Clean every record of the log from now on; once is enough."""
+    install_log_redaction(redact)
+
+
+def write_to_stderr(text: str) -> None:
+    """Write lines to standard error by `redact_lines`; without a reader nothing happens."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(redact_lines(text))
+        sys.stderr.flush()

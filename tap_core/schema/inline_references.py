@@ -1,0 +1,50 @@
+"""Schemas as clients read them, who follow no reference.
+
+Rules of the room: pure; what is given is never changed. A reference that leads nowhere may stand
+for anything, as a schema that is wrong in one place says enough in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tap_core.exceptions import SchemaNotValidError
+from tap_core.schema.references import resolve_schema_references
+from tap_core.types import JsonSchema
+
+__all__ = ["ANNOTATION_KEYWORDS", "inline_references"]
+
+ANNOTATION_KEYWORDS: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated")
+)
+"""Words that say nothing of which values are valid."""
+
+
+def inline_references(json_schema: Mapping[str, Any]) -> JsonSchema:
+    """Return a copy in which each ``$ref`` is what it points to, or may be anything."""
+    resolved = _resolved(json_schema, json_schema)
+    if resolved is None:
+        named = json_schema.get("properties")
+        properties = named if isinstance(named, Mapping) else {}
+        rest = {
+            word: value
+            for word, value in json_schema.items()
+            if word in ANNOTATION_KEYWORDS | {"type"}
+        }
+        resolved = {
+            **rest,
+            "properties": {
+                name: _resolved(inner, json_schema) or {} if isinstance(inner, Mapping) else inner
+                for name, inner in properties.items()
+            },
+        }
+    return {word: value for word, value in resolved.items() if word not in ("$defs", "definitions")}
+
+
+def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> JsonSchema | None:
+    """Write the references of a schema out; None where one leads nowhere."""
+    try:
+        return resolve_schema_references(schema, {"": dict(document)}, cut_circles=True)
+    except (SchemaNotValidError, TypeError, AttributeError, ValueError, RecursionError):
+        return None  # what is no text, no address, or not there

@@ -1,0 +1,185 @@
+"""Documents that hold schemas: read from a file, a package or the web.
+
+Rules of the room: JSON needs nothing; YAML needs PyYAML, an extra. Of the web only http
+and https, with a time limit. Neither what stands before the ``@`` of an address nor its
+query goes into a message.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from tap_core.exceptions import UnsupportedSchemaFormatError
+from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.limits.memory import shown as shown_size
+from tap_core.singerlib.json import load_json
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+    _Location: TypeAlias = str | Path | Traversable
+
+__all__ = [
+    "format_location",
+    "get_suffix",
+    "load_document",
+    "parse_document",
+    "resolve_relative",
+    "resolve_sibling",
+]
+
+_TIMEOUT_SECONDS: Final = 30
+
+_WEB: Final = ("http://", "https://")
+
+_USER: Final = re.compile(r"//[^/@\s]*@")
+_QUERY: Final = re.compile(r"\?[^\s'\")]*")
+
+
+# Text to a document
+
+
+def parse_document(text: str | bytes, suffix: str) -> Any:
+    """Read a document: YAML where the suffix says so, else JSON.
+
+    Raises:
+        ValueError: it is no JSON, or no YAML.
+        UnsupportedSchemaFormatError: it is YAML, and PyYAML is not installed.
+    """
+    return _yaml(text) if suffix in {".yaml", ".yml"} else load_json(text, parse_float=float)
+
+
+def _yaml(text: str | bytes) -> Any:
+    try:
+        from tap_core.schema.yaml import load_yaml
+    except ImportError as ex:
+        msg = "YAML needs the package PyYAML: pip install 'tap-core-sdk[manifest]'"
+        raise UnsupportedSchemaFormatError(msg) from ex
+    return load_yaml(text)
+
+
+def get_suffix(name: str) -> str:
+    """Return the suffix of a file's name or path: ``.json``, in lower case."""
+    return posixpath.splitext(name)[1].lower()
+
+
+# Places
+
+
+def load_document(location: _Location, *, redirects: bool = True) -> Any:
+    """Read the JSON or YAML document at an address or in a file.
+
+    Without ``redirects`` the address itself has to have the document.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it does not hold what its suffix or content type says.
+        UnsupportedSchemaFormatError: it is neither JSON nor YAML by name.
+    """
+    if isinstance(location, str) and location.startswith(_WEB):
+        content, suffix = _fetched(location, redirects=redirects)
+    else:
+        file = Path(location) if isinstance(location, str) else location
+        with file.open("rb") as opened:
+            content, suffix = read_at_most(opened, DOCUMENT_BYTES), get_suffix(file.name)
+    if suffix in {".json", ".yaml", ".yml"}:
+        return parse_document(content, suffix)
+    shown = format_location(location)
+    msg = f"Unsupported OpenAPI file type: {suffix} ('{shown}' is not .json, .yaml or .yml)"
+    raise UnsupportedSchemaFormatError(msg)
+
+
+def resolve_sibling(location: _Location, name: str) -> _Location:
+    """Return where a document is that another one names relative to itself.
+
+    Raises:
+        ValueError: the name is not relative, or nothing is known to be beside it.
+    """
+    if isinstance(location, str) and location.startswith(_WEB):
+        found = urljoin(location, name)
+        if _origin(found) != _origin(location):
+            msg = f"'{format_location(found)}' is not on the host of the document that names it"
+            raise ValueError(msg)
+        return found
+    file = Path(location) if isinstance(location, str) else location
+    folder: Traversable | None = getattr(file, "parent", None)
+    if folder is None:
+        msg = f"nothing is known to be beside '{format_location(location)}'"
+        raise ValueError(msg)
+    return resolve_relative(folder, name)
+
+
+def resolve_relative(folder: Path | Traversable, name: str) -> Path | Traversable:
+    """Return the file of a folder that a reference names, as it is written in an address.
+
+    Raises:
+        ValueError: the name is not relative.
+    """
+    if urlsplit(name).scheme or name.startswith("/"):
+        msg = f"'{name}' is not relative to the document that names it"
+        raise ValueError(msg)
+    for part in map(unquote, name.split("/")):
+        if "/" in part or "\\" in part:
+            msg = f"'{name}' is not a path of names"
+            raise ValueError(msg)
+        folder = folder.joinpath(part)
+    return folder
+
+
+def format_location(location: object) -> str:
+    """Name a location in a message, without what may be secret in it."""
+    if isinstance(location, Mapping):
+        return "a dictionary"
+    text = str(location)
+    if not text.startswith(_WEB):
+        return text
+    parts = urlsplit(text)
+    return f"{parts.scheme}://{_host(parts)}{parts.path}"
+
+
+# The web
+
+
+def _fetched(address: str, *, redirects: bool) -> tuple[bytes, str]:
+    """Return what is at an address, and the suffix that its kind of document has."""
+    import requests
+
+    from tap_core.http.transport import get_document
+
+    try:
+        response = get_document(address, timeout=_TIMEOUT_SECONDS, allow_redirects=redirects)
+        response.raise_for_status()
+        if response.is_redirect:
+            shown = format_location(address)
+            msg = f"'{shown}' is elsewhere, and only the document a tap names may be"
+            raise requests.TooManyRedirects(msg)
+    except requests.RequestException as ex:
+        ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # its text has the address
+        raise
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    paths = (urlsplit(url or address).path for url in (response.url, address))
+    named = next(filter(None, map(get_suffix, paths)), "")
+    if len(response.content) > DOCUMENT_BYTES:
+        raise InputTooLargeError(f"it is longer than {shown_size(DOCUMENT_BYTES)}")
+    return response.content, _suffix_of_kind(kind) or named
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
+
+
+def _suffix_of_kind(kind: str) -> str | None:
+    """Tell JSON and YAML by their content types, of which OpenAPI has its own."""
+    if kind.endswith("json"):
+        return ".json"
+    return ".yaml" if kind.endswith("yaml") else None

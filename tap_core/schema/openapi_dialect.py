@@ -1,0 +1,121 @@
+"""What OpenAPI writes in its own words, said in those of JSON Schema.
+
+Rules of the room: one schema at a time, what is inside it is not looked at; dictionaries
+are changed in place, and only the caller's own come in. A schema that is JSON Schema
+already comes out as it was.
+
+Source: OpenAPI 2.0, 3.0.4 and 3.1.1, "Schema Object"; JSON Schema 2020-12, Validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tap_core.schema.all_of import get_types
+from tap_core.types import JsonSchema
+
+__all__ = ["accept_null", "accepts_null", "to_json_schema", "without_null"]
+
+_NULL: Final = "null"
+_CHOICES: Final = ("oneOf", "anyOf")
+
+
+def to_json_schema(schema: JsonSchema) -> None:
+    """Make one schema JSON Schema, but for ``nullable``, the one word left to the caller."""
+    _say_nullable_once(schema)
+    _say_type(schema)
+    _say_bounds_as_numbers(schema)
+    _keep_lists_only(schema)
+
+
+def _say_nullable_once(schema: JsonSchema) -> None:
+    """Read ``x-nullable``, which OpenAPI 2.0 documents use, where ``nullable`` is absent."""
+    vendor = schema.pop("x-nullable", None)
+    if vendor is not None:
+        schema.setdefault("nullable", vendor)
+
+
+def _say_type(schema: JsonSchema) -> None:
+    """Name the type: files are text, and what has properties or items has a type."""
+    if schema.get("type") == "file":
+        schema["type"] = "string"
+        schema.setdefault("format", "binary")
+    elif "type" in schema:
+        kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        named = list(dict.fromkeys(kind or _NULL for kind in kinds))  # YAML's null is no text
+        schema["type"] = named if isinstance(schema["type"], list) else named[0]
+        if not named:
+            del schema["type"]
+    elif isinstance(schema.get("properties"), Mapping):
+        schema["type"] = "object"
+    elif isinstance(schema.get("items"), Mapping):
+        schema["type"] = "array"
+    elif isinstance(schema.get("enum"), list):
+        _say_type_of_values(schema)
+
+
+def _say_type_of_values(schema: JsonSchema) -> None:
+    kinds = list(dict.fromkeys(_get_type(value) for value in schema["enum"]))
+    if "number" in kinds and "integer" in kinds:
+        kinds.remove("integer")
+    if kinds:
+        schema["type"] = kinds[0] if len(kinds) == 1 else kinds
+
+
+_TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+
+
+def _get_type(value: Any) -> str:
+    return _NULL if value is None else _TYPES.get(type(value), "object")
+
+
+def _say_bounds_as_numbers(schema: JsonSchema) -> None:
+    """Turn a bound and a flag beside it, as in OpenAPI 3.0, into one number."""
+    for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(schema.get(flag), bool):
+            exclusive = schema.pop(flag)
+            if exclusive and bound in schema:
+                schema[flag] = schema.pop(bound)
+
+
+def _keep_lists_only(schema: JsonSchema) -> None:
+    """Leave out lists that are none: ``required: true`` belongs to parameters."""
+    for keyword in ("required", "examples"):
+        if keyword in schema and not isinstance(schema[keyword], list):
+            del schema[keyword]
+    if "required" in schema:
+        schema["required"] = list(dict.fromkeys(schema["required"]))
+
+
+# Null
+
+
+def accepts_null(schema: Any) -> bool:
+    """Tell whether null fits a schema, as far as types and choices say."""
+    if not isinstance(schema, Mapping):
+        return bool(schema)
+    types = get_types(schema)
+    if types and _NULL not in types:
+        return False
+    if "const" in schema:
+        return schema["const"] is None
+    return all(any(map(accepts_null, schema[word])) for word in _CHOICES if word in schema)
+
+
+def accept_null(schema: JsonSchema) -> None:
+    """Let null fit a schema, in its types and in its choices."""
+    types = get_types(schema)
+    if types and _NULL not in types:
+        schema["type"] = [*types, _NULL]
+    for word in _CHOICES:
+        if word in schema and not any(map(accepts_null, schema[word])):
+            schema[word] = [*schema[word], {"type": _NULL}]
+
+
+def without_null(schema: Any) -> Any:
+    """Return a choice without null, or None where null was all of it."""
+    if not isinstance(schema, Mapping) or _NULL not in get_types(schema):
+        return schema
+    types = [kind for kind in get_types(schema) if kind != _NULL]
+    return {**schema, "type": types[0] if len(types) == 1 else types} if types else None

@@ -1,0 +1,161 @@
+"""Schemas of OpenAPI documents, as streams have them.
+
+Rules of the room:
+
+- What an API says of itself is often not so. A property may be null unless it is part of
+  the key, and no record is refused for its ``enum`` or ``pattern``.
+- Each step is a method, so that an author can override one; each returns the schema.
+- The result is JSON Schema (drafts 7 to 2020-12), its own normal form, and no larger than
+  what came in but for the nulls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from tap_core.schema.all_of import get_types, merge_schemas
+from tap_core.schema.base import SchemaPreprocessor
+from tap_core.schema.openapi_dialect import accept_null, accepts_null, to_json_schema, without_null
+from tap_core.types import JsonSchema
+
+__all__ = ["OpenAPISchemaNormalizer"]
+
+_NULL: Final = {"type": "null"}
+_NOT_CHECKED: Final = ("enum", "pattern")
+"""Keywords that are left out, and without which two choices may look alike."""
+
+
+class OpenAPISchemaNormalizer(SchemaPreprocessor):
+    """Makes JSON Schema of a schema from an OpenAPI document, references resolved.
+
+    - ``nullable`` and ``x-nullable`` become the type ``null``; so it is for every property
+      that is not in ``key_properties``, and for the record itself where there are none
+    - ``allOf`` is merged with what stands beside it
+    - ``oneOf`` of one, or of one and null, becomes that one
+    - ``enum`` and ``pattern`` are left out
+    - what only OpenAPI 2.0 and 3.0 write, such as a true ``exclusiveMinimum``, is reworded
+    """
+
+    def preprocess_schema(
+        self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
+    ) -> JsonSchema:
+        """Return the schema of a record, normalized."""
+        return self.normalize_schema(schema, key_properties=key_properties)
+
+    def normalize_schema(
+        self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
+    ) -> JsonSchema:
+        """Return a normalized copy of a schema and of all inside it."""
+        result = deepcopy(schema)
+        if "allOf" in result:
+            parts = result.pop("allOf")
+            whole = merge_schemas([self.handle_all_of(parts), result])
+            return self.normalize_schema(whole, key_properties=key_properties)
+        to_json_schema(result)
+        result = self._normalize_inside(result, key_properties)
+        if "anyOf" in result:
+            result["anyOf"] = [self._each(choice) for choice in result["anyOf"]]
+        if "oneOf" in result:
+            result = self.handle_one_of(result)
+        if result.pop("nullable", False):
+            accept_null(result)
+        return self._without_checks(result)
+
+    def handle_object(
+        self, schema: JsonSchema, *, key_properties: Sequence[str] = ()
+    ) -> JsonSchema:
+        """Normalize the properties of an object; only those of the key may not be null."""
+        schema["nullable"] = not key_properties
+        properties = schema.get("properties", {})
+        for name, inner in properties.items():
+            if isinstance(inner, Mapping):
+                inner = {k: v for k, v in inner.items() if k != "x-nullable"}  # noqa: PLW2901
+                inner["nullable"] = name not in key_properties
+            properties[name] = self._each(inner)
+        return schema
+
+    def handle_array_items(self, schema: JsonSchema) -> JsonSchema:
+        """Normalize the schema of an array's items."""
+        return self.normalize_schema(schema)
+
+    def handle_enum(self, schema: JsonSchema) -> JsonSchema:
+        """Leave out the values that an API documents: it adds others without a word."""
+        schema.pop("enum", None)
+        return schema
+
+    def handle_pattern(self, schema: JsonSchema) -> JsonSchema:
+        """Leave out the pattern: dialects differ, and some do not compile elsewhere."""
+        schema.pop("pattern", None)
+        return schema
+
+    def handle_one_of(self, schema: JsonSchema) -> JsonSchema:
+        """Normalize the choices; a single one, null not counted, takes the place of all."""
+        rest = {word: value for word, value in schema.items() if word != "oneOf"}
+        choices = [self._each(choice) for choice in schema["oneOf"]]
+        real = [choice for choice in choices if without_null(choice) is not None]
+        if len(real) == 1 and isinstance(real[0], dict):
+            if len(choices) > 1:
+                accept_null(real[0])
+            return merge_schemas([rest, real[0]])
+        if any(map(_is_checked, schema["oneOf"])) and "anyOf" not in rest:
+            return {**rest, "anyOf": choices}
+        return {**rest, "oneOf": _null_once(choices)}
+
+    def handle_all_of(self, subschemas: list[JsonSchema]) -> JsonSchema:
+        """Merge schemas that hold at once; they are not normalized yet."""
+        return merge_schemas(deepcopy(part) for part in subschemas)
+
+    # Places where schemas stand
+
+    def _normalize_inside(self, schema: JsonSchema, key_properties: Sequence[str]) -> JsonSchema:
+        named = ["patternProperties"]
+        if "object" in get_types(schema):
+            schema = self.handle_object(schema, key_properties=key_properties)
+        else:  # an API may say that something is text and has properties
+            named.append("properties")
+        for word in named:
+            if isinstance(schemas := schema.get(word), Mapping):
+                schema[word] = {name: self._each(inner) for name, inner in schemas.items()}
+        if "additionalProperties" in schema:
+            schema["additionalProperties"] = self._each(schema["additionalProperties"])
+        self._normalize_items(schema)
+        return schema
+
+    def _normalize_items(self, schema: JsonSchema) -> None:
+        if isinstance(items := schema.get("items"), Mapping) and items:
+            schema["items"] = self.handle_array_items(dict(items))
+        for word in ("items", "prefixItems"):
+            if isinstance(listed := schema.get(word), list):
+                schema[word] = [self._each(item) for item in listed]
+
+    def _each(self, schema: Any) -> Any:
+        """Normalize what may also be true or false."""
+        return self.normalize_schema(dict(schema)) if isinstance(schema, Mapping) else schema
+
+    def _without_checks(self, schema: JsonSchema) -> JsonSchema:
+        if "enum" in schema:
+            schema = self.handle_enum(schema)
+        if "pattern" in schema:
+            schema = self.handle_pattern(schema)
+        if isinstance(kept := schema.get("enum"), list) and "null" in get_types(schema):
+            schema["enum"] = kept if None in kept else [*kept, None]
+        return schema
+
+
+def _is_checked(schema: Any) -> bool:
+    """Tell whether a schema, or one inside it, has a keyword that is left out."""
+    if isinstance(schema, Mapping):
+        return any(word in schema for word in _NOT_CHECKED) or any(
+            map(_is_checked, schema.values())
+        )
+    return isinstance(schema, list) and any(map(_is_checked, schema))
+
+
+def _null_once(choices: list[Any]) -> list[Any]:
+    """Let null fit one choice at most: with two it would fit none of them."""
+    if sum(map(accepts_null, choices)) <= 1:
+        return choices
+    real = [left for choice in choices if (left := without_null(choice)) is not None]
+    return [*real, dict(_NULL)]

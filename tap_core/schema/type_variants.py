@@ -1,0 +1,187 @@
+"""What a JSON Schema allows, as a list of plain schemas of one type each.
+
+Rules of the room: `allOf` is one schema (each member narrows it), `anyOf`, `oneOf` and a
+list of types are several. The type null is left out: every column takes null. A schema
+that says nothing of its type is of the types that its other words are about: an object,
+an array, or those of the values that `const` or `enum` lists; else it allows any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from tap_core.exceptions import SchemaNotValidError
+
+__all__ = [
+    "ANY_SCHEMA",
+    "has_constraints",
+    "merge_object_variants",
+    "object_schema",
+    "split_variants",
+]
+
+ANY_SCHEMA = "any"
+"""The kind of a schema that does not say its type."""
+
+_Schema: TypeAlias = Mapping[str, Any]
+_Alternatives: TypeAlias = Sequence[_Schema]
+
+_COMBINING = ("allOf", "anyOf", "oneOf")
+
+_KINDS_OF_WORDS: Mapping[str, type] = MappingProxyType({"format": str, "properties": Mapping})
+"""What some keywords have to be; of any other kind they say nothing, as if unknown."""
+
+_NUMBERS = {"integer", "number"}
+
+_KIND_OF_VALUE: Mapping[type, str] = MappingProxyType(
+    {bool: "boolean", int: "integer", float: "number", Decimal: "number", str: "string"}
+)
+
+_MOST_VARIANTS: Final = 1_000
+"""Combinations of alternatives that are looked at: they multiply with each further anyOf."""
+
+_MORE_PROPERTIES = ("additionalProperties", "patternProperties", "unevaluatedProperties")
+
+
+def split_variants(schema: Any) -> Iterator[tuple[str, _Schema]]:
+    """Yield each type that the schema allows but null, with what it says of that type.
+
+    Raises:
+        SchemaNotValidError: it allows too many combinations of alternatives.
+    """
+    if not isinstance(schema, Mapping):
+        if schema is not False:
+            yield ANY_SCHEMA, {}
+        return
+    plain, parts = _taken_apart(schema)
+    for number, variant in enumerate(_expanded(plain, parts)):
+        if number == _MOST_VARIANTS:
+            raise SchemaNotValidError(
+                f"its anyOf, oneOf and allOf together allow more than {_MOST_VARIANTS:,}"
+                " combinations"
+            )
+        yield variant
+
+
+def _expanded(plain: _Schema, parts: Sequence[_Alternatives]) -> Iterator[tuple[str, _Schema]]:
+    """Yield what a plain schema allows together with one alternative of each part."""
+    while parts and len(parts[0]) == 1:  # allOf may have thousands of members
+        own, inner = _taken_apart(parts[0][0])
+        plain, parts = _both(plain, own), [*inner, *parts[1:]]
+    if not parts:
+        for kind in _kinds(plain):
+            yield kind, plain
+        return
+    for alternative in parts[0]:
+        own, inner = _taken_apart(alternative)
+        yield from _expanded(_both(plain, own), [*inner, *parts[1:]])
+
+
+def _taken_apart(schema: _Schema) -> tuple[_Schema, list[_Alternatives]]:
+    """Return a schema without its combining keywords, and those as lists of alternatives."""
+    plain = {word: value for word, value in schema.items() if _says_something(word, value)}
+    parts: list[_Alternatives] = []
+    for word in _COMBINING:
+        members = schema.get(word)
+        known = [m for m in members if isinstance(m, Mapping)] if isinstance(members, list) else []
+        if word == "allOf":
+            parts += ([member] for member in known)
+        elif known:
+            parts.append(known)
+    return plain, parts
+
+
+def _says_something(word: str, value: Any) -> bool:
+    kind = _KINDS_OF_WORDS.get(word)
+    return word not in _COMBINING and (kind is None or isinstance(value, kind))
+
+
+def _both(one: _Schema, other: _Schema) -> _Schema:
+    """Return the schema of what is valid under both, as far as types and names go."""
+    merged = {**one, **other}
+    if "type" in one and "type" in other:
+        merged["type"] = _shared_types(_types(one), _types(other))
+    if "properties" in one and "properties" in other:
+        merged["properties"] = _narrowed(one["properties"], other["properties"])
+    return merged
+
+
+def _narrowed(one: _Schema, other: _Schema) -> dict[str, Any]:
+    """Return the properties of both; those that both have must be valid under both."""
+    names = [name for name in other if name in one and one[name] != other[name]]
+    return {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in names}}
+
+
+def _types(schema: _Schema) -> list[str]:
+    types = schema.get("type")
+    if isinstance(types, str):
+        return [types]
+    return [kind for kind in types if isinstance(kind, str)] if isinstance(types, list) else []
+
+
+def _shared_types(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    shared = [kind for kind in one if kind in other]
+    if (
+        not _NUMBERS.isdisjoint(one)
+        and not _NUMBERS.isdisjoint(other)
+        and (_NUMBERS.isdisjoint(shared))
+    ):
+        shared.append("integer")  # a whole number is a number
+    return shared
+
+
+def _kinds(schema: _Schema) -> list[str]:
+    """Return the types but null; where none is said, what the other keywords are about."""
+    if "type" in schema:
+        return [kind for kind in _types(schema) if kind != "null"]
+    if schema.get("properties"):
+        return ["object"]
+    return ["array"] if schema.get("items") else _kinds_of_values(schema) or [ANY_SCHEMA]
+
+
+def _kinds_of_values(schema: _Schema) -> list[str]:
+    """Return the types of the values that are listed; none where one is a list or object."""
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(values, list):
+        return []
+    kinds = {_KIND_OF_VALUE.get(type(value), ANY_SCHEMA) for value in values if value is not None}
+    return [] if ANY_SCHEMA in kinds else sorted(kinds)
+
+
+def has_constraints(schema: _Schema) -> bool:
+    """Tell whether an object's schema says that there are properties beside the declared."""
+    words = (schema.get(word) for word in _MORE_PROPERTIES)
+    return any(word is not None and word is not False for word in words)
+
+
+def object_schema(schema: Any) -> _Schema:
+    """Return the one schema of the objects that a schema allows, empty where it allows none."""
+    variants = [variant for kind, variant in split_variants(schema) if kind == "object"]
+    return merge_object_variants(variants) if variants else {}
+
+
+def merge_object_variants(variants: Sequence[_Schema]) -> _Schema:
+    """Return one schema for objects that match any of the variants."""
+    if len(variants) == 1:
+        return variants[0]
+    open_ended = any(not variant.get("properties") for variant in variants)
+    merged: dict[str, Any] = {}
+    if any(map(has_constraints, variants)):
+        merged["additionalProperties"] = True
+    merged["properties"] = {} if open_ended else _merged_properties(variants, "anyOf")
+    return merged
+
+
+def _merged_properties(variants: Iterable[_Schema], how: str) -> dict[str, Any]:
+    collected: dict[str, list[Any]] = {}
+    for variant in variants:
+        for name, schema in (variant.get("properties") or {}).items():
+            if schema not in collected.setdefault(name, []):
+                collected[name].append(schema)
+    return {
+        name: schemas[0] if len(schemas) == 1 else {how: schemas}
+        for name, schemas in collected.items()
+    }

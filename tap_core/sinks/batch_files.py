@@ -1,0 +1,131 @@
+"""Batch files: rows that come in files, which a BATCH message names.
+
+Rules of the room: what comes out are records as RECORD messages would have brought them:
+values of JSON's types, brought to what the schema declares (a file may hold 1 for true,
+or a point in time as Parquet keeps it), so that maps, validation and sinks need not know
+where they came from. Memory is bounded, whatever the size of a file.
+
+Source: the BATCH message of the Meltano Singer SDK ("Batch messages").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tap_core.batch.encodings import BaseBatchFileEncoding, BatchConfig, BatchFileFormat
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.reader import read_rows
+from tap_core.records.conform import warn_once
+from tap_core.records.serializer import compile_conformer_only
+from tap_core.singerlib.catalog import SelectionMask
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.inspect import TypeConformanceLevel
+
+__all__ = ["BatchFileReader", "get_batch_config"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+
+def get_batch_config(config: Any) -> BatchConfig | None:
+    """Return the setting ``batch_config`` where it says a storage: files are looked for there."""
+    given = config.get("batch_config") or {}
+    return BatchConfig.from_dict(given) if given.get("storage") else None
+
+
+class BatchFileReader:
+    """Reads the batch files of one stream with one schema."""
+
+    def __init__(
+        self,
+        stream: str,
+        schema: JsonSchema,
+        config: BatchConfig | None = None,
+        limits: FileLimits | None = None,
+    ) -> None:
+        """Read files of ``stream``, from the storage of ``config`` where that is given."""
+        self._stream = stream
+        self._schema = schema
+        self._storage = config.storage if config is not None else None
+        self._limits = limits
+        self._conform = _conform(stream, schema)
+
+    def records(self, address: str, encoding: BaseBatchFileEncoding) -> Iterator[Record]:
+        """Yield the records of a file.
+
+        Raises:
+            BatchFileError: the file cannot be read, or not to its end.
+            NotImplementedError: its format or compression is not known.
+        """
+        rows = read_rows(
+            address, encoding, stream=self._stream, storage=self._storage, limits=self._limits
+        )
+        if encoding.format == BatchFileFormat.PARQUET:
+            rows = map(_dropping_nulls(self._schema), rows)
+        return map(self._conform, rows)
+
+
+def _conform(stream: str, schema: JsonSchema) -> Callable[[Record], Record]:
+    """Return what brings a record to its schema; nothing that the schema lacks is lost."""
+    opened = _opened(schema)
+    shape = compile_conformer_only(
+        schema=opened,
+        effective_schema=opened,
+        mask=SelectionMask(),
+        level=TypeConformanceLevel.RECURSIVE,
+        unmapped=warn_once(stream, logger),
+        copies=False,
+    )
+
+    def conform(record: Record) -> Record:
+        conformed: Record = record if shape.fits(record) else shape(record)
+        return conformed
+
+    return conform
+
+
+def _opened(schema: Any) -> Any:
+    """Copy a schema so that its objects allow properties beyond those declared."""
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    if isinstance(schema.get("properties"), dict):
+        made["properties"] = {name: _opened(each) for name, each in schema["properties"].items()}
+        made["additionalProperties"] = True
+    if isinstance(schema.get("items"), dict):
+        made["items"] = _opened(schema["items"])
+    return made
+
+
+def _dropping_nulls(schema: JsonSchema) -> Callable[[Record], Record]:
+    """Return what drops nulls that the schema does not allow: Parquet knows no absent values."""
+    properties = schema.get("properties") or {}
+    strict = [name for name, each in properties.items() if not _admits_null(each)]
+    nested = [
+        (name, _dropping_nulls(each))
+        for name, each in properties.items()
+        if isinstance(each, dict) and each.get("properties")
+    ]
+
+    def drop(record: Record) -> Record:
+        for name in strict:
+            if name in record and record[name] is None:
+                del record[name]
+        for name, inner in nested:
+            if isinstance(record.get(name), dict):
+                inner(record[name])
+        return record
+
+    return drop
+
+
+def _admits_null(schema: Any) -> bool:
+    """Tell whether a value may be null, as far as the schema says it in plain words."""
+    if not isinstance(schema, dict):
+        return bool(schema)
+    kinds = schema.get("type")
+    if kinds is not None:
+        return "null" in ([kinds] if isinstance(kinds, str) else kinds)
+    options = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return any(map(_admits_null, options)) if options else None in schema.get("enum", (None,))

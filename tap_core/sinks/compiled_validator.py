@@ -1,0 +1,314 @@
+"""A schema as one Python function that says "certainly valid" or "not sure".
+
+Rules of the room: pure, and one-sided. The function is never sure of a value that
+jsonschema's Draft 2020-12 validator refuses; whatever it is not sure of (a keyword it does
+not know, a value of an unusual class, a branch it cannot decide) is for that validator.
+Keywords that the validator does not know have no effect here either.
+
+Source: JSON Schema 2020-12, Core and Validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from tap_core.limits.regex import compile_pattern
+
+__all__ = ["FormatChecker", "compile_validator"]
+
+FormatChecker = Callable[[object, str], bool]
+"""Whether a value fits a format, as the format checker in use has it."""
+
+
+class _Missing:
+    """The class of a property that is not there."""
+
+
+_MISSING: Final = _Missing()
+_NUMBERS: Final = frozenset({int, float, Decimal})
+_CLASSES: Final[Mapping[str, frozenset[type]]] = {
+    "string": frozenset({str}),
+    "null": frozenset({type(None)}),
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": _NUMBERS,
+    "object": frozenset({dict}),
+    "array": frozenset({list}),
+}
+_EVERYDAY: Final = frozenset().union(*_CLASSES.values())
+_SCALARS: Final = _EVERYDAY - {dict, list}
+
+_COMPARISONS: Final = {
+    "minimum": "<",
+    "maximum": ">",
+    "exclusiveMinimum": "<=",
+    "exclusiveMaximum": ">=",
+}
+_TEXT: Final = frozenset({"minLength", "maxLength", "pattern"})
+_NUMBER: Final = frozenset({*_COMPARISONS, "multipleOf"})
+_LIST: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
+_OBJECT: Final = frozenset(
+    {"properties", "required", "additionalProperties", "minProperties", "maxProperties"}
+)
+_BRANCHES: Final = frozenset({"anyOf", "allOf", "oneOf"})
+_UNDERSTOOD: Final = (
+    _TEXT | _NUMBER | _LIST | _OBJECT | _BRANCHES | {"type", "enum", "const", "format"}
+)
+_NOT_UNDERSTOOD: Final = frozenset(
+    {
+        "$ref",
+        "$dynamicRef",
+        "contains",
+        "dependentRequired",
+        "dependentSchemas",
+        "if",
+        "not",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_UNSURE: Final = ["return False"]
+
+
+def compile_validator(
+    schema: Any, *, formats: Collection[str] = (), conforms: FormatChecker | None = None
+) -> Callable[[Any], bool]:
+    """Return a function of a value: True where the value certainly fits the schema.
+
+    ``formats`` are those that ``conforms`` knows; all others are not checked. The
+    function may raise on odd values, which means that it is not sure.
+    """
+    writer = _Writer(formats, conforms)
+    try:
+        name = writer.function(schema)
+        source = "\n".join(writer.source)
+        exec(source, writer.names)  # noqa: S102 - of literals and our own words
+    except (RecursionError, MemoryError, SyntaxError):  # nested beyond what Python compiles
+        return _never_sure
+    check: Callable[[Any], bool] = writer.names[name]
+    return check
+
+
+def _never_sure(_value: Any) -> bool:
+    return False
+
+
+def _only_once(items: list[Any]) -> bool:
+    return all(item.__class__ is str for item in items) and len(set(items)) == len(items)
+
+
+class _Writer:
+    """Writes functions that take a value; each line that ends in doubt returns False."""
+
+    def __init__(self, formats: Collection[str], conforms: FormatChecker | None) -> None:
+        self.source: list[str] = []
+        self.names: dict[str, Any] = {
+            "missing": _MISSING,
+            "conforms": conforms,
+            "only_once": _only_once,
+            "scalars": _SCALARS,
+            "numbers": _NUMBERS,
+        }
+        self._formats = formats if conforms is not None else ()
+        self._classes: dict[frozenset[type], str] = {}
+        self._variables = 0
+
+    def function(self, schema: Any) -> str:
+        """Write a function for a schema and return its name."""
+        value = self._variable()
+        return self._function(value, self._checks(schema, value))
+
+    def _function(self, value: str, body: list[str]) -> str:
+        name = self._bind(None)
+        self.source += [f"def {name}({value}):", *_indented(body), "    return True"]
+        return name
+
+    def _bind(self, value: Any) -> str:
+        """Give a constant a name that the functions can use."""
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _variable(self) -> str:
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def _class_set(self, classes: frozenset[type]) -> str:
+        if classes not in self._classes:
+            self._classes[classes] = self._bind(classes)
+        return self._classes[classes]
+
+    # What a schema asks of any value
+
+    def _checks(self, schema: Any, value: str) -> list[str]:
+        """Return lines that go on only where the value certainly fits."""
+        if schema is True:
+            return []
+        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
+            return _UNSURE
+        if not self._asked(schema):
+            return []
+        lines = [f"if {value}.__class__ not in {self._class_set(_allowed(schema))}: return False"]
+        lines += self._enumerated(schema, value)
+        for test, body in (
+            (f"{value}.__class__ is str", self._text(schema, value)),
+            (f"{value}.__class__ in numbers", self._number(schema, value)),
+            (f"{value}.__class__ is list", self._list(schema, value)),
+            (f"{value}.__class__ is dict", self._object(schema, value)),
+        ):
+            if body:
+                lines += [f"if {test}:", *_indented(body)]
+        return lines + self._format(schema, value) + self._branches(schema, value)
+
+    def _asked(self, schema: dict[str, Any]) -> set[str]:
+        """Return the words that have an effect; a format that is not checked has none."""
+        words = schema.keys() & _UNDERSTOOD
+        return words if schema.get("format") in self._formats else words - {"format"}
+
+    def _enumerated(self, schema: dict[str, Any], value: str) -> list[str]:
+        """Compare values with their classes: JSON tells 1 from true, and Python does not."""
+        allowed = [schema["enum"]] if "enum" in schema else []
+        allowed += [[schema["const"]]] if "const" in schema else []
+        lines = []
+        for values in allowed:
+            known = frozenset((each.__class__, each) for each in values if _is_scalar(each))
+            pair = f"({value}.__class__, {value})"
+            test = f"{value}.__class__ not in scalars or {pair} not in {self._bind(known)}"
+            lines.append(f"if {test}: return False")
+        return lines
+
+    def _format(self, schema: dict[str, Any], value: str) -> list[str]:
+        if schema.get("format") not in self._formats:
+            return []
+        return [f"if not conforms({value}, {self._bind(schema['format'])}): return False"]
+
+    def _branches(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = []
+        for word, joint in (("anyOf", " or "), ("allOf", " and "), ("oneOf", " or ")):
+            if word not in schema:
+                continue
+            if word == "oneOf" and not _exclusive(schema[word]):
+                return _UNSURE
+            calls = joint.join(f"{self.function(branch)}({value})" for branch in schema[word])
+            lines.append(f"if not ({calls}): return False")
+        return lines
+
+    # What it asks of values of one class
+
+    def _text(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = self._length(schema, value, "minLength", "maxLength")
+        if "pattern" in schema:
+            search = self._bind(compile_pattern(schema["pattern"]).search)
+            lines.append(f"if {search}({value}) is None: return False")
+        return lines
+
+    def _number(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = [
+            f"if {value} {sign} {self._bind(schema[word])}: return False"
+            for word, sign in _COMPARISONS.items()
+            if word in schema
+        ]
+        divisor = schema.get("multipleOf")
+        if isinstance(divisor, float):  # jsonschema rounds in ways of its own
+            return _UNSURE
+        if divisor is not None:
+            lines.append(f"if {value} % {self._bind(divisor)}: return False")
+        return lines
+
+    def _list(self, schema: dict[str, Any], value: str) -> list[str]:
+        lines = self._length(schema, value, "minItems", "maxItems")
+        item = self._variable()
+        body = self._flat(item, self._checks(schema.get("items", True), item))
+        if body:
+            lines += [f"for {item} in {value}:", *_indented(body)]
+        if schema.get("uniqueItems"):
+            lines.append(f"if len({value}) > 1 and not only_once({value}): return False")
+        return lines
+
+    def _object(self, schema: dict[str, Any], value: str) -> list[str]:
+        properties = schema.get("properties", {})
+        required = set(schema.get("required", ()))
+        lines = self._length(schema, value, "minProperties", "maxProperties")
+        lines += [
+            f"if {name!r} not in {value}: return False"
+            for name in sorted(required - properties.keys())
+        ]
+        for name, known in properties.items():
+            lines += self._property(value, name, known, required=name in required)
+        return lines + self._additional(schema, value)
+
+    def _property(self, value: str, name: str, schema: Any, *, required: bool) -> list[str]:
+        found = f"{value}.get({name!r}, missing)"
+        if self._is_type_only(schema):
+            classes = _allowed(schema) if required else _allowed(schema) | {_Missing}
+            return [f"if {found}.__class__ not in {self._class_set(classes)}: return False"]
+        item = self._variable()
+        body = self._flat(item, self._checks(schema, item))
+        if not body:
+            return [f"if {name!r} not in {value}: return False"] if required else []
+        lines = [f"{item} = {found}", f"if {item} is not missing:", *_indented(body)]
+        return [*lines, "else: return False"] if required else lines
+
+    def _is_type_only(self, schema: Any) -> bool:
+        if not isinstance(schema, dict) or not schema.keys().isdisjoint(_NOT_UNDERSTOOD):
+            return False
+        return self._asked(schema) == {"type"}
+
+    def _additional(self, schema: dict[str, Any], value: str) -> list[str]:
+        others = schema.get("additionalProperties", True)
+        known = self._bind(frozenset(schema.get("properties", ())))
+        if others is False:
+            return [f"if not {known}.issuperset({value}): return False"]
+        name, item = self._variable(), self._variable()
+        body = self._flat(item, self._checks(others, item))
+        if not body:
+            return []
+        step = [f"{item} = {value}[{name}]", *body]
+        return [
+            f"for {name} in {value}:",
+            f"    if {name} not in {known}:",
+            *_indented(_indented(step)),
+        ]
+
+    def _flat(self, item: str, body: list[str]) -> list[str]:
+        """Put what is nested into a function of its own: Python's nesting has a limit."""
+        if not any(line.endswith(":") for line in body):
+            return body
+        return [f"if not {self._function(item, body)}({item}): return False"]
+
+    def _length(self, schema: dict[str, Any], value: str, least: str, most: str) -> list[str]:
+        return [
+            f"if len({value}) {sign} {self._bind(schema[word])}: return False"
+            for word, sign in ((least, "<"), (most, ">"))
+            if word in schema
+        ]
+
+
+def _allowed(schema: dict[str, Any]) -> frozenset[type]:
+    """Return the classes that the type allows; without one, all that JSON has."""
+    if "type" not in schema:
+        return _EVERYDAY
+    names = schema["type"]
+    listed = [names] if isinstance(names, str) else names
+    return frozenset().union(*(_CLASSES.get(name, frozenset()) for name in listed))
+
+
+def _exclusive(branches: list[Any]) -> bool:
+    """Whether no value can be of the types of two branches."""
+    if not all(isinstance(branch, dict) and "type" in branch for branch in branches):
+        return False
+    classes = [_allowed(branch) for branch in branches]
+    return sum(map(len, classes)) == len(frozenset().union(*classes))
+
+
+def _is_scalar(value: Any) -> bool:
+    return value.__class__ in _SCALARS
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

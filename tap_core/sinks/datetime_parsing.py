@@ -1,0 +1,122 @@
+"""Dates, times and date-times of a record: from text to Python's values.
+
+Rules of the room: which properties are dates is decided once per schema. Only properties
+of the record itself are read, nested ones stay text; what cannot be read is treated as
+the sink says, in the order of the record.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from typing import Any, Final, TypeAlias
+
+from tap_core.types import JsonSchema, Record
+from tap_core.typing.inspect import get_datelike_property_type
+from tap_core.typing.values import (
+    DatetimeErrorTreatmentEnum,
+    handle_invalid_timestamp_in_record,
+)
+
+__all__ = ["DatetimeField", "date_fields", "parse_datetimes", "parse_datetimes_lenient"]
+
+_Reader: TypeAlias = Callable[[str], date | time]
+_FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
+
+
+@dataclass(frozen=True)
+class DatetimeField:
+    """A property that holds a ``date-time``, a ``date`` or a ``time``."""
+
+    name: str
+    kind: str
+    read: _Reader
+
+
+def date_fields(schema: JsonSchema) -> tuple[DatetimeField, ...]:
+    """Return the properties of a schema that are dates."""
+    kinds = (
+        (name, get_datelike_property_type(known) if isinstance(known, dict) else None)
+        for name, known in schema["properties"].items()
+    )
+    return tuple(DatetimeField(name, kind, _READERS[kind]) for name, kind in kinds if kind)
+
+
+def parse_datetimes(record: Record, fields: tuple[tuple[str, _Reader], ...]) -> None:
+    """Replace texts by dates, in place.
+
+    Raises:
+        ValueError: one cannot be read; those before it are replaced already.
+        TypeError: one is no text.
+    """
+    for name, read in fields:
+        text = record.get(name)
+        if text is not None:
+            record[name] = read(text)
+
+
+def parse_datetimes_lenient(
+    record: Record,
+    fields: tuple[DatetimeField, ...],
+    treatment: DatetimeErrorTreatmentEnum,
+    logger: logging.Logger,
+) -> None:
+    """Replace texts by dates in the record's order, and treat what is no date.
+
+    Values that `parse_datetimes` has replaced already stay.
+
+    Raises:
+        ValueError: a text is no date, and the treatment is to end with an error.
+    """
+    by_name = {field.name: field for field in fields}
+    for name, value in list(record.items()):
+        field = by_name.get(name)
+        if field is None or value is None or isinstance(value, (date, time)):
+            continue
+        record[name] = _read(record, field, value, treatment, logger)
+
+
+def _read(
+    record: Record,
+    field: DatetimeField,
+    value: Any,
+    treatment: DatetimeErrorTreatmentEnum,
+    logger: logging.Logger,
+) -> Any:
+    try:
+        return field.read(value)
+    except ValueError as error:
+        return handle_invalid_timestamp_in_record(
+            record, [field.name], value, field.kind, error, treatment, logger
+        )
+
+
+def _mended(text: Any) -> Any:
+    """Write an ISO 8601 text as Python 3.10 reads it: an offset for Z, six digits or none.
+
+    What is no text stays, for `fromisoformat` to refuse.
+    """
+    if not isinstance(text, str):
+        return text
+    plain = re.sub(r"[Zz]$", "+00:00", text)
+    return _FRACTION.sub(lambda found: f".{found[1]:0<6}", plain)
+
+
+def _old_datetime(text: str) -> datetime:
+    return datetime.fromisoformat(_mended(text))
+
+
+def _old_time(text: str) -> time:
+    return time.fromisoformat(_mended(text))
+
+
+_OLD: Final = sys.version_info < (3, 11)
+_READERS: Final[dict[str, _Reader]] = {
+    "date-time": _old_datetime if _OLD else datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": _old_time if _OLD else time.fromisoformat,
+}

@@ -1,0 +1,145 @@
+"""Whether a JSON document is certainly a JSON Schema, told without a library.
+
+Rules of the room: one-sided like `compiled`: True only for documents that the meta-schema
+of Draft 2020-12 accepts, formats included; False means "ask jsonschema", whose import takes
+longer than the whole start of a target.
+
+Source: the meta-schema of JSON Schema 2020-12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from tap_core.limits.regex import compile_pattern
+
+__all__ = ["is_valid_schema"]
+
+_TYPES: Final = frozenset({"string", "null", "boolean", "integer", "number", "object", "array"})
+_DIALECT: Final = re.compile(r"https?://json-schema\.org/[\w./-]*#?", re.ASCII)
+
+
+def is_valid_schema(schema: Any) -> bool:
+    """Whether a document is certainly a valid schema."""
+    try:
+        return _is_schema(schema)
+    except (RecursionError, re.error):
+        return False
+
+
+def _is_schema(schema: Any) -> bool:
+    if isinstance(schema, bool):
+        return True
+    if not isinstance(schema, dict):
+        return False
+    return all(_fits(word, value) for word, value in schema.items())
+
+
+def _fits(word: str, value: Any) -> bool:
+    rule = _RULES.get(word)
+    if rule is not None:
+        return rule(value)
+    # A word that the meta-schema does not know may stand for anything.
+    return not word.startswith("$") and word not in _OTHER_WORDS
+
+
+def _is_type(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in _TYPES
+    return _is_set_of_texts(value) and len(value) > 0 and _TYPES.issuperset(value)
+
+
+def _is_set_of_texts(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and all(isinstance(each, str) for each in value)
+        and len(set(value)) == len(value)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_pattern(value: Any) -> bool:
+    return isinstance(value, str) and compile_pattern(value) is not None
+
+
+def _are_properties(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_schema(each) for each in value.values())
+
+
+def _are_branches(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(_is_schema(each) for each in value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_anything(_value: Any) -> bool:
+    return True
+
+
+_RULES: Final[dict[str, Callable[[Any], bool]]] = {
+    "type": _is_type,
+    "properties": _are_properties,
+    "required": _is_set_of_texts,
+    "items": _is_schema,
+    "additionalProperties": _is_schema,
+    "anyOf": _are_branches,
+    "allOf": _are_branches,
+    "oneOf": _are_branches,
+    "enum": _is_list,
+    "const": _is_anything,
+    "default": _is_anything,
+    "examples": _is_list,
+    "pattern": _is_pattern,
+    "format": _is_text,
+    "title": _is_text,
+    "description": _is_text,
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated"), _is_flag),
+    "$schema": lambda value: isinstance(value, str) and _DIALECT.fullmatch(value) is not None,
+}
+_OTHER_WORDS: Final = frozenset(
+    {
+        "contains",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "definitions",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "minContains",
+        "not",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)

@@ -1,0 +1,112 @@
+"""A database that cannot be reached: one clear sentence, and no password in it.
+
+Rules of the room: whatever leaves an engine as an error passes here. A password is taken
+out of the driver's own words too, because tracebacks print them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote, quote_plus
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from tap_core.exceptions import ConfigurationError
+
+__all__ = [
+    "DatabaseUnreachableError",
+    "install_error_translation",
+    "parse_url",
+    "translate_url_errors",
+]
+
+_HIDDEN = "***"
+
+
+class DatabaseUnreachableError(ConfigurationError, exc.OperationalError):
+    """No connection: nobody answers there, or the database refuses the user.
+
+    Also an `sqlalchemy.exc.OperationalError`, so that ``except`` clauses of connectors
+    keep working; ``orig`` is the driver's error.
+    """
+
+    def __init__(self, message: str, orig: BaseException) -> None:
+        """Keep the sentence and the driver's error."""
+        exc.OperationalError.__init__(self, None, None, orig)
+        self.message = message
+        self.args = (message,)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def install_error_translation(engine: sa.Engine) -> sa.Engine:
+    """Have the engine say which database refused a connection, without the password."""
+    if isinstance(engine, sa.Engine):  # an author's own may be anything that works as one
+        event.listen(engine, "handle_error", _say_where)
+    return engine
+
+
+@contextmanager
+def translate_url_errors() -> Iterator[None]:
+    """Turn what SQLAlchemy says of a URL that is none, which may show it, into words.
+
+    Raises:
+        ConfigurationError: the URL cannot be read, or names a database that is not known.
+    """
+    try:
+        yield
+    except exc.NoSuchModuleError as error:
+        raise ConfigurationError(f"The database's URL cannot be used: {error}") from None
+    except exc.ArgumentError as error:
+        if "URL" not in str(error):
+            raise  # of an author's own engine: about its other arguments
+        raise _unreadable_url() from None
+
+
+def parse_url(text: str | sa.URL) -> sa.URL:
+    """Read a database's URL.
+
+    Raises:
+        ConfigurationError: it is none; the URL is not shown, as it may hold a password.
+    """
+    try:
+        return sa.make_url(text)
+    except (exc.ArgumentError, ValueError):
+        raise _unreadable_url() from None
+
+
+def _unreadable_url() -> ConfigurationError:
+    return ConfigurationError(
+        "The database's URL cannot be read. It should look like"
+        " dialect+driver://user:password@host:port/database, with every special character"
+        " of user and password percent-encoded."
+    )
+
+
+def _say_where(context: sa.engine.ExceptionContext) -> BaseException | None:
+    """Return the error to raise for a refused connection, None to leave another as it is."""
+    original, engine = context.original_exception, context.engine
+    if engine is None or context.connection is not None:
+        return None
+    url = engine.url
+    secret = str(url.password or "")
+    original.args = tuple(
+        _without(secret, word) if isinstance(word, str) else word for word in original.args
+    )
+    reason = " ".join(_without(secret, str(original)).split()) or type(original).__name__
+    place = f"{url.host or 'this machine'}{f':{url.port}' if url.port else ''}"
+    return DatabaseUnreachableError(
+        f"No connection to database '{url.database or ''}' at {place}"
+        f" ({engine.dialect.name}): {reason}",
+        original,
+    )
+
+
+def _without(secret: str, text: str) -> str:
+    """Return a text with the secret, however it was written in a URL, taken out."""
+    for form in {secret, quote(secret, safe=""), quote_plus(secret)} - {""}:
+        text = text.replace(form, _HIDDEN)
+    return text

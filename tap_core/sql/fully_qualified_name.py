@@ -1,0 +1,75 @@
+"""What a table is called: the parts of its name, joined as a database wants them.
+
+Rules of the room: a name is made of its parts and keeps them; nothing here asks a
+database.
+"""
+
+from __future__ import annotations
+
+from collections import UserString
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine.interfaces import Dialect
+
+__all__ = ["FullyQualifiedName", "split_name"]
+
+
+class FullyQualifiedName(UserString):
+    """Database, schema and table as one text, such as ``db.public.users``.
+
+    With a dialect each part is quoted where that database needs quotes. Override
+    `prepare_part` to write a part differently.
+
+    Raises:
+        ValueError: all parts are empty.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: str = "",
+        schema: str | None = None,
+        database: str | None = None,
+        delimiter: str = ".",
+        dialect: Dialect | None = None,
+    ) -> None:
+        """Join the parts that are given, from the database down to the table."""
+        self.table = table
+        self.schema = schema
+        self.database = database
+        self.delimiter = delimiter
+        self.dialect = dialect
+        parts = [self.prepare_part(part) for part in (database, schema, table) if part]
+        if not parts:
+            raise ValueError(
+                "Could not generate fully qualified name: "
+                f"{database or '(unknown-db)'}:{schema or '(unknown-schema)'}:"
+                f"{table or '(unknown-table-name)'}"
+            )
+        super().__init__(delimiter.join(parts))
+
+    def prepare_part(self, part: str) -> str:
+        """Return one part as it stands in SQL."""
+        return self.dialect.identifier_preparer.quote(part) if self.dialect else part
+
+
+def split_name(full_table_name: str | FullyQualifiedName) -> tuple[str | None, str | None, str]:
+    """Return (database, schema, table) of a name; parts that it does not have are None.
+
+    A text is cut at its dots: ``table``, ``schema.table`` or ``database.schema.table``.
+
+    Raises:
+        ValueError: the text has more than three parts.
+    """
+    if isinstance(full_table_name, FullyQualifiedName):
+        return full_table_name.database, full_table_name.schema, full_table_name.table
+    parts = full_table_name.split(".")
+    if len(parts) > 3:  # noqa: PLR2004 - database, schema and table
+        raise ValueError(
+            f"The table name {full_table_name!r} has more than three parts: pass a"
+            " FullyQualifiedName, which may hold dots."
+        )
+    table = parts.pop()
+    schema = parts.pop() if parts else None
+    return (parts.pop() if parts else None), schema, table

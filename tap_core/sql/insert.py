@@ -1,0 +1,121 @@
+"""Rows into a table: an INSERT with as few steps per record as there can be.
+
+Rules of the room: names, order and what becomes of which value are decided once; per record
+there is one call that takes its values out. Where SQLAlchemy would hand the rows to the
+driver one by one anyway, the driver gets them all at once and SQLAlchemy none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import BindTyping, Dialect
+
+from tap_core.sql.parameter_binding import TextFallback, TypeDecorators
+from tap_core.types import Record
+
+__all__ = ["BulkInsert", "RowExtractor", "make_extractor", "prepare_insert"]
+
+_Row: TypeAlias = list[Any]
+RowExtractor: TypeAlias = Callable[[Record], _Row]
+"""Takes the values of a record out, in the order of the columns; what it lacks is None."""
+
+
+@dataclass(frozen=True)
+class _Native:
+    """A statement in the driver's own words."""
+
+    text: str
+    keys: tuple[str, ...] | None
+    """What the driver calls the values; None where it goes by their order."""
+
+    words: tuple[tuple[int, TypeDecorators], ...]
+    processors: tuple[tuple[int, Callable[[Any], Any]], ...]
+
+
+@dataclass(frozen=True)
+class BulkInsert:
+    """An INSERT, and how to run it."""
+
+    statement: sa.Executable
+    columns: tuple[str, ...]
+    native: _Native | None
+
+    def run(self, connection: sa.Connection, rows: list[_Row]) -> int:
+        """Insert rows, some values replaced in place; return how many the database counts."""
+        if self.native is None:
+            named = [dict(zip(self.columns, row, strict=True)) for row in rows]
+            return connection.execute(self.statement, named).rowcount
+        _speak(self.native, rows)
+        return connection.exec_driver_sql(self.native.text, _parameters(self.native, rows)).rowcount
+
+
+def prepare_insert(
+    statement: sa.Executable, columns: Sequence[str], dialect: Dialect
+) -> BulkInsert:
+    """Compile an INSERT of ours; any other statement is left to SQLAlchemy."""
+    native = None
+    if isinstance(statement, sa.Insert) and _takes_rows_one_by_one(dialect):
+        native = _native(statement, columns, dialect)
+    return BulkInsert(statement, tuple(columns), native)
+
+
+def make_extractor(
+    properties: Sequence[str], columns: Sequence[str], conform: Callable[[Record], Record]
+) -> RowExtractor:
+    """Return what takes values out of records whose properties are the columns, renamed.
+
+    A record with other properties is conformed by itself: one of them may have the column's
+    name.
+    """
+    known, wanted, names = frozenset(properties), tuple(properties), tuple(columns)
+
+    def pick(record: Record) -> _Row:
+        if known.issuperset(record):
+            return [*map(record.get, wanted)]
+        return [*map(conform(record).get, names)]
+
+    return pick
+
+
+def _takes_rows_one_by_one(dialect: Dialect) -> bool:
+    """Whether SQLAlchemy would call the driver's ``executemany`` and do nothing else."""
+    many_at_once = getattr(dialect, "use_insertmanyvalues_wo_returning", False)
+    return not many_at_once and dialect.bind_typing is not BindTyping.SETINPUTSIZES
+
+
+def _native(statement: sa.Insert, columns: Sequence[str], dialect: Dialect) -> _Native:
+    compiled: Any = statement.compile(dialect=dialect, column_keys=list(columns))
+    escaped: Mapping[str, str] = compiled.escaped_bind_names
+    keys = None if compiled.positional else tuple(escaped.get(name, name) for name in columns)
+    words, processors = [], []
+    for place, name in enumerate(columns):
+        kind = statement.table.c[name].type
+        if isinstance(kind, TextFallback):
+            words.append((place, kind.words))
+        elif process := kind.dialect_impl(dialect).bind_processor(dialect):
+            processors.append((place, process))
+    return _Native(compiled.string, keys, tuple(words), tuple(processors))
+
+
+def _speak(native: _Native, rows: Iterable[_Row]) -> None:
+    """Replace the values that the driver would not take, in place."""
+    for place, words in native.words:
+        word_of = words.get
+        for row in rows:
+            word = word_of(row[place].__class__)
+            if word is not None:
+                row[place] = word(row[place])
+    for place, process in native.processors:
+        for row in rows:
+            row[place] = process(row[place])
+
+
+def _parameters(native: _Native, rows: list[_Row]) -> Any:
+    if native.keys is None:
+        return [*map(tuple, rows)]
+    keys = native.keys
+    return [dict(zip(keys, row, strict=True)) for row in rows]

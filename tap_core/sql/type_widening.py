@@ -1,0 +1,90 @@
+"""Which column types hold the values of others, and which a database has.
+
+Rules of the room: pure; types are compared as kinds of values, not by name.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import Dialect
+
+__all__ = ["adapt_type", "is_text", "is_wider", "loses_precision", "type_rank"]
+
+_Type: TypeAlias = sa.types.TypeEngine[Any]
+
+_RANKS: Final[tuple[tuple[tuple[type, ...], int], ...]] = (
+    ((str, bytes), 900),
+    ((datetime,), 600),
+    ((float,), 400),
+    ((int,), 300),
+)
+
+_WITHOUT_DATETIME: Final = frozenset({"cockroachdb", "postgresql", "redshift"})
+"""Databases that call a date-time TIMESTAMP and know no other name for it."""
+
+
+def adapt_type(sql_type: _Type, dialect: Dialect) -> _Type:
+    """Return a type, or where the database does not have it the one that it has instead."""
+    if type(sql_type) is sa.DATETIME and dialect.name in _WITHOUT_DATETIME:
+        return sa.DateTime(timezone=sql_type.timezone)
+    return sql_type
+
+
+def type_rank(sql_type: _Type) -> tuple[int, int]:
+    """Return how much a type holds, as a key to sort by; the length is the second part."""
+    length = int(getattr(sql_type, "length", None) or 0)
+    python_type = _python_type(sql_type)
+    for kinds, number in _RANKS:
+        if issubclass(python_type, kinds):
+            return number, length
+    return 0, length
+
+
+def is_text(sql_type: _Type) -> bool:
+    """Whether a column of this type holds text."""
+    return isinstance(_plain(sql_type), sa.String)
+
+
+def loses_precision(current: _Type, new: _Type) -> bool:
+    """Whether a column would round or cut the values of another type without an error."""
+    before, after = _plain(current), _plain(new)
+    if isinstance(before, sa.Integer):
+        return isinstance(after, (sa.Numeric, sa.Float))
+    return isinstance(before, sa.Date) and isinstance(after, sa.DateTime)
+
+
+def is_wider(current: _Type, new: _Type) -> bool:
+    """Whether another type takes what a column has, and more than it would take."""
+    before, after = _plain(current), _plain(new)
+    if isinstance(before, sa.Integer) and isinstance(after, sa.Integer):
+        return _get_byte_size(after) > _get_byte_size(before)
+    if not is_text(after):
+        return False
+    return not is_text(before) or _get_length(after) > _get_length(before)
+
+
+def _get_length(text: _Type) -> float:
+    """Return the longest text that a type takes; without a limit infinity."""
+    return getattr(text, "length", None) or math.inf
+
+
+def _get_byte_size(whole: sa.Integer) -> int:
+    if isinstance(whole, sa.BigInteger):
+        return 8
+    return 2 if isinstance(whole, sa.SmallInteger) else 4
+
+
+def _plain(sql_type: _Type) -> _Type:
+    """Return the type below an author's decorations."""
+    return sql_type.impl_instance if isinstance(sql_type, sa.TypeDecorator) else sql_type
+
+
+def _python_type(sql_type: _Type) -> type:
+    try:
+        return sql_type.python_type
+    except NotImplementedError:  # types that only one database has
+        return object

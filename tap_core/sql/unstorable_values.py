@@ -1,0 +1,125 @@
+"""A value that the database or its driver refuses: found among the rows of a batch, and named.
+
+A driver says what is wrong, seldom of which row and column. The rows are tried again in halves
+until one value is left, each trial in a savepoint that is rolled back, so only where a rollback
+is known to take rows back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from tap_core.exceptions import DataError
+from tap_core.redaction.row_values import are_rows_shown, describe_value
+from tap_core.sql.insert import BulkInsert
+
+__all__ = ["Cell", "UnstorableValueError", "find_cell", "find_driver_error", "unstorable"]
+
+_OF_VALUES: Final = (ArithmeticError, TypeError, ValueError)
+"""What drivers raise for values beside their own errors: SQLAlchemy passes these on as they are."""
+
+_ROLLS_BACK: Final = frozenset({"postgresql", "sqlite"})
+_SHOWN: Final = 60
+
+
+class UnstorableValueError(DataError, exc.DataError):
+    """The database cannot hold a value of a record.
+
+    Also an `sqlalchemy.exc.DataError`, so that ``except`` clauses of sinks keep working;
+    ``orig`` is the driver's error.
+    """
+
+    def __init__(self, message: str, orig: BaseException) -> None:
+        """Keep the message and the driver's error."""
+        exc.DataError.__init__(self, None, None, orig)
+        self.message = message
+        self.args = (message,)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Cell(NamedTuple):
+    """A value of a row, with the name of its column."""
+
+    column: str
+    value: Any
+
+
+def find_driver_error(error: Exception) -> BaseException | None:
+    """Return the error of the driver behind an error, None where it is not about a value."""
+    if isinstance(error, exc.DataError):
+        return error.orig
+    if isinstance(error, exc.DBAPIError):
+        return None
+    plain = error.orig if isinstance(error, exc.StatementError) else error
+    return plain if isinstance(plain, _OF_VALUES) else None
+
+
+def unstorable(
+    stream: str, dialect: str, reason: BaseException, cell: Cell | None
+) -> UnstorableValueError:
+    """Return the error that says which value of a stream cannot be stored, and what to do."""
+    name = type(reason).__name__
+    said = f"{name}: {' '.join(str(reason).split())}" if are_rows_shown() else name
+    where = f"its column '{cell.column}': {_shown(cell.value)}" if cell else "one of its columns"
+    return UnstorableValueError(
+        f"A record of stream '{stream}' has a value that the database ({dialect}) cannot store in"
+        f" {where} ({said}). Correct the value in the tap or with a stream map, or give the"
+        " column a type that can hold it.",
+        reason,
+    )
+
+
+def find_cell(
+    connection: sa.Connection, insertion: BulkInsert, rows: Sequence[list[Any]]
+) -> Cell | None:
+    """Return the first value that is refused even when the rest of its row is null.
+
+    None is returned where there is no such value, and where the database might keep a trial.
+    """
+    if connection.dialect.name not in _ROLLS_BACK:
+        return None
+
+    def refuses(some: Sequence[list[Any]]) -> bool:
+        trial = connection.begin_nested()
+        try:
+            insertion.run(connection, [row.copy() for row in some])
+        except Exception as error:  # noqa: BLE001  of another kind, such as a null in a key
+            return find_driver_error(error) is not None
+        finally:
+            trial.rollback()
+        return False
+
+    row = _find_row(rows, refuses)
+    nulls: list[Any] = [None] * len(row)
+    if not refuses([row]) or refuses([nulls]):
+        return None
+    for place, (column, value) in enumerate(zip(insertion.columns, row, strict=True)):
+        if refuses([[*nulls[:place], value, *nulls[place + 1 :]]]):
+            return Cell(column, value)
+    return None
+
+
+def _find_row(
+    rows: Sequence[list[Any]], refuses: Callable[[Sequence[list[Any]]], bool]
+) -> list[Any]:
+    """Return the first row that is refused, given that one of them is."""
+    while len(rows) > 1:
+        half = len(rows) // 2
+        rows = rows[:half] if refuses(rows[:half]) else rows[half:]
+    return rows[0]
+
+
+def _shown(value: Any) -> str:
+    if not are_rows_shown():
+        return describe_value(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return describe_value(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,265 @@
+"""The position of one partition while its records come.
+
+Rules of the room:
+
+- `Cursor.advance` is called per record and is the price of state: nearly always it is one
+  comparison of two values of the same type and form. Whatever is not so simple goes the
+  slow way, through `Order`, and gives the same answer as if it had always gone there.
+- The state dict moves only at `settle`. Who lets anybody look at it settles first. What
+  others write into it is respected at the next `settle`, or at once after `reload`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tap_core.exceptions import InvalidStreamSortException
+from tap_core.state.bookmarks import (
+    format_sort_error,
+    get_progress_markers,
+    open_progress_markers,
+)
+from tap_core.state.comparison import ReplicationKeyComparator, ValueKind
+from tap_core.typing.values import to_json_compatible
+
+__all__ = ["BookmarkCursor"]
+
+_FULL_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d(?:(?P<gap>[T ])\d\d:\d\d:\d\d(?P<fraction>\.\d+)?"
+    r"(?P<zone>Z|[+-]\d\d:\d\d)?)?",
+    re.ASCII,
+)
+# Two texts of this form, of one length and one zone, sort as their instants do.
+
+_DATE_LENGTH = 10
+_UP_TO_SECONDS = 19
+_SECONDS = 17
+_FRACTION = 20
+
+
+class BookmarkCursor:
+    """Follows the replication key through the records of one state dict.
+
+    ``is_sorted`` is whether the *state* is kept as for a sorted stream.
+    ``on_first_marker`` is called when the state gets progress markers.
+
+    A loop may spare itself the call of `advance`: a text of ``form_length`` characters
+    with ":" at 16, ``form_gap`` at 10 and ``form_zone`` at its end, that is not smaller
+    than ``latest``, is the next ``latest``.
+    """
+
+    __slots__ = (
+        "_check_sorted",
+        "_cut",
+        "_is_declared",
+        "_is_open",
+        "_is_sorted",
+        "_kind",
+        "_length",
+        "_on_first_marker",
+        "_opens",
+        "_order",
+        "_settled",
+        "_skips_smaller",
+        "_stored",
+        "form_gap",
+        "form_length",
+        "form_zone",
+        "latest",
+        "replication_key",
+        "state",
+    )
+    _cut: int
+    _is_open: bool
+    _kind: Any
+    _length: int
+    _opens: bool
+    _settled: Any
+    _stored: Any
+    form_gap: str
+    form_length: int
+    form_zone: str
+    latest: Any
+
+    def __init__(
+        self,
+        state: dict[str, Any],
+        *,
+        replication_key: str,
+        is_sorted: bool,
+        check_sorted: bool,
+        order: ReplicationKeyComparator,
+        on_first_marker: Callable[[], object] | None = None,
+    ) -> None:
+        self.state: dict[str, Any] = state
+        self.replication_key: str = replication_key
+        self._is_sorted = is_sorted
+        self._check_sorted = check_sorted
+        self._skips_smaller = not is_sorted
+        self._order = order
+        self._is_declared = order.is_declared
+        self._on_first_marker = on_first_marker
+        self.reload()
+
+    def advance(self, value: Any) -> None:
+        """Take in the replication key value of one record.
+
+        Raises InvalidStreamSortException, and stays where it is, when the value is smaller
+        than the one before in a sorted stream.
+        """
+        try:
+            if type(value) is self._kind:
+                length = self._length
+                if not length or (
+                    len(value) == length
+                    and (
+                        length == _DATE_LENGTH
+                        or (
+                            value[16] == ":"
+                            and value[10] == self.form_gap
+                            and (
+                                value[self._cut :] == self.form_zone
+                                if self.form_zone
+                                else value[self._cut :].isdigit()
+                            )
+                        )
+                    )
+                ):
+                    if value >= self.latest:
+                        if not (length and self._is_declared) or self._is_moment(value):
+                            self.latest = value
+                            return
+                    elif self._skips_smaller:
+                        return
+        except TypeError:  # one date-time with an offset and one without
+            pass
+        self._weigh(value)
+
+    def settle(self) -> bool:
+        """Write what `advance` took into the state dict; return whether anything was written.
+
+        Where somebody else wrote a later value in the meantime, that one stays.
+        """
+        if not self._is_open:
+            return False
+        moved = self.latest is not self._settled
+        place = self._place()
+        if not self._is_mine(place):
+            moved = moved and self._is_beyond(place or {})
+            if not moved:
+                self.reload()
+                return False
+        if not (moved or self._opens):
+            return False
+        place = self.state if self._is_sorted else open_progress_markers(self.state, None)
+        if moved:
+            self._stored = self._order.kept(self.latest)
+            place["replication_key"] = self.replication_key
+            place["replication_key_value"] = self._stored
+        self._settled = self.latest
+        self._opens = False
+        return True
+
+    def reload(self) -> None:
+        """Go on from what the state dict says now; what was not settled is forgotten."""
+        place = self._place()
+        self._is_open = place is not None
+        self._opens = False
+        latest = self._stored = None
+        if place:
+            self._stored = place.get("replication_key_value")
+            if place.get("replication_key") == self.replication_key:
+                latest = self._stored
+        self._settled = latest
+        self._take(latest)
+
+    def _place(self) -> dict[str, Any] | None:
+        """Return where the position is kept; None before the first marker."""
+        return self.state if self._is_sorted else get_progress_markers(self.state)
+
+    def _is_mine(self, place: dict[str, Any] | None) -> bool:
+        """Return whether the state says what this cursor read there, or wrote."""
+        if place is None:
+            return self._opens
+        return place.get("replication_key_value") is self._stored
+
+    def _is_beyond(self, place: dict[str, Any]) -> bool:
+        """Return whether the latest value may replace one that somebody else wrote."""
+        theirs = place.get("replication_key_value")
+        return (
+            theirs is None
+            or not self._check_sorted
+            or place.get("replication_key") != self.replication_key
+            or self._order.newer_or_equal(self.latest, theirs)
+        )
+
+    def _weigh(self, value: Any) -> None:
+        """Take a value or refuse it, whatever it is."""
+        if not self._is_open:
+            self._open()
+        if not self._order.is_usable(value):
+            self._order.tell_unusable(value)
+        elif self._is_next(value):
+            self._take(value)
+        elif self._is_sorted:
+            new, old = to_json_compatible(value), to_json_compatible(self.latest)
+            raise InvalidStreamSortException(format_sort_error(self.replication_key, new, old))
+
+    def _open(self) -> None:
+        self._is_open = self._opens = True
+        if self._on_first_marker is not None:
+            self._on_first_marker()
+
+    def _is_next(self, value: Any) -> bool:
+        return (
+            self.latest is None
+            or not self._check_sorted
+            or self._order.newer_or_equal(value, self.latest)
+        )
+
+    def _take(self, value: Any) -> None:
+        """Make a value the latest, and learn which values compare with it at once."""
+        self.latest = value
+        self._length = 0
+        self.form_length = -1
+        self._kind = None
+        if self._check_sorted and self._is_simple(value):
+            self._kind = type(value)
+
+    def _is_simple(self, value: Any) -> bool:
+        """Return whether values of this one's type (and form) compare as `Order` would."""
+        if not self._order.is_plain(value):
+            return False
+        if isinstance(value, str):
+            kind = self._order.kind
+            return kind is ValueKind.TEXT or (
+                kind is ValueKind.INSTANT and self._has_full_form(value)
+            )
+        if isinstance(value, dt.datetime):
+            # Python compares date-times of one zone by the clock on the wall.
+            return value.tzinfo is None or type(value.tzinfo) is dt.timezone
+        return type(value) in {int, float, dt.date}
+
+    def _has_full_form(self, text: str) -> bool:
+        form = _FULL_FORM.fullmatch(text)
+        if form is None:
+            return False
+        self._length = len(text)
+        self.form_length = len(text) if form["zone"] and not self._is_declared else -1
+        self.form_gap = form["gap"]
+        self.form_zone = form["zone"] or ""
+        without_zone = _FRACTION if form["fraction"] else _SECONDS
+        self._cut = len(text) - len(self.form_zone) if self.form_zone else without_zone
+        return True
+
+    def _is_moment(self, text: str) -> bool:
+        """Return whether a text of the form is a date-time: its digits may be any."""
+        try:
+            dt.datetime.fromisoformat(text[:_UP_TO_SECONDS])
+        except ValueError:
+            return False
+        fraction = text[_UP_TO_SECONDS : self._cut] if self.form_zone else ""
+        return not fraction or fraction[1:].isdecimal()

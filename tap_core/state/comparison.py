@@ -1,0 +1,299 @@
+"""Which of two replication key values is the later one.
+
+Rules of the room:
+
+- The property's schema decides: date-times and dates are instants (a date is its midnight,
+  a value without an offset is UTC), numbers are numbers, everything else is text.
+- A comparison never raises. Values that cannot be read as the schema says are compared as
+  text, with one warning per stream.
+- What is compared may come from a record (a Python object) or from a state (its JSON), of
+  an earlier version of the tap too, so every mixture must have an answer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tap_core.typing.values import to_json_compatible
+
+__all__ = [
+    "NULL_VALUE",
+    "ParsedInstant",
+    "ReplicationKeyComparator",
+    "ValueKind",
+    "is_missing",
+    "make_comparator",
+    "parse_instant",
+    "parse_number",
+]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+NULL_VALUE = "The replication key of a record is null: its value does not move the bookmark."
+
+ParsedInstant: TypeAlias = tuple[dt.datetime, str]
+"""A moment: an aware date-time, and the digits of its fraction beyond microseconds."""
+
+
+class ValueKind(Enum):
+    """As what the values of a replication key are compared."""
+
+    INSTANT = "a point in time"
+    NUMBER = "a number"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationKeyComparator:
+    """Compares the values of one stream's replication key; made by `make_comparator`."""
+
+    kind: ValueKind
+    _told: set[str] = field(default_factory=set, compare=False, repr=False)
+
+    def newer_or_equal(self, new: Any, old: Any) -> bool:
+        """Return whether ``new`` is at or after ``old``."""
+        left, right = self._comparable(new, old)
+        return bool(left >= right)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the form of values was declared, so that others are passed over.
+
+        A bookmark of such a stream is never lowered.
+        """
+        return False
+
+    def is_usable(self, value: Any) -> bool:
+        """Return whether a value can be a bookmark."""
+        return not is_missing(value)
+
+    def tell_unusable(self, value: Any) -> None:  # noqa: ARG002  for orders that read values
+        """Warn of a value that cannot be a bookmark, once."""
+        self.tell_once(NULL_VALUE, NULL_VALUE)
+
+    def is_plain(self, value: Any) -> bool:  # noqa: ARG002  for orders that read values
+        """Return whether values of this one's type and form may sort as they are."""
+        return True
+
+    def kept(self, value: Any) -> Any:
+        """Return a value as a state holds it."""
+        return to_json_compatible(value)
+
+    def minimum(self, first: Any, second: Any) -> Any:
+        """Return the earlier of two values as it was given; ``first`` when they are equal."""
+        return first if self.newer_or_equal(second, first) else second
+
+    def maximum(self, first: Any, second: Any) -> Any:
+        """Return the later of two values as it was given; ``first`` when they are equal."""
+        return first if self.newer_or_equal(first, second) else second
+
+    def tell_once(self, topic: str, message: str, *args: Any) -> None:
+        """Log a warning, but once per topic for all that share this order."""
+        if topic not in self._told:
+            self._told.add(topic)
+            logger.warning(message, *args)
+
+    def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
+        for read in _READERS[self.kind]:
+            left, right = read(new), read(old)
+            if left is not None and right is not None:
+                return _of_one_kind(left, right)
+        if not (self.kind is ValueKind.TEXT and isinstance(new, str) and isinstance(old, str)):
+            self._tell_of_text(new, old)
+        return _to_text(new), _to_text(old)
+
+    def _tell_of_text(self, new: Any, old: Any) -> None:
+        self.tell_once(
+            "text",
+            "The replication key values %r and %r cannot both be read as %s. "
+            "They are compared as text.",
+            new,
+            old,
+            self.kind.value,
+        )
+
+
+def _of_one_kind(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return a float beside a decimal as the decimal that its text spells.
+
+    A state keeps 49.49 of a decimal column as a number, which is read as the nearest
+    float; that one is a little more or less than the column's 49.49.
+    """
+    if isinstance(left, Decimal) and isinstance(right, float):
+        return left, Decimal(repr(right))
+    if isinstance(left, float) and isinstance(right, Decimal):
+        return Decimal(repr(left)), right
+    return left, right
+
+
+def make_comparator(property_schema: Any) -> ReplicationKeyComparator:
+    """Return the order for the values of a property with this JSON Schema; None means text."""
+    kinds = set(_kinds(property_schema))
+    if ValueKind.INSTANT in kinds:
+        return ReplicationKeyComparator(ValueKind.INSTANT)
+    return ReplicationKeyComparator(
+        ValueKind.NUMBER if kinds == {ValueKind.NUMBER} else ValueKind.TEXT
+    )
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is none at all: None, or a number that JSON writes as null."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return value is None or (isinstance(value, float) and value != value)  # noqa: PLR0124  NaN
+
+
+def _kinds(schema: Any) -> Iterator[ValueKind]:
+    """Yield every kind of value that the schema allows, alternatives included."""
+    if not isinstance(schema, Mapping):
+        return
+    if schema.get("format") in {"date-time", "date"}:
+        yield ValueKind.INSTANT
+    types = schema.get("type", ())
+    for name in (types,) if isinstance(types, str) else types:
+        if name in {"integer", "number"}:
+            yield ValueKind.NUMBER
+        elif name != "null":
+            yield ValueKind.TEXT
+    for word in ("anyOf", "oneOf", "allOf"):
+        for part in schema.get(word, ()):
+            yield from _kinds(part)
+
+
+# Reading values
+
+_DATE_TIME = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
+    r"(?:[Tt ](?P<hour>\d\d?):(?P<minute>\d\d?)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
+    r"(?: ?(?P<zone>[Zz]|(?P<sign>[+-])(?P<zone_hour>\d\d)(?::?(?P<zone_minute>\d\d))?))?)?",
+    re.ASCII,
+)
+# ISO 8601 as sources really write it: hours of one digit, a space, offsets without a colon,
+# any number of digits in the fraction. `datetime.fromisoformat`, which is asked first, cuts
+# fractions at six digits and reads more or less of the others in each version of Python.
+
+_MICROSECONDS = 26  # where the sixth digit of a fraction ends
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+def parse_instant(value: Any) -> ParsedInstant | None:
+    """Return the moment that a date, a date-time or its ISO 8601 text stands for, else None."""
+    if isinstance(value, dt.datetime):
+        return _utc(value), ""
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.timezone.utc), ""
+    return _instant_of_text(value) if isinstance(value, str) else None
+
+
+def parse_number(value: Any) -> int | float | Decimal | None:
+    """Return the number that a value is or spells, else None."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, (float, Decimal)):
+        return None if is_missing(value) else value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return Decimal(value)
+    return None
+
+
+def _bare_number(value: Any) -> int | float | Decimal | None:
+    return None if isinstance(value, str) else parse_number(value)
+
+
+def _bare_moment(value: Any) -> ParsedInstant | None:
+    return parse_instant(value) if isinstance(value, dt.datetime) else None
+
+
+def _bare_day(value: Any) -> ParsedInstant | None:
+    is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    return parse_instant(value) if is_day else None
+
+
+_READERS = {
+    ValueKind.INSTANT: (parse_instant, _bare_number),
+    ValueKind.NUMBER: (parse_number,),
+    ValueKind.TEXT: (_bare_number, _bare_moment, _bare_day),
+}
+
+
+def _to_text(value: Any) -> str:
+    return str(to_json_compatible(value))
+
+
+def _utc(value: dt.datetime) -> dt.datetime:
+    if value.tzinfo is None:
+        return value.replace(tzinfo=dt.timezone.utc)
+    if type(value.tzinfo) is dt.timezone:
+        return value
+    try:
+        return value.astimezone(dt.timezone.utc)
+    except OverflowError:  # in the first or the last hours of the calendar
+        return value
+
+
+def _instant_of_text(text: str) -> ParsedInstant | None:
+    if text[4:5] == "-" and (len(text) <= _MICROSECONDS or text[_MICROSECONDS] in "Z+-"):
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            return _utc(moment), ""
+    text = text.strip()
+    found = _DATE_TIME.fullmatch(text)
+    return _instant_of_rare_text(text) if found is None else _instant_of_groups(found)
+
+
+def _instant_of_groups(found: re.Match[str]) -> ParsedInstant | None:
+    number = functools.partial(_group, found)
+    fraction = found["fraction"] or ""
+    try:
+        moment = dt.datetime(
+            number("year"),
+            number("month"),
+            number("day"),
+            number("hour"),
+            number("minute"),
+            number("second"),
+            int(fraction[:6].ljust(6, "0")),
+            _parse_zone(found),
+        )
+    except ValueError:
+        return None
+    return moment, fraction[6:].rstrip("0")
+
+
+def _group(found: re.Match[str], name: str) -> int:
+    return int(found[name] or 0)
+
+
+def _parse_zone(found: re.Match[str]) -> dt.timezone:
+    if found["sign"] is None:
+        return dt.timezone.utc
+    minutes = _group(found, "zone_hour") * 60 + _group(found, "zone_minute")
+    return dt.timezone(dt.timedelta(minutes=minutes * (-1 if found["sign"] == "-" else 1)))
+
+
+def _instant_of_rare_text(text: str) -> ParsedInstant | None:
+    """Read the basic and ordinal forms of ISO 8601, such as ``20210102T030405Z``.
+
+    Bare digits are left alone: they may as well be a count of seconds.
+    """
+    if not text[:8].isdigit() or text.isdigit():
+        return None
+    import pendulum
+
+    try:
+        moment = pendulum.parse(text, exact=True)
+    except (ValueError, OverflowError):
+        return None
+    return parse_instant(moment) if isinstance(moment, dt.date) else None

@@ -1,0 +1,189 @@
+"""Finding the entry of a partition in the list that a state document keeps.
+
+Rules of the room:
+
+- In the document a stream's partitions are a list of ``{"context": {...}, ...}``; that
+  stays so. The index beside it makes finding one O(1), whatever their number.
+- Two contexts are the same partition when Python's ``==`` says so (1 and 1.0 are, 1 and "1"
+  are not), or when they are the same once written to the document and read back.
+- The list is the truth. Entries that somebody else appended are taken into the index; when
+  it was changed in another way the index is made anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Hashable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from tap_core.exceptions import StateFileError, StreamSetupError
+from tap_core.types import Context
+
+__all__ = ["PartitionIndex", "freeze_context"]
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_TWICE = -1
+
+
+def freeze_context(context: Context) -> Hashable:
+    """Return a key that is equal for equal contexts, nested ones included.
+
+    Raises:
+        StateFileError: it is nested too deeply.
+    """
+    if _PLAIN.issuperset(map(type, context.values())):
+        return frozenset(context.items())
+    try:
+        return frozenset((key, _frozen(value)) for key, value in context.items())
+    except RecursionError:
+        raise StateFileError("The context of a partition is nested too deeply.") from None
+
+
+class PartitionIndex:
+    """Finds entries of one ``partitions`` list by their context.
+
+    Entries without a context are kept and never found.
+    """
+
+    __slots__ = ("_count", "_first", "_last", "_positions", "_recent", "_recent_entry", "entries")
+
+    _count: int
+    _first: object
+    _last: object
+    _positions: dict[Hashable, int]
+    _recent: int | None
+    _recent_entry: dict[str, Any]
+
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
+        self.entries: list[dict[str, Any]] = entries
+        self._reset()
+
+    def position(self, context: Context) -> int | None:
+        """Return where the partition stands in the list; None when it is not there.
+
+        Raises ValueError when two entries have this context.
+        """
+        recent = self._recent
+        if (
+            self._count == len(self.entries)
+            and recent is not None
+            and self.entries[recent] is self._recent_entry
+            and self._recent_entry.get("context") == context
+        ):
+            return recent
+        position = self._recent = self._look_up(context)
+        if position is not None:
+            self._recent_entry = self.entries[position]
+        return position
+
+    def find(self, context: Context) -> dict[str, Any] | None:
+        """Return the entry of a partition, or None; raises as `position` does."""
+        position = self.position(context)
+        return None if position is None else self.entries[position]
+
+    def find_or_add(self, context: Context) -> dict[str, Any]:
+        """Return the entry of a partition, appended if absent; raises as `position` does."""
+        return self.entries[self.position_or_add(context)]
+
+    def position_or_add(self, context: Context) -> int:
+        """Return where the partition stands, appended if absent; raises as `position` does."""
+        position = self.position(context)
+        if position is not None:
+            return position
+        self.entries.append({"context": dict(context)})
+        return len(self.entries) - 1
+
+    def _look_up(self, context: Context) -> int | None:
+        key = freeze_context(context)
+        self._catch_up()
+        position = self._positions.get(key)
+        if position is None or (position != _TWICE and self._stands(position, key, context)):
+            return position
+        self._reset()  # what was moved in the list may look as if it were there twice
+        self._catch_up()
+        return self._checked(self._positions.get(key), context)
+
+    def _reset(self) -> None:
+        self._positions = {}
+        self._count = 0
+        self._first = self._last = None
+        self._recent = None
+        self._recent_entry = {}
+
+    def _catch_up(self) -> None:
+        """Take in what was appended; start again when the list was changed otherwise."""
+        entries, count = self.entries, self._count
+        known = not count or (
+            count <= len(entries) and entries[0] is self._first and entries[count - 1] is self._last
+        )
+        if known and count == len(entries):
+            return
+        if not known:
+            self._reset()
+            count = 0
+        twice = [self._add(position) for position in range(count, len(entries))]
+        if count and any(twice):  # entries were moved, perhaps, and stand where others stood
+            self._reset()
+            for position in range(len(entries)):
+                self._add(position)
+        self._count = len(entries)
+        self._first, self._last = (entries[0], entries[-1]) if entries else (None, None)
+
+    def _add(self, position: int) -> bool:
+        """Note where an entry stands; return whether its context was there before."""
+        context = _get_context(self.entries[position])
+        if context is None:
+            return False
+        key = freeze_context(context)
+        twice = key in self._positions
+        self._positions[key] = _TWICE if twice else position
+        return twice
+
+    def _stands(self, position: int, key: Hashable, context: Context) -> bool:
+        found = _get_context(self.entries[position])
+        return found is not None and (found == context or freeze_context(found) == key)
+
+    def _checked(self, position: int | None, context: Context) -> int | None:
+        if position == _TWICE:
+            raise StreamSetupError(
+                f"The state has more than one entry for the partition {dict(context)}. "
+                "Keep the one with the right bookmark and remove the others."
+            )
+        return position
+
+
+def _get_context(entry: Any) -> Context | None:
+    context = entry.get("context") if isinstance(entry, dict) else None
+    return context if isinstance(context, Mapping) else None
+
+
+def _frozen(value: Any) -> Hashable:
+    if type(value) in _PLAIN:
+        hashable: Hashable = value
+        return hashable
+    if isinstance(value, Mapping):
+        return freeze_context(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in value)
+    return _as_read_back(value)
+
+
+def _as_read_back(value: Any) -> Hashable:
+    """Return what a value that JSON cannot hold is after a trip through the document."""
+    for kind, read_back in _READ_BACK:
+        if isinstance(value, kind):
+            return read_back(value)
+    return str(value) if not isinstance(value, (str, int, float)) else value
+
+
+def _number(value: Decimal) -> Hashable:
+    nearest = float(value)
+    return nearest if Decimal(repr(nearest)) == value else value
+
+
+_READ_BACK: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
+    (Decimal, _number),
+    (dt.datetime, dt.datetime.isoformat),
+    (dt.date, str),
+)

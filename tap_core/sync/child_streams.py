@@ -1,0 +1,186 @@
+"""Sync the children of a parent's record.
+
+Rules of the room: children run before their parent's record is written, each context on
+a copy of its own; a record that the parent's map filters out has none. A child that was
+aborted by its record limit does not stop its siblings or its parent. Where children have
+workers, their parent goes on meanwhile; its bookmark does not: it stands at the newest
+record before which, and in which, all children are done.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tap_core.exceptions import (
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
+    InvalidStreamSortException,
+)
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.distribution import make_pool
+from tap_core.sync.override_detection import is_overridden
+from tap_core.sync.plan import get_plan
+from tap_core.sync.worker_pool import Job
+
+if TYPE_CHECKING:
+    from tap_core.state.bookmark_cursor import BookmarkCursor
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Context, Record
+
+__all__ = [
+    "ChildSyncPool",
+    "DeferredBookmark",
+    "ensure_state_entry",
+    "sync_child_contexts",
+    "sync_children",
+]
+
+
+def sync_child_contexts(stream: SyncStream, record: Record, child_context: Context | None) -> None:
+    """Sync the children of one record, once for each context that the parent gives."""
+    keeps = get_plan(stream).keeps
+    for context in stream.generate_child_contexts(record=record, context=child_context):
+        if keeps is None or keeps(record):
+            stream._sync_children(copy.copy(context))
+
+
+def sync_children(stream: SyncStream, child_context: Context | None) -> None:
+    """Sync each selected child in one context; without a context say so and go on."""
+    if child_context is None:
+        stream.log(
+            "Context for child streams of '%s' is null, skipping sync of any child streams",
+            stream.name,
+            level=logging.WARNING,
+        )
+        return
+    family: ChildSyncPool | None = stream._tap.run.families.get(stream.name)
+    for child in stream.child_streams:
+        if child.selected or child.has_selected_descendents:
+            if family is None:
+                _sync_child(child, child_context)
+            else:
+                family.submit(child, child_context)
+
+
+def _sync_child(child: SyncStream, context: Context) -> None:
+    with suppress(AbortedSyncFailedException, AbortedSyncPausedException):
+        child.sync(context=context)
+
+
+def ensure_state_entry(stream: SyncStream, context: Context | None) -> None:
+    """Give a context its place in the state before workers do, in whatever order they come."""
+    bookmark = stream._get_state_partition_context(context)
+    if context == bookmark or stream.replication_method != REPLICATION_FULL_TABLE:
+        stream.state_manager.get_context_state(context)
+
+
+class ChildSyncPool:
+    """The workers of a parent's children, and what of the parent waits for them."""
+
+    def __init__(
+        self, parent: SyncStream, run: SyncRun, threads: int, *, spreads: bool = False
+    ) -> None:
+        """Sync the children of ``parent`` in so many threads, or elsewhere."""
+        children = [
+            child
+            for child in parent.child_streams
+            if child.selected or child.has_selected_descendents
+        ]
+        self.crew = make_pool(run, threads, children, spreads=spreads)
+        self._name = parent.name
+        self._lock = run.outbox.lock
+        self._pending = [0]
+        """How many contexts of the record in hand are not done; a list of its own for each."""
+        self._bookmark: DeferredBookmark | None = None
+
+    def __enter__(self) -> ChildSyncPool:  # noqa: PYI034  Self is of 3.11
+        self.crew.__enter__()
+        self.crew.owner.families[self._name] = self
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del self.crew.owner.families[self._name]
+        self.crew.__exit__(kind, error, trace)
+
+    def submit(self, child: SyncStream, context: Context) -> None:
+        """Let a worker sync a child in a context; its entry in the state is made now."""
+        pending, own = self._pending, dict(context)
+        if not is_overridden(child, "preprocess_context"):
+            ensure_state_entry(child, own)
+        with self._lock:
+            pending[0] += 1
+
+        def done() -> None:
+            with self._lock:
+                pending[0] -= 1
+
+        self.crew.submit(Job(child, own, lambda made: _sync_child(made, own), done))
+
+    def hold(self, bookmark: DeferredBookmark | None) -> None:
+        """Let a bookmark of the parent wait from now on."""
+        self._bookmark = bookmark
+
+    def following(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yield the parent's records; whoever asks for the next one has written the last."""
+        for record in records:
+            yield record
+            self.crew.check()
+            pending, self._pending = self._pending, [0]
+            if self._bookmark is not None:
+                with self._lock:
+                    self._bookmark.note(pending)
+
+    def reload(self) -> None:
+        """Let the bookmark that waits begin anew: what it stood for is final."""
+        if self._bookmark is not None:
+            self._bookmark.reload()
+
+    def drain(self) -> None:
+        """Wait until the children of all records so far are done."""
+        self.crew.drain()
+
+
+class DeferredBookmark:
+    """A parent's bookmark that follows its children, in the order of the parent's records."""
+
+    def __init__(self, cursor: BookmarkCursor, move: Callable[[Any], None]) -> None:
+        """Follow ``cursor``, which runs ahead; ``move`` takes a value into the state."""
+        self._cursor = cursor
+        self._move = move
+        self._records: deque[tuple[list[int], Any]] = deque()
+
+    def note(self, pending: list[int]) -> None:
+        """Take in a record that was written; ``pending`` holds how many children are not done."""
+        value = self._cursor.latest
+        if value is None:
+            return
+        if not pending[0] and self._records and not self._records[-1][0][0]:
+            self._records.pop()  # both are done, or wait for the same ones
+        self._records.append((pending, value))
+
+    def reload(self) -> None:
+        """Forget how far the records had come."""
+        self._cursor.reload()
+
+    def settle(self) -> bool:
+        """Move the bookmark to the newest record that nothing waits for."""
+        ready: tuple[list[int], Any] | None = None
+        while self._records and not self._records[0][0][0]:
+            ready = self._records.popleft()
+        if ready is None:
+            return False
+        with suppress(InvalidStreamSortException):  # an author wrote a later one himself
+            self._move(ready[1])
+        return True

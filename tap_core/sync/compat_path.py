@@ -1,0 +1,196 @@
+"""The lane of streams that override a hook: record by record through their methods.
+
+Rules of the room: the order of calls is the Singer SDK's, since that is what the
+overrides were written against. Bodies are shaped by the same compiled function, so the
+bytes are those of the compiled lane.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tap_core.exceptions import (
+    AbortedSyncFailedException,
+    AbortedSyncPausedException,
+    InvalidStreamSortException,
+    MaxRecordsLimitException,
+)
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.engine import (
+    begin_partition,
+    closing_records,
+    end_partition,
+    end_records,
+    get_contexts,
+    lock_context,
+    open_child_pool,
+    state_is_due,
+)
+from tap_core.sync.metrics import record_metrics
+from tap_core.sync.plan import get_plan
+from tap_core.sync.record_input import is_not_dict, split_record_and_context
+from tap_core.sync.replication_errors import log_sort_error
+from tap_core.sync.resend_filter import make_resend_filter
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.record_count import Tally
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Context, Record
+
+__all__ = ["abort_sync", "check_record_limit", "sync_records_with_hooks", "write_record"]
+
+
+def sync_records_with_hooks(
+    stream: SyncStream, context: Context | None, *, write_messages: bool
+) -> Iterator[Record]:
+    """Sync the records of one sync through the stream's own hooks, and yield them."""
+    run = stream._tap.run
+    signpost = None if context else stream.get_replication_key_signpost(context)
+    done = 0
+    with record_metrics(stream, run) as tally, open_child_pool(stream, run, get_plan(stream)):
+        for current in get_contexts(stream, context):
+            with lock_context(stream, run, current):
+                bookmark = begin_partition(stream, current, signpost)
+                try:
+                    lane = _Lane(stream, tally, done, write_messages=write_messages)
+                    yield from lane.records(current, bookmark)
+                finally:
+                    run.settle()
+                done = lane.done
+                end_partition(stream, current, bookmark)
+    end_records(stream, context, write=write_messages)
+
+
+class _Lane:
+    """One partition on its way through the hooks; ``done`` counts over all of a sync."""
+
+    def __init__(
+        self, stream: SyncStream, tally: Tally, done: int, *, write_messages: bool
+    ) -> None:
+        self.stream = stream
+        self.run: SyncRun = stream._tap.run
+        self.tally = tally
+        self.done = self.before = done
+        self.write_messages = write_messages
+        self._is_sent: Callable[[Any], bool] | None = None
+        self._admits: Callable[[Record], bool] | None = None
+
+    def records(self, context: Context | None, bookmark: Context | None) -> Iterator[Record]:
+        """Pull a partition's records and give each to the hooks."""
+        stream = self.stream
+        child_context = None if context is None else copy.copy(context)
+        self._is_sent = make_resend_filter(stream, context)
+        self._admits = stream._begin_context(context)
+        results = self.run.guarded(stream.get_records(context))
+        with closing_records(stream, self.run, results):
+            yield from self._written(results, context, child_context, bookmark)
+
+    def _written(
+        self,
+        results: Iterable[Any],
+        context: Context | None,
+        child_context: Context | None,
+        bookmark: Context | None,
+    ) -> Iterator[Record]:
+        stream = self.stream
+        for result in results:
+            stream._check_max_record_limit(current_record_index=self.done)
+            pulled = result
+            if isinstance(pulled, tuple):
+                pulled, child_context = split_record_and_context(pulled)
+            record = stream.post_process(pulled, context)
+            if record is None or (self._admits is not None and not self._admits(record)):
+                continue
+            try:
+                yield from self._record(record, context, child_context, bookmark)
+            except InvalidStreamSortException as error:
+                log_sort_error(stream, error, context, self.done + 1, self.before)
+                raise
+            self.done += 1
+
+    def _record(
+        self,
+        record: Record,
+        context: Context | None,
+        child_context: Context | None,
+        bookmark: Context | None,
+    ) -> Iterator[Record]:
+        stream = self.stream
+        stream._process_record(record, child_context=child_context, partition_context=bookmark)
+        family = self.run.families.get(stream.name)
+        if family is not None:  # the hooks move the bookmark: nobody could hold it back
+            family.drain()
+        if not stream.selected or (self._is_sent is not None and self._is_sent(record)):
+            return
+        with self.run.whole():  # a stop in between would leave a row that was not counted
+            if self.write_messages:
+                stream._write_record_message(record)
+            else:  # before its bookmark moves: others may send a state then
+                self.run.files.hold(stream.name)
+            self.tally.pulled(1)
+        stream._increment_stream_state(record, context=context)
+        if self.write_messages and self._owes_state():
+            stream._write_state_message()
+        yield record
+
+    def _owes_state(self) -> bool:
+        """Tell whether it is time for a state."""
+        done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
+        next_state = done if done % frequency == 0 else done + 1
+        return state_is_due(self.stream, self.tally, done, next_state)
+
+
+def write_record(stream: SyncStream, record: Record) -> None:
+    """Shape one record and put it behind the stream's others."""
+    run, plan = stream._tap.run, get_plan(stream)
+    before = run.open(plan)
+    if not run.bodies:
+        run.begin()
+    own = dict(record) if is_not_dict(record) else record
+    if plan.mapped is None:
+        body = plan.shape(own)
+        run.bodies.append(body)
+        run.waiting += len(body)
+    else:
+        bodies = plan.mapped.bodies(own)
+        run.bodies.extend(bodies)
+        run.waiting += plan.mapped.sizes(bodies)
+    if len(run.bodies) >= run.limit or run.waiting >= run.most:
+        run.flush()
+    run.open(before)
+
+
+def check_record_limit(stream: SyncStream, current_record_index: int) -> None:
+    """End the sync when the record limit is reached.
+
+    Raises:
+        AbortedSyncFailedException, AbortedSyncPausedException: see `abort_sync`.
+    """
+    limit = stream.ABORT_AT_RECORD_COUNT
+    if limit is not None and current_record_index > limit - 1:
+        stream._abort_sync(
+            MaxRecordsLimitException(
+                "Stream prematurely aborted due to the stream's max dry run record limit"
+                f" ({limit}) being reached."
+            )
+        )
+
+
+def abort_sync(stream: SyncStream, abort_reason: Exception) -> None:
+    """Write the state that there is and end the sync.
+
+    Raises:
+        AbortedSyncFailedException: the state cannot be resumed from.
+        AbortedSyncPausedException: it can.
+    """
+    stream._write_state_message()
+    if stream.replication_method == REPLICATION_FULL_TABLE:
+        msg = "Sync operation aborted for stream in 'FULL_TABLE' replication mode."
+        raise AbortedSyncFailedException(msg) from abort_reason
+    if stream.state_manager.is_state_non_resumable():
+        msg = "Sync operation aborted and state is not in a resumable state."
+        raise AbortedSyncFailedException(msg) from abort_reason
+    raise AbortedSyncPausedException from abort_reason

@@ -1,0 +1,40 @@
+"""One record of one stream, to see whether the source answers.
+
+Rules of the room: nothing is written, and no more is asked of the source than the first
+record needs. A stream without records, or without a context, is as good as any.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tap_core.exceptions import SyncLifecycleSignal
+from tap_core.sync.engine import begin_partition, get_contexts
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.types import Context
+
+__all__ = ["read_one_record"]
+
+
+def read_one_record(stream: SyncStream) -> None:
+    """Ask the source for the first record of a stream; whatever an author raises is raised."""
+    with suppress(SyncLifecycleSignal):
+        for context in islice(get_contexts(stream, None), 1):  # there may be none
+            _pull_first(stream, context)
+
+
+def _pull_first(stream: SyncStream, context: Context | None) -> None:
+    begin_partition(stream, context, None)
+    stream._begin_trial(context)
+    records = iter(stream.get_records(context))
+    try:
+        next(records, None)
+    finally:
+        close = getattr(records, "close", None)
+        if close is not None:
+            close()
+        stream._end_context()

@@ -1,0 +1,247 @@
+"""Contexts that are synced elsewhere: made into parts, handed over, and their state taken back.
+
+Rules of the room: a part can be synced anywhere by the same engine, by itself; where that is, and
+how its rows come to whoever takes them, is a spreader's business. A part's rows are out before
+its state is taken over; one that failed leaves the state where it was. Parts of one context, its
+windows, count up to the first that failed. The driver's own document is the truth: what comes
+back is merged into it by its own rules.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tap_core.exceptions import PartitionsFailedError
+from tap_core.state.partition_index import freeze_context
+from tap_core.sync.activate_version import emit_activate_version
+from tap_core.sync.plan import get_plan
+from tap_core.sync.work_units import WorkDistributor, WorkResult, WorkUnit
+from tap_core.sync.worker_pool import Job, WorkerPool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Context
+
+__all__ = ["DistributedPool", "make_pool"]
+
+_NAMED = 5
+"""How many contexts an error names."""
+
+
+def make_pool(
+    run: SyncRun,
+    size: int,
+    streams: Sequence[SyncStream],
+    *,
+    spreads: bool = False,
+    in_order: bool = False,
+) -> WorkerPool | DistributedPool:
+    """Return who syncs contexts of streams: ``size`` threads, or processes elsewhere."""
+    spreader = run.outbox.spreader
+    if spreads and spreader is not None:
+        return DistributedPool(run, spreader, in_order=in_order)
+    return WorkerPool(run, size, streams)
+
+
+class DistributedPool:
+    """Takes the place of a crew of threads for the contexts of streams that are spread."""
+
+    def __init__(
+        self, owner: SyncRun, spreader: WorkDistributor, *, in_order: bool = False
+    ) -> None:
+        self.owner = owner
+        self._spreader = spreader
+        self._in_order = in_order
+        self._jobs: list[tuple[Job, WorkUnit]] = []
+        self._failed: list[tuple[Job, str]] = []
+        self._below = _Below()
+        self._begun: set[str] = set()
+
+    def __enter__(self) -> DistributedPool:  # noqa: PYI034  Self is of 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave what was not sent: it was not asked for to the end."""
+
+    def submit(self, job: Job) -> None:
+        """Take a context; it is sent when there are enough."""
+        self._begin(job.stream)
+        self._jobs.append((job, _build_work_unit(job, len(self._jobs), self._below)))
+        if len(self._jobs) >= self._spreader.most:
+            self._send()
+
+    def _begin(self, stream: SyncStream) -> None:
+        """Say the schemas and versions of what will come, as the sync of a stream does."""
+        for each in (stream, *stream.descendent_streams):
+            if each.selected and each.name not in self._begun:
+                self._begun.add(each.name)
+                each._write_schema_message()
+                emit_activate_version(each, self.owner)
+
+    def check(self) -> None:
+        """Say nothing: what failed is told by `drain`, when the others are done."""
+
+    def drain(self) -> None:
+        """Sync all contexts that were taken.
+
+        Raises:
+            PartsFailedError: some failed; all others are done.
+        """
+        self._send()
+        if self._failed:
+            failed, self._failed = self._failed, []
+            raise _failure(failed)
+
+    def _send(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        if not jobs or (self._in_order and self._failed):
+            return
+        run = self.owner
+        run.settle()
+        self._below = _Below()
+        spread = self._spreader.sync([part for _, part in jobs], in_order=self._in_order)
+        for event in spread.events:
+            run.emit(event)
+        with run.outbox.lock:
+            for result in sorted(spread.results, key=lambda each: each.number):
+                self._take(*jobs[result.number], result)
+        run.settle_held()
+        for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
+            stream._write_state_message()
+
+    def _take(self, job: Job, part: WorkUnit, result: WorkResult) -> None:
+        """Take over the state of a part; of windows, up to the first that failed."""
+        if result.error is not None:
+            self._failed.append((job, result.error))
+            return
+        if self._in_order and self._failed:
+            return
+        for stream in (job.stream, *job.stream.descendent_streams):
+            found = result.bookmarks.get(stream.name)
+            if found:
+                _merge(stream, part, found)
+            _count(self.owner, stream, result.counts)
+        job.done()
+
+
+def _build_work_unit(job: Job, number: int, below: _Below) -> WorkUnit:
+    """Return a context as a part, with what the state says of it and of what is below it."""
+    stream, context = job.stream, job.context
+    family = (stream, *stream.descendent_streams)
+    known = context
+    if context and stream.parent_stream_type:  # as its sync will do with what the parent gave
+        known = stream.preprocess_context(dict(context))
+    own = stream.state_manager.get_context_state(known)
+    bookmarks = {stream.name: _alone(own)}
+    for child in stream.descendent_streams:
+        bookmarks[child.name] = below.of(child, known)
+    return WorkUnit(
+        number,
+        stream.name,
+        None if context is None else dict(context),
+        is_child=bool(stream.parent_stream_type),
+        interval=job.interval,
+        versions={
+            each.name: each._stream_version for each in family if each._stream_version is not None
+        },
+        bookmarks=bookmarks,
+    )
+
+
+def _alone(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state dict of one context as the state of a stream that has no other."""
+    own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
+    return {"partitions": [own]} if "context" in own else own
+
+
+class _Below:
+    """The states of streams below a part, found by the part's context."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, tuple[str, ...]], dict[Any, list[dict[str, Any]]]] = {}
+
+    def of(self, stream: SyncStream, context: Context | None) -> dict[str, Any]:
+        """Return the state of a stream, with those of its contexts that hold this one."""
+        state = stream.state_manager.stream_state
+        own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
+        if state.get("partitions"):
+            found = self._by_keys(stream, tuple(sorted(context or ())))
+            entries = found.get(freeze_context(context or {}), ())
+            own["partitions"] = [copy.deepcopy(entry) for entry in entries]
+        return own
+
+    def _by_keys(self, stream: SyncStream, keys: tuple[str, ...]) -> dict[Any, Any]:
+        made = self._found.get((stream.name, keys))
+        if made is None:
+            made = self._found[stream.name, keys] = {}
+            for entry in stream.state_manager.get_state_partitions() or ():
+                context = entry.get("context") or {}
+                if all(key in context for key in keys):
+                    made.setdefault(freeze_context({key: context[key] for key in keys}), []).append(
+                        entry
+                    )
+        return made
+
+
+def _merge(stream: SyncStream, part: WorkUnit, found: Mapping[str, Any]) -> None:
+    """Take over what a part's document says of one stream."""
+    entries = [entry for entry in found.get("partitions") or () if "context" in entry]
+    if part.interval is not None:
+        _merge_interval(stream, part, entries[0] if entries else found)
+    elif stream.state_partitioning_keys is None:
+        for entry in entries:  # of which no other part has one
+            state = stream._tap.document.change(stream.name, entry["context"])
+            state.clear()
+            state.update(entry)
+    else:
+        for entry in (*entries, found):
+            _merge_shared(stream, entry)
+
+
+def _merge_interval(stream: SyncStream, part: WorkUnit, entry: Mapping[str, Any]) -> None:
+    """Raise a bookmark to where one window has brought it."""
+    value, key = entry.get("replication_key_value"), stream.replication_key
+    if value is not None and key:
+        stream.state_manager.close_window(part.context, replication_key=key, until=value)
+
+
+def _merge_shared(stream: SyncStream, entry: Mapping[str, Any]) -> None:
+    """Move the markers of a bookmark that contexts share to the greatest value of a part."""
+    markers, key = entry.get("progress_markers") or {}, stream.replication_key
+    if "replication_key_value" in markers and key:
+        value = markers["replication_key_value"]
+        context = entry.get("context")
+        stream.state_manager.increment_state({key: value}, context=context, replication_key=key)
+
+
+def _count(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
+    tally = run.tallies.get(stream.name)
+    if tally is not None:
+        names = (str(each.stream) for each in get_plan(stream).describes)
+        tally.count(sum(counts.get(name, 0) for name in names))
+
+
+def _failure(failed: Sequence[tuple[Job, str]]) -> PartitionsFailedError:
+    """Name the contexts that failed, each with its reason."""
+    told = [f"{_named(job)}: {reason}" for job, reason in failed[:_NAMED]]
+    more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    names = sorted({job.stream.name for job, _ in failed})
+    return PartitionsFailedError(
+        f"{len(failed)} of the contexts of {', '.join(names)} failed; what was read of the others"
+        f" is kept, with their bookmarks. {'; '.join(told)}{more}"
+    )
+
+
+def _named(job: Job) -> str:
+    where = "" if job.interval is None else f", {job.interval.window.start_time}"
+    return f"{job.stream.name} {dict(job.context) if job.context else 'without a context'}{where}"

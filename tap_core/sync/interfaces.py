@@ -1,0 +1,196 @@
+"""What the engine asks of a stream, and a stream of its tap.
+
+Rules of the room: Protocols only, so that `sync` never imports the classes above it.
+The names are the Singer SDK's, underscores included, because authors override them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from tap_core.batch.encodings import BatchConfig
+    from tap_core.incremental.windows import ReadInterval
+    from tap_core.mapper.plugin_mapper import PluginMapper
+    from tap_core.mapper.stream_maps import StreamMap
+    from tap_core.metrics import Counter, Timer
+    from tap_core.singerlib.catalog import SelectionMask
+    from tap_core.state.document import StateDocument
+    from tap_core.state.manager import StreamStateManager
+    from tap_core.sync.sync_run import SyncRun
+    from tap_core.types import Context, JsonSchema, Record
+    from tap_core.typing.inspect import TypeConformanceLevel
+
+__all__ = ["SyncStream", "SyncTap"]
+
+
+class SyncTap(Protocol):
+    """What a stream needs of its tap."""
+
+    name: str
+    shared_state: bool
+
+    def estimate_sync(self) -> tuple[int | None, int | None] | None:
+        """Return about how many rows and bytes all streams will bring."""
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Where it logs."""
+
+    @property
+    def metrics_logger(self) -> logging.Logger:
+        """Where its measurements go."""
+
+    @property
+    def initialized_at(self) -> int:
+        """When the tap started, in milliseconds since 1970."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings, read-only."""
+
+    @property
+    def state(self) -> Any:
+        """The whole state, writable: whoever takes it may change it."""
+
+    @property
+    def document(self) -> StateDocument:
+        """The state as the engine keeps it."""
+
+    @property
+    def run(self) -> SyncRun:
+        """The run that is going on, or one of its own for a call outside any."""
+
+    @property
+    def mapper(self) -> PluginMapper:
+        """The stream maps."""
+
+    @property
+    def has_mapper(self) -> bool:
+        """Whether there are stream maps that may change anything."""
+
+    @property
+    def has_own_catalog(self) -> bool:
+        """Whether the schemas to send are those of a catalog of the author's own."""
+
+    def write_message(self, message: Any) -> None:
+        """Write a Singer message that an author made."""
+
+
+class SyncStream(Protocol):
+    """What the engine needs of a stream."""
+
+    name: str
+    context: Context | None
+    parent_stream_type: ClassVar[Any]
+    STATE_MSG_FREQUENCY: int
+    max_parallel_partitions: int
+    _is_read_by_one: bool
+    adds_context: bool
+    ABORT_AT_RECORD_COUNT: int | None
+    sent_before: Mapping[str, Any] | None
+    state_partition_limit: int | None
+    TYPE_CONFORMANCE_LEVEL: TypeConformanceLevel
+    _tap: SyncTap
+    _stream_version: int | None
+    _initialized_at: int
+    _plan: Any
+    _input_schema: JsonSchema | None
+    _HOOKS: ClassVar[Mapping[str, Any]]
+
+    @property
+    def namespace(self) -> str | None: ...
+
+    @property
+    def child_streams(self) -> Sequence[SyncStream]: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def descendent_streams(self) -> Sequence[SyncStream]: ...
+    @property
+    def logger(self) -> logging.Logger: ...
+    @property
+    def tap_stream_id(self) -> str: ...
+    @property
+    def schema(self) -> JsonSchema: ...
+    @property
+    def effective_schema(self) -> JsonSchema: ...
+    @property
+    def mask(self) -> SelectionMask: ...
+    @property
+    def stream_maps(self) -> Sequence[StreamMap]: ...
+    @property
+    def selected(self) -> bool: ...
+    @property
+    def has_selected_descendents(self) -> bool: ...
+    @property
+    def primary_keys(self) -> Sequence[str]: ...
+    @property
+    def replication_key(self) -> str | None: ...
+    @property
+    def replication_path(self) -> tuple[str, ...]: ...
+    @property
+    def replication_method(self) -> str: ...
+    @property
+    def emit_activate_version_messages(self) -> bool: ...
+    @property
+    def is_sorted(self) -> bool: ...
+    @property
+    def check_sorted(self) -> bool: ...
+    @property
+    def partitions(self) -> Sequence[Mapping[str, Any]] | None: ...
+    @property
+    def state_partitioning_keys(self) -> Sequence[str] | None: ...
+    @property
+    def state_manager(self) -> StreamStateManager: ...
+
+    def log(self, message: str, *args: Any, level: int = ..., **kwargs: Any) -> None: ...
+    def preprocess_context(self, context: Context) -> Context: ...
+    def get_records(self, context: Context | None) -> Iterable[Any]: ...
+    def post_process(self, row: Record, context: Context | None = None) -> Record | None: ...
+    def get_replication_key_signpost(self, context: Context | None = None) -> Any: ...
+    def generate_child_contexts(
+        self, record: Record, context: Context | None
+    ) -> Iterable[Context | None]: ...
+    def get_batch_config(self, config: Mapping[str, Any]) -> BatchConfig | None: ...
+    def estimate_sync(self) -> tuple[int | None, int | None] | None: ...
+    def get_batch_counter(self) -> Counter: ...
+    def get_record_counter(self) -> Counter: ...
+    def get_sync_timer(self) -> Timer: ...
+    def sync(self, context: Context | None = None) -> None: ...
+    def finalize_state_progress_markers(self) -> None: ...
+    def _begin_context(self, context: Context | None) -> Callable[[Record], bool] | None: ...
+    def _begin_trial(self, context: Context | None) -> None: ...
+    def _end_context(self) -> None: ...
+    def _outlives(self, error: Exception) -> bool: ...
+    def _intervals(self, context: Context | None) -> Sequence[ReadInterval]: ...
+    def _reading_only(self, interval: ReadInterval) -> AbstractContextManager[None]: ...
+    def _get_state_partition_context(self, context: Context | None) -> Context | None: ...
+    def _write_replication_key_signpost(self, context: Context | None, value: Any) -> None: ...
+    def _write_starting_replication_value(self, context: Context | None) -> None: ...
+    def _write_schema_message(self) -> None: ...
+    def _write_activate_version_message(self, full_table_version: int) -> None: ...
+    def _write_record_message(self, record: Record) -> None: ...
+    def _generate_record_messages(self, record: Record) -> Iterable[Any]: ...
+    def _write_state_message(self) -> None: ...
+    def _increment_stream_state(
+        self, latest_record: Record, *, context: Context | None = None
+    ) -> None: ...
+    def _finalize_state(self, state: dict[str, Any] | None = None) -> None: ...
+    def _complete_state(self, *, saw_all: bool) -> None: ...
+    def _abort_sync(self, abort_reason: Exception) -> None: ...
+    def _check_max_record_limit(self, current_record_index: int) -> None: ...
+    def _process_record(
+        self,
+        record: Record,
+        child_context: Context | None = None,
+        partition_context: Context | None = None,
+    ) -> None: ...
+    def _sync_batches(self, batch_config: BatchConfig, context: Context | None = None) -> None: ...
+    def _sync_children(self, child_context: Context | None) -> None: ...
+    def _sync_records(
+        self, context: Context | None = None, *, write_messages: bool = True
+    ) -> Iterator[Record]: ...

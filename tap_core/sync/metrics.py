@@ -1,0 +1,50 @@
+"""Counts and times of the streams of one run, as METRIC lines of the log.
+
+Rules of the room: one count and one time for a stream and run, without a context, whether its
+contexts are partitions or those of a child, and in however many threads they are synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tap_core.sync.plan import get_plan
+from tap_core.sync.record_count import Tally
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
+
+__all__ = ["record_metrics"]
+
+
+@contextmanager
+def record_metrics(stream: SyncStream, run: SyncRun) -> Iterator[Tally]:
+    """Count and time a stream; all its contexts share one measurement."""
+    if run.meter_stack is not None:
+        with run.outbox.lock:
+            tally = run.tallies.get(stream.name) or _begin(stream, run, run.meter_stack)
+        yield tally
+        return
+    with ExitStack() as stack:
+        stack.callback(run.tallies.clear)
+        run.meter_stack = stack
+        try:
+            yield _begin(stream, run, stack)
+        finally:
+            run.meter_stack = None
+            if not (run.is_broken or run.is_hurried):
+                run.settle()  # rows that wait are on their way out, also after an error
+
+
+def _begin(stream: SyncStream, run: SyncRun, stack: ExitStack) -> Tally:
+    counter, timer = stream.get_record_counter(), stream.get_sync_timer()
+    for meter in (counter, timer):
+        meter.with_context({})
+        stack.enter_context(meter)
+    plan = get_plan(stream)
+    tally = Tally(counter, counts_rows=plan.compiled and plan.mapped is None)
+    run.tallies[stream.name] = tally
+    return tally

@@ -1,0 +1,119 @@
+"""Records that threads pull ahead of their turn, given out in turn.
+
+Rules of the room: one thread pulls one part at a time, and no more than a few batches ahead of
+whoever takes them. What comes out, errors included, comes in the order of the parts, as if one
+thread had pulled them one after the other. The threads are a crew's and end with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tap_core.sync.worker_pool import Job, WorkerPool, WorkerStopped
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+
+__all__ = ["prefetch_in_order"]
+
+_LOOK_SECONDS = 0.1
+_BATCH = 100
+_BATCHES = 10
+
+_Part = TypeVar("_Part")
+
+
+def prefetch_in_order(
+    crew: WorkerPool,
+    stream: SyncStream,
+    size: int,
+    parts: Iterable[_Part],
+    pull: Callable[[Any, _Part], Iterable[Any]],
+) -> Iterator[tuple[_Part, Iterator[Any]]]:
+    """Yield each part and its records; ``pull`` is called with a thread's copy of the stream.
+
+    The records of a part are to be taken before the next part is asked for.
+    """
+    waiting: deque[tuple[_Part, _Pipe]] = deque()
+    coming = iter(parts)
+    while True:
+        for part in islice(coming, size - len(waiting)):
+            waiting.append((part, _begin(crew, stream, part, pull)))
+        if not waiting:
+            return
+        part, pipe = waiting[0]
+        yield part, pipe.records()
+        waiting.popleft()
+
+
+def _begin(
+    crew: WorkerPool, stream: SyncStream, part: _Part, pull: Callable[[Any, _Part], Iterable[Any]]
+) -> _Pipe:
+    pipe = _Pipe(crew)
+    crew.submit(Job(stream, None, lambda made: pipe.fill(pull(made, part))))
+    return pipe
+
+
+class _Pipe:
+    """Batches of records on their way from one thread to another."""
+
+    def __init__(self, crew: WorkerPool) -> None:
+        self._crew = crew
+        self._turn = threading.Condition()
+        self._batches: deque[list[Any]] = deque()
+        self._error: Exception | None = None
+        self._has_ended = False
+        self._is_awaited = False
+
+    def fill(self, records: Iterable[Any]) -> None:
+        """Pull all records, with an error at the end where one is raised."""
+        batch: list[Any] = []
+        try:
+            for record in self._crew.until_stopped(records):
+                batch.append(record)
+                if self._is_awaited or len(batch) >= _BATCH:
+                    self._hand(batch)
+                    batch = []
+        except Exception as error:  # noqa: BLE001  whose turn it is raises it
+            self._error = error
+        with self._turn:
+            self._batches.append(batch)
+            self._has_ended = True
+            self._turn.notify_all()
+
+    def _hand(self, batch: list[Any]) -> None:
+        with self._turn:
+            self._batches.append(batch)
+            self._is_awaited = False
+            self._turn.notify_all()
+            while len(self._batches) >= _BATCHES:
+                if self._crew.is_stopped:
+                    raise WorkerStopped
+                self._turn.wait(_LOOK_SECONDS)
+
+    def records(self) -> Iterator[Any]:
+        """Yield the records as they come.
+
+        Raises:
+            Exception: what was raised where they come from, behind those before it.
+        """
+        while (batch := self._take()) is not None:
+            yield from batch
+        if self._error is not None:
+            raise self._error
+
+    def _take(self) -> list[Any] | None:
+        """Wait for a batch; None when there will be none."""
+        with self._turn:
+            while not self._batches and not self._has_ended:
+                self._is_awaited = True
+                self._turn.wait(_LOOK_SECONDS)
+                self._crew.check()
+            self._is_awaited = False
+            batch = self._batches.popleft() if self._batches else None
+            self._turn.notify_all()
+        return batch

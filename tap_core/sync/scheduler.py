@@ -1,0 +1,159 @@
+"""The streams of one sync, each in its turn.
+
+Rules of the room: top-level streams run in the order of their names, a child when its
+parent has records. Where each stream's end is told by itself, one that fails does not keep
+the others from their turn; the run has failed all the same. Only streams that allow threads
+themselves, with all that is synced below them, run beside others, when it is the turn of the
+first of them; each has a thread, in which it may have workers of its own. All others run
+alone, and so do those that have a child in common.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tap_core.singerlib.catalog import REPLICATION_FULL_TABLE
+from tap_core.sync.concurrency import get_thread_count
+from tap_core.sync.finalization import StreamFinalizer
+from tap_core.sync.worker_pool import Job, WorkerPool
+
+if TYPE_CHECKING:
+    from tap_core.sync.interfaces import SyncStream
+    from tap_core.sync.sync_run import SyncRun
+
+__all__ = ["StreamScheduler"]
+
+
+class StreamScheduler:
+    """The streams of one sync of a tap; ``threads`` is how many may run side by side.
+
+    ``goes_on`` is whether other streams follow one that fails.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[SyncStream],
+        logger: logging.Logger,
+        threads: int,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        self._goes_on = goes_on
+        self._failures: dict[str, Exception] = {}
+        self._streams = streams
+        self._logger = logger
+        self._threads = threads
+        self._endings = StreamFinalizer(streams)
+        self._unfinished = [stream.name for stream in streams if stream.selected][:1]
+
+    @property
+    def unfinished(self) -> str | None:
+        """The name of the stream that is being synced; of several, the first."""
+        return next(iter(self._unfinished), None)
+
+    def sync(self, run: SyncRun) -> None:
+        """Sync all streams, and make their state final.
+
+        Raises:
+            Exception: the first error of a stream.
+        """
+        together = self._side_by_side()
+        for stream in self._streams:
+            if stream not in together:
+                self._try_alone(stream, run)
+            elif stream is together[0]:
+                self._sync_together(together, run)
+            if stream.name not in self._failures:
+                self._endings.after(stream)
+        if self._failures:
+            self._unfinished = list(self._failures)
+            raise next(iter(self._failures.values()))
+
+    def _try_alone(self, stream: SyncStream, run: SyncRun) -> None:
+        """Sync a stream; note its error where the others are to follow all the same."""
+        try:
+            self._sync_alone(stream)
+        except Exception as error:
+            if not self._goes_on or run.is_broken:
+                raise
+            self._failures[stream.name] = error
+            self._logger.error(  # noqa: TRY400 - the trace is that of the first, at the end
+                "Stream '%s' has failed; the others go on. %s", stream.name, error
+            )
+
+    def _side_by_side(self) -> list[SyncStream]:
+        """Return the streams that may run beside each other, none unless there are several."""
+        shared = _shared(self._streams)
+        found = [
+            stream
+            for stream in self._streams
+            if self._threads > 1
+            and not stream.parent_stream_type
+            and (stream.selected or stream.has_selected_descendents)
+            and shared.isdisjoint(stream.descendent_streams)
+            and get_thread_count(stream) > 1
+        ]
+        return found if len(found) > 1 else []
+
+    def _sync_alone(self, stream: SyncStream) -> None:
+        if not stream.selected and not stream.has_selected_descendents:
+            self._logger.info("Skipping deselected stream '%s'.", stream.name)
+        elif stream.parent_stream_type:
+            self._logger.debug("'%s' is synced by its parent.", stream.name)
+        else:
+            self._unfinished = [stream.name]
+            self._endings.begin(stream)
+            _sync_root(stream)
+
+    def _sync_together(self, streams: Sequence[SyncStream], run: SyncRun) -> None:
+        """Sync several streams at once.
+
+        Their places in the state are made before, in the order in which one after the
+        other would have made them.
+        """
+        for stream in streams:
+            _make_places(stream)
+            self._endings.begin(stream)
+        self._unfinished = [stream.name for stream in streams]
+        with WorkerPool(run, min(self._threads, len(streams)), streams, leads=True) as crew:
+            for stream in streams:
+                crew.submit(Job(stream, None, self._sync_beside))
+            crew.drain()
+
+    def _sync_beside(self, stream: SyncStream) -> None:
+        _sync_root(stream)
+        self._unfinished.remove(stream.name)
+
+
+def _sync_root(stream: SyncStream) -> None:
+    """Sync a stream and its children, and make their state final."""
+    stream.sync()
+    stream.finalize_state_progress_markers()
+    for done in (stream, *stream.descendent_streams):
+        if done._stream_version is not None:
+            done._write_activate_version_message(done._stream_version)
+
+
+def _shared(streams: Sequence[SyncStream]) -> set[SyncStream]:
+    """Return the streams that several top-level streams have below them.
+
+    When the first of these ends it ends them too, and the second goes on from there.
+    """
+    roots = [stream for stream in streams if not stream.parent_stream_type]
+    below = Counter(child for root in roots for child in set(root.descendent_streams))
+    return {child for child, count in below.items() if count > 1}
+
+
+def _make_places(stream: SyncStream) -> None:
+    """Make the entries of a stream and of those below it; one read in full writes at its end."""
+    is_read_in_full = stream.replication_method == REPLICATION_FULL_TABLE
+    if not is_read_in_full:
+        _ = stream.state_manager.stream_state
+    for child in stream.child_streams:
+        if child.selected or child.has_selected_descendents:
+            _make_places(child)
+    if is_read_in_full:
+        _ = stream.state_manager.stream_state

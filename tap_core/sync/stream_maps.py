@@ -1,0 +1,141 @@
+"""A stream's records through its maps: one record in, any number of bodies out.
+
+Rules of the room: what the maps make of a stream is decided once, in its plan. A record
+is pruned and conformed as without maps, then each map makes of it a body of its own or
+nothing. Where a stream goes out under several names its chunk holds pairs, so that rows
+of all names leave together, before any state that covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tap_core.events import SchemaEvent, StreamId
+from tap_core.mapper.stream_maps import (
+    CustomStreamMap,
+    RemoveRecordTransform,
+    SameRecordTransform,
+    StreamMap,
+)
+from tap_core.records.serializer import RecordSerializer
+
+if TYPE_CHECKING:
+    from tap_core.types import Record, RecordBodyEncoder
+
+__all__ = ["MappedOutput", "get_child_filter", "is_identity", "map_records", "mapped_schemas"]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedOutput:
+    """The compiled maps of one stream."""
+
+    bodies: Callable[[Record], Sequence[Any]]
+    """What a record becomes: bodies, or with several names pairs of number and body."""
+    sizes: Callable[[Sequence[Any]], int]
+    """The bytes of what `bodies` gave."""
+    parts: Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]
+    """A chunk by name."""
+
+
+def is_identity(maps: Sequence[StreamMap], name: str) -> bool:
+    """Return True where maps change nothing, not even the name."""
+    return (
+        len(maps) == 1
+        and type(maps[0]) is SameRecordTransform
+        and not maps[0].flattening_enabled
+        and maps[0].stream_alias == name
+    )
+
+
+def get_child_filter(maps: Sequence[StreamMap]) -> Callable[[Record], bool] | None:
+    """Return what decides whether a record's children are synced: the primary map's filter."""
+    primary = maps[0]
+    if type(primary) is SameRecordTransform:
+        return None
+    if isinstance(primary, CustomStreamMap) and not primary.has_filter:
+        return None
+    return primary.get_filter_result
+
+
+def mapped_schemas(maps: Sequence[StreamMap], cursor: str | None) -> tuple[SchemaEvent, ...]:
+    """Return the schemas under which a stream goes out."""
+    return tuple(
+        SchemaEvent(
+            StreamId(one.stream_alias),
+            one.transformed_schema,
+            tuple(one.transformed_key_properties or ()),
+            cursor,
+        )
+        for one in _sent(maps)
+    )
+
+
+def _sent(maps: Sequence[StreamMap]) -> list[StreamMap]:
+    return [one for one in maps if not isinstance(one, RemoveRecordTransform)]
+
+
+def map_records(
+    maps: Sequence[StreamMap], shape: RecordSerializer, encoders: Sequence[RecordBodyEncoder]
+) -> MappedOutput:
+    """Compile the maps of a stream whose records ``shape`` prunes and conforms.
+
+    ``encoders`` take what the maps make, whatever its values are: one for each name under
+    which the stream is sent.
+    """
+    sent = _sent(maps)
+    transforms = [one.quick_transform for one in sent]
+    names = [StreamId(one.stream_alias) for one in sent]
+    if len(sent) == 1:
+        return MappedOutput(
+            _one(transforms[0], shape, encoders[0]),
+            lambda bodies: len(bodies[0]) if bodies else 0,
+            lambda rows: [(names[0], rows)],
+        )
+    return MappedOutput(_several(transforms, shape, encoders), _size_of_pairs, _sorter(names))
+
+
+def _one(
+    transform: Callable[[Record], Record | None], shape: RecordSerializer, encode: RecordBodyEncoder
+) -> Callable[[Record], Sequence[Any]]:
+    def bodies(record: Record) -> Sequence[Any]:
+        mapped = transform(record if shape.fits(record) else shape(record))
+        return () if mapped is None else (encode(mapped),)
+
+    return bodies
+
+
+def _several(
+    transforms: Sequence[Callable[[Record], Record | None]],
+    shape: RecordSerializer,
+    encoders: Sequence[RecordBodyEncoder],
+) -> Callable[[Record], Sequence[Any]]:
+    def bodies(record: Record) -> Sequence[Any]:
+        conformed = record if shape.fits(record) else shape(record)
+        mapped = [transform(conformed) for transform in transforms]
+        return [
+            (number, encode(one))
+            for number, (one, encode) in enumerate(zip(mapped, encoders, strict=True))
+            if one is not None
+        ]
+
+    return bodies
+
+
+def _size_of_pairs(pairs: Sequence[tuple[int, Any]]) -> int:
+    return sum(len(body) for _, body in pairs)
+
+
+def _sorter(
+    names: Sequence[StreamId],
+) -> Callable[[list[Any]], Iterable[tuple[StreamId, list[Any]]]]:
+    """Return the function that sorts the pairs of a chunk by name."""
+
+    def parts(rows: list[Any]) -> Iterable[tuple[StreamId, list[Any]]]:
+        chunks: list[list[Any]] = [[] for _ in names]
+        for number, body in rows:
+            chunks[number].append(body)
+        return [(name, chunk) for name, chunk in zip(names, chunks, strict=True) if chunk]
+
+    return parts

@@ -1,0 +1,220 @@
+"""The Airbyte commands of the target: spec, check and write.
+
+Rules of the room: the target is handed in and never imported, and a command imports what it
+uses when it runs: only check and write start Spark. Standard output has messages of the
+protocol and nothing else: the log too, line by line beside the states. Whatever goes wrong is
+an ERROR trace and an exit code that is not 0; a failed check is an answer, and its exit code
+is 0. Source: the Airbyte protocol, sections "Common Interface" and "Destination".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, BinaryIO, Final, Protocol
+
+from tap_core.config.loading import ConfigInput
+from tap_core.exceptions import CatalogFileError
+from tap_core.io.stdin import open_binary
+from tap_core.io.stdout import StdoutWriter
+from tap_core.protocols.airbyte.cli_args import CommandArgs, read_text
+from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
+from tap_core.protocols.airbyte.messages import line, trace_line
+from tap_core.redaction import make_redactor, redact_line, write_to_stderr
+from tap_core.types import JsonSchema
+from target_spark.airbyte.error_trace import error_body
+from target_spark.cli.commands import AIRBYTE_COMMANDS
+from target_spark.config.settings import REQUIREMENTS, with_defaults
+from target_spark.loader.interfaces import ProtocolBinding
+from target_spark.loader.state_output import StateMessageWriter
+
+__all__ = ["Destination", "DestinationCommand"]
+
+_FLAGS: Final[Mapping[str, CommandArgs]] = {
+    "spec": CommandArgs("spec"),
+    "check": CommandArgs("check", ("config",)),
+    "write": CommandArgs("write", ("config", "catalog")),
+}
+
+
+class Destination(Protocol):
+    """The target, as far as its Airbyte commands use it."""
+
+    name: str
+    config_args: tuple[str, ...]
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema:
+        """Return the schema of its settings."""
+
+    @classmethod
+    def get_documentation_url(cls) -> str | None:
+        """Return where to read about it."""
+
+    @classmethod
+    def get_changelog_url(cls) -> str | None:
+        """Return where to read of its changes."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+    def load(self, source: BinaryIO, conversation: ProtocolBinding) -> list[BaseException]:
+        """Load messages; return what went wrong."""
+
+
+class DestinationCommand:
+    """One command of the target; run by ``main(args=…)``, as commands of click are."""
+
+    def __init__(self, plugin: type[Destination], word: str) -> None:
+        self.name: str = plugin.name
+        self._plugin = plugin
+        self._word = word
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> int:
+        """Run the command; exit with its code where that is asked for."""
+        words = list(sys.argv[1:] if args is None else args)[1:]
+        if {"--help", "-h"}.intersection(words):
+            usage = _FLAGS[self._word].usage(prog_name or self.name)
+            sys.stdout.write(f"{usage}\n\n{AIRBYTE_COMMANDS[self._word]}\n")
+            code = 0
+        else:
+            code = self._run(words)
+        if extra.get("standalone_mode", True):
+            sys.exit(code)
+        return code
+
+    def _run(self, words: Sequence[str]) -> int:
+        with StdoutWriter.open() as wire:
+            job = _Job(self._plugin, wire)
+            with redirect_logging(MessageHandler(wire.write, job.hide)):
+                try:
+                    faults = _COMMANDS[self._word](job, _FLAGS[self._word].files(words))
+                except Exception as error:  # noqa: BLE001  the protocol has a word for it
+                    faults = [error]
+                for fault in faults:
+                    job.say_fault(fault)
+        return 1 if faults else 0
+
+
+class _Job:
+    """One command that is being run: what it was given, and what it says."""
+
+    def __init__(self, plugin: type[Destination], wire: StdoutWriter) -> None:
+        self.plugin = plugin
+        self._wire = wire
+        self.states = StateMessageWriter(wire)
+        self._hide: Callable[[str], str] = str
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets of the settings."""
+        return self._hide(text)
+
+    def read_settings(self, path: str) -> ConfigInput:
+        """Read the settings, and hide their secrets from now on.
+
+        Raises:
+            ConfigFileError: the file cannot be read.
+        """
+        found = ConfigInput.from_cli_args(path)
+        self._hide = make_redactor(found.config)
+        return found
+
+    def target(self, found: ConfigInput) -> Destination:
+        """Make the target with its settings.
+
+        Raises:
+            ConfigValidationError: for every fault at once.
+        """
+        made = self.plugin(config=found.config, parse_env_config=found.parse_env)
+        made.config_args = found.args
+        self._hide = make_redactor(made.config)
+        return made
+
+    def say(self, kind: str, field: str, body: Mapping[str, Any]) -> None:
+        """Write one message."""
+        self._wire.write(line(kind, field, body))
+
+    def say_fault(self, fault: BaseException) -> None:
+        """Write an ERROR trace, if anybody still reads."""
+        try:
+            self._wire.write(trace_line("ERROR", error_body(fault, self.hide)))
+        except OSError:
+            write_to_stderr(f"{redact_line(self.hide(str(fault)))}\n")
+
+
+# The commands
+
+
+def _spec(job: _Job, _: Mapping[str, str]) -> list[BaseException]:
+    from tap_core.protocols.airbyte.spec import specification
+    from target_spark.airbyte.configured_catalog import MODES
+
+    schema = job.plugin._full_schema() | REQUIREMENTS  # noqa: SLF001  nobody overrides it
+    body = specification(
+        schema,
+        documentation=job.plugin.get_documentation_url(),
+        changelog=job.plugin.get_changelog_url(),
+        destination_sync_modes=list(MODES),
+    )
+    job.say("SPEC", "spec", body)
+    return []
+
+
+def _check(job: _Job, given: Mapping[str, str]) -> list[BaseException]:
+    from target_spark.cli.doctor import checks
+
+    def get_settings(found: ConfigInput) -> Mapping[str, Any]:
+        quiet = {**found.config, "report": None}  # the report of the last run stays
+        return job.target(ConfigInput(quiet, found.parse_env)).config
+
+    failed = [
+        f"{check.name}: {check.text}"
+        for check in checks(get_settings, [given["config"]])
+        if check.verdict == "failed"
+    ]
+    answer = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
+    job.say("CONNECTION_STATUS", "connectionStatus", answer or {"status": "SUCCEEDED"})
+    return []
+
+
+def _write(job: _Job, files: Mapping[str, str]) -> list[BaseException]:
+    from tap_core.protocols.airbyte.catalog import parse_configured_catalog
+    from tap_core.protocols.airbyte.reader import AirbyteReader
+    from target_spark.airbyte.configured_catalog import build_options, parse_catalog
+    from target_spark.airbyte.state_format import PerStreamStateFormat
+    from target_spark.loader.record_validation import StrictCheck
+
+    target = job.target(job.read_settings(files["config"]))
+    path = files["catalog"]
+    catalog = parse_configured_catalog(read_text(path, CatalogFileError, "Catalog"), path)
+    given = with_defaults(target.config)
+    asked = parse_catalog(catalog, given["format"])
+    options = build_options(given, asked)
+    conversation = ProtocolBinding(
+        AirbyteReader(
+            asked.expected,
+            fails_on_strangers=given.get("outside_catalog") == "fail" and not options.strict,
+            check=StrictCheck(options) if options.strict else None,
+        ),
+        options,
+        outlet=lambda: nullcontext(job.states),
+        form=PerStreamStateFormat(),
+        renamed=asked.renamed,
+    )
+    return target.load(open_binary(None), conversation)
+
+
+_COMMANDS: Final[Mapping[str, Callable[[_Job, Mapping[str, str]], list[BaseException]]]] = {
+    "spec": _spec,
+    "check": _check,
+    "write": _write,
+}

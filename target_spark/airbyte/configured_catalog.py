@@ -1,0 +1,180 @@
+"""What a configured catalog asks of the loader: streams to take, and how each is written.
+
+Rules of the room: pure. What cannot be is refused before anything is read, all of it at once,
+with the way out. Keys and cursors count only where rows take each other's place. Source: the
+Airbyte protocol, sections "ConfiguredAirbyteStream" and "Destination Sync Modes", and the
+protocol's models for generations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from tap_core.events import SchemaEvent, StreamId
+from tap_core.exceptions import CatalogFileError
+from tap_core.protocols.airbyte.catalog import ConfiguredCatalog, ConfiguredStream
+from tap_core.protocols.airbyte.reader import ExpectedStream
+from tap_core.protocols.airbyte.schemas import singer_schema
+from target_spark.config.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
+from target_spark.config.settings import load_options, with_defaults
+
+__all__ = ["MODES", "CatalogRequest", "build_options", "parse_catalog"]
+
+_Path: TypeAlias = tuple[str, ...]
+
+_DEDUP: Final = "append_dedup"
+MODES: Final[Mapping[str, WriteMode]] = {
+    "overwrite": WriteMode.OVERWRITE,
+    "append": WriteMode.APPEND,
+    _DEDUP: WriteMode.UPSERT,
+}
+"""The destination's sync modes, and how a stream is written in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRequest:
+    """What a catalog asks for: the streams that come, and what is special of each."""
+
+    expected: tuple[ExpectedStream, ...]
+    options: dict[StreamId, StreamOptions]
+
+    def renamed(self, old: StreamId, new: StreamId) -> None:
+        """Ask the same of a stream under the name that a stream map gives it."""
+        if old in self.options:
+            self.options.setdefault(new, self.options[old])
+
+
+def parse_catalog(catalog: ConfiguredCatalog, table_format: str) -> CatalogRequest:
+    """Return what a catalog asks of tables in a format.
+
+    Raises:
+        CatalogFileError: it cannot be had; says all that is wrong.
+    """
+    faults = list(_faults(catalog.streams, table_format))
+    if faults:
+        raise CatalogFileError(f"Catalog '{catalog.source}': {' '.join(faults)}")
+    return CatalogRequest(
+        tuple(map(_expected, catalog.streams)),
+        {stream.id: _options(stream) for stream in catalog.streams},
+    )
+
+
+def build_options(config: Mapping[str, Any], asked: CatalogRequest) -> LoadOptions:
+    """Return what the loader is told, by the settings and by the catalog, which wins."""
+    options = load_options(config)
+    aside = with_defaults(config).get("misfits") == "quarantine"
+    columns = replace(options.columns, airbyte=True, misfits_aside=aside)
+    return replace(options, columns=columns, configured=asked.options, by_status=True)
+
+
+def _faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[str]:
+    seen = set[StreamId]()
+    for stream in streams:
+        if stream.id in seen:
+            yield f"Stream '{stream.id}' stands in it twice; take one of the two out."
+        seen.add(stream.id)
+        mode = stream.destination_sync_mode
+        if mode not in MODES:
+            yield (
+                f"Stream '{stream.id}': destination_sync_mode '{mode}' is not supported. Set it"
+                f" to one of {', '.join(MODES)}."
+            )
+        elif mode == _DEDUP:
+            yield from _faults_of_dedup(stream, table_format)
+
+
+def _faults_of_dedup(stream: ConfiguredStream, table_format: str) -> Iterator[str]:
+    if table_format in APPENDING_FORMATS:
+        yield (
+            f"Stream '{stream.id}': {_DEDUP} replaces rows, which {table_format} cannot. Set the"
+            " destination's format to delta or iceberg, or destination_sync_mode to append or"
+            " overwrite."
+        )
+    if not stream.primary_key or not all(stream.primary_key):
+        yield (
+            f"Stream '{stream.id}': {_DEDUP} needs a primary key. Set primary_key, or set"
+            " destination_sync_mode to append or overwrite."
+        )
+    for path in filter(None, stream.primary_key):
+        yield from _faults_of_key(stream, path)
+
+
+def _faults_of_key(stream: ConfiguredStream, path: _Path) -> Iterator[str]:
+    declared = stream.json_schema.get("properties")
+    if not isinstance(declared, Mapping) or not declared:
+        return
+    if path[0] not in declared:
+        yield (
+            f"Stream '{stream.id}': its schema does not declare {'.'.join(path)}, which is to be"
+            " a primary key. Take it into the configured schema, or choose another."
+        )
+    elif len(path) == 1 and _holds_many(declared[path[0]]):
+        yield (
+            f"Stream '{stream.id}': {path[0]} is a list or an object and cannot be a primary key."
+            " Choose another field, or one inside it."
+        )
+
+
+def _holds_many(schema: Any) -> bool:
+    found = schema.get("type") if isinstance(schema, Mapping) else None
+    types = {found} if isinstance(found, str) else set(found or ()) - {"null"}
+    return bool(types) and types <= {"array", "object"}
+
+
+def _expected(stream: ConfiguredStream) -> ExpectedStream:
+    """Return how a stream comes in.
+
+    Rows of other generations end where none but the present one is to stay; an overwrite
+    does that by itself.
+    """
+    generation = stream.generation_id
+    truncates = bool(generation) and stream.minimum_generation_id == generation
+    mode = MODES[stream.destination_sync_mode]
+    return ExpectedStream(
+        _described(stream, with_keys=mode is WriteMode.UPSERT),
+        generation,
+        truncates=truncates and mode is not WriteMode.OVERWRITE,
+    )
+
+
+def _described(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
+    schema = singer_schema(stream.json_schema)
+    if not with_keys:
+        return SchemaEvent(stream.id, schema)
+    names = _names((*stream.primary_key, *filter(None, [stream.cursor])), schema)
+    return SchemaEvent(
+        stream.id,
+        schema,
+        keys=tuple(dict.fromkeys(names[path] for path in stream.primary_key)),
+        cursor=names[stream.cursor] if stream.cursor else None,
+        nested={name: path for path, name in names.items() if len(path) > 1},
+    )
+
+
+def _names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
+    """Return a name for each path: the property's, or one that no property has."""
+    declared = schema.get("properties")
+    taken = set(declared) if isinstance(declared, Mapping) else set()
+    taken |= {path[0] for path in paths if len(path) == 1}
+    names: dict[_Path, str] = {}
+    for path in paths:
+        name = ".".join(path)
+        while len(path) > 1 and path not in names and name in taken:
+            name += "_"
+        names.setdefault(path, name)
+        taken.add(name)
+    return names
+
+
+def _options(stream: ConfiguredStream) -> StreamOptions:
+    """Return what is special of a stream. What ends is removed, as Airbyte's users expect."""
+    mode = MODES[stream.destination_sync_mode]
+    return StreamOptions(
+        write_mode=mode,
+        hard_delete=True,
+        by_cursor=True if mode is WriteMode.UPSERT and stream.cursor else None,
+        least_version=stream.minimum_generation_id or None,
+        sync_id=stream.sync_id,
+    )

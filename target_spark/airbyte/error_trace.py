@@ -1,0 +1,58 @@
+"""What went wrong in the target, as the body of an ERROR trace.
+
+Rules of the room: the message of an error of ours is whole (what happened, what it means for
+the data, what helps) and is what people are told. What the user can mend in settings or catalog
+is ``config_error``, what may pass by itself ``transient_error``, all else ``system_error``.
+Every text passes a function that takes secrets out. Source: the Airbyte protocol, section
+"AirbyteErrorTraceMessage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tap_core.exceptions import RecordsWithoutSchemaException
+from tap_core.protocols.error_classification import CONFIG, SYSTEM, TRANSIENT, failure_type
+from tap_core.redaction import redact, redact_line
+from tap_core.redaction.log_records import format_error
+from target_spark.errors import (
+    JobLockError,
+    QuarantineError,
+    SparkDiedError,
+    StorageError,
+    TableError,
+    TableOwnerError,
+    TargetSparkError,
+    UnsupportedError,
+)
+
+__all__ = ["error_body"]
+
+_CONFIG_FAULTS: Final = (
+    TableOwnerError,
+    QuarantineError,
+    RecordsWithoutSchemaException,
+    TableError,
+    UnsupportedError,
+)
+_PASSING: Final = (JobLockError, SparkDiedError, StorageError)
+
+
+def error_body(fault: BaseException, hide: Callable[[str], str]) -> dict[str, Any]:
+    """Return the body of an ERROR trace; ``hide`` takes the secrets out of a text."""
+    name = type(fault).__qualname__
+    return {
+        "message": redact_line(hide(str(fault).strip())) or name,
+        "internal_message": redact_line(hide(f"{name}: {fault}")),
+        "stack_trace": f"{hide(format_error(fault, redact))}\n",
+        "failure_type": _failure_type(fault),
+    }
+
+
+def _failure_type(fault: BaseException) -> str:
+    if isinstance(fault, _CONFIG_FAULTS):
+        return CONFIG
+    if isinstance(fault, _PASSING):
+        return TRANSIENT
+    return SYSTEM if isinstance(fault, TargetSparkError) else failure_type(fault)

@@ -1,0 +1,69 @@
+"""Airbyte's states: how each leaves, and how commits keep the newest of all streams.
+
+Rules of the room: a state leaves as the object that came in; only its ``destinationStats``
+are ours, also where it is of a form that nobody knows. What is kept is a JSON list of such
+objects, which every source takes as its state. Source: the Airbyte protocol, section "State &
+Checkpointing", and the protocol's models for the statistics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import msgspec
+
+from tap_core.io.json_lines import DECODE_ERRORS
+from target_spark.loader.state_tracking import CoveredState
+
+__all__ = ["PerStreamStateFormat"]
+
+_STATS: Final = "destinationStats"
+_ALL: Final = None
+_decode_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class PerStreamStateFormat:
+    """States of single streams, or of all, with how many rows they cover."""
+
+    def __init__(self) -> None:
+        """Begin with nothing counted."""
+        self._counted: Counter[Hashable] = Counter()
+        self._rejected: Counter[Hashable] = Counter()
+
+    def leaving(self, covered: CoveredState) -> bytes:
+        """Return a STATE message, with the rows committed since the scope's last one."""
+        scope = covered.scope
+        came = covered.rows - self._counted[scope]
+        rejected = min(self._rejected[scope], came)
+        self._counted[scope] = covered.rows
+        self._rejected[scope] -= rejected
+        return b'{"type":"STATE","state":%b}' % _with_stats(
+            covered.state, came - rejected, rejected
+        )
+
+    def kept(self, states: Sequence[CoveredState]) -> bytes:
+        """Return the states as a list."""
+        return b"[%b]" % b",".join(each.state for each in states)
+
+    def rejected(self, stream: Hashable, rows: int) -> None:
+        """Note that rows of a stream were committed to its quarantine."""
+        self._rejected[stream] += rows
+        self._rejected[_ALL] += rows
+
+
+def _with_stats(state: bytes, committed: int, rejected: int) -> bytes:
+    """Return a state with our statistics in place of what it had there."""
+    stats = b'{"recordCount":%d.0}' % committed
+    if rejected:
+        stats = stats[:-1] + b',"rejectedRecordCount":%d.0}' % rejected
+    if _STATS.encode() in state:
+        with contextlib.suppress(*DECODE_ERRORS):  # then the last of two counts
+            members = _decode_object(state)
+            if _STATS in members:
+                return msgspec.json.encode({**members, _STATS: msgspec.Raw(stats)})
+    inside = state[: state.rindex(b"}")].rstrip()
+    comma = b"" if inside == b"{" else b","
+    return b'%b%b"%b":%b}' % (inside, comma, _STATS.encode(), stats)

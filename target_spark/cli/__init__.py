@@ -1,0 +1,1 @@
+"""Subcommands of target-spark: doctor, last-state, replay."""

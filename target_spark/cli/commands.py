@@ -1,0 +1,241 @@
+"""The words after `target-spark`: what is done with tables that are there already.
+
+Rules of the room: the first word decides; without one, messages are loaded. What a word
+needs is imported when it is run, so that help costs nothing. Standard output carries the
+answer alone, in one piece; all else goes to standard error. Exit codes: 0 done, 1 not
+done or not well, with the reason, 2 wrong words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tap_core.config.loading import ConfigInput
+from tap_core.events import Event
+from tap_core.exceptions import ConfigurationError
+from tap_core.io.stdin import open_binary
+from tap_core.limits.memory import DOCUMENT_BYTES, InputTooLargeError, read_at_most
+from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
+from tap_core.redaction.log_records import format_error
+from target_spark.config import settings
+from target_spark.errors import TargetSparkError
+
+if TYPE_CHECKING:
+    from target_spark.cli.last_state import RecoveredTable
+    from target_spark.loader.ledger import CommitMetadata
+
+__all__ = ["AIRBYTE_COMMANDS", "COMMANDS", "HELP", "RUN_COMMAND", "CommandTarget", "SubCommand"]
+
+COMMANDS: Final = {
+    "doctor": "Say whether a run with these settings would work, and what to do where not.",
+    "last-state": "Print the last state that the tables of a job hold.",
+    "replay": "Load the records of a stream's quarantine again.",
+}
+"""The words, and what each does."""
+
+AIRBYTE_COMMANDS: Final = {
+    "spec": "Say, by the Airbyte protocol, which settings there are.",
+    "check": "Say, by the Airbyte protocol, whether these settings work.",
+    "write": "Load the messages of an Airbyte source.",
+}
+"""The words of the Airbyte protocol."""
+
+RUN_COMMAND: Final = {"run": "Read a tap and load what it says, in one application of Spark's."}
+"""The word by which a tap is read here."""
+
+_SERVES: Final = "Serve as a destination of Fivetran."
+
+HELP: Final = "Commands: " + " ".join(
+    f"'target-spark {word}': {does[0].lower()}{does[1:]}"
+    for word, does in {**RUN_COMMAND, **COMMANDS, **AIRBYTE_COMMANDS, "--port N": _SERVES}.items()
+)
+"""What the help of target-spark says of them."""
+
+_NAMED: Final = 10
+
+
+class CommandTarget(Protocol):
+    """The target, as far as its commands use it."""
+
+    name: str
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
+        """Return what stream maps do to events."""
+
+
+class SubCommand:
+    """One word as a command, in the manner of click."""
+
+    def __init__(self, plugin: type[CommandTarget], word: str) -> None:
+        self._plugin = plugin
+        self._word = word
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> int:
+        """Run it with an argument list; exit with its code where that is asked for."""
+        words = list(sys.argv[1:] if args is None else args)[1:]
+        parser = _parser(self._word, prog_name or self._plugin.name)
+        given = parser.parse_args(words)
+        code = self._run(given)
+        if extra.get("standalone_mode", True):
+            sys.exit(code)
+        return code
+
+    def _run(self, given: argparse.Namespace) -> int:
+        if self._word == "doctor":
+            from target_spark.cli.doctor import run_checks
+
+            return run_checks(
+                lambda found: self._made(found).config, given.config, as_json=given.json
+            )
+        hide: Callable[[str], str] = str
+        try:
+            plugin = self._made(ConfigInput.from_cli_args(*given.config))
+            hide = make_redactor(plugin.config)
+            runs = {"last-state": _last_state, "replay": _replay}
+            return runs[self._word](plugin, given)
+        except (ConfigurationError, TargetSparkError) as error:
+            for sentence in getattr(error, "errors", None) or [str(error)]:
+                _say(redact_line(hide(sentence)))
+        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+            _say(hide(format_error(error, redact)))
+        return 1
+
+    def _made(self, found: ConfigInput) -> CommandTarget:
+        """Return the target with its settings; the report of the last run stays."""
+        config = {**found.config, "report": None}
+        return self._plugin(config=config, parse_env_config=found.parse_env)
+
+
+def _parser(word: str, program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{program} {word}", description=COMMANDS[word])
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the configuration file of the run, or ENV for variables; several may be given",
+    )
+    if word == "doctor":
+        parser.add_argument("--json", action="store_true", help="answer as JSON")
+    elif word == "last-state":
+        parser.add_argument("--job", help="another job than that of the settings")
+        parser.epilog = "Exit code 1: no table holds a state of the job."
+    else:
+        parser.add_argument("stream", help="whose quarantine it is")
+        parser.add_argument(
+            "--schema",
+            metavar="FILE",
+            required=True,
+            help="what the records shall be read by: a catalog (tap --discover), or Singer"
+            " messages with a SCHEMA of the stream; - is standard input",
+        )
+        parser.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="let records replace rows of the same key; without it they stay set aside,"
+            " since those rows may be newer",
+        )
+    return parser
+
+
+def _say(text: str) -> None:
+    write_to_stderr(f"{text}\n")
+
+
+# last-state
+
+
+def _last_state(plugin: CommandTarget, given: argparse.Namespace) -> int:
+    from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+    from target_spark.spark.engine import start_spark
+
+    config = plugin.config
+    jobs = (
+        (given.job,)
+        if given.job
+        else (settings.get_job_name(config), *settings.former_jobs(config))
+    )
+    sessions: list[Any] = []
+
+    def spark() -> Any:
+        if not sessions:
+            sessions.append(start_spark(settings.spark_settings(config)))
+        return sessions[0].spark()
+
+    try:
+        found = find_recoverable_tables(settings.load_options(config), spark)
+    finally:
+        for session in sessions:
+            session.stop()
+    _say_unknown([each.table for each in found if each.unknown])
+    last = get_last_marker(jobs, found)
+    if last is None or last.state is None:
+        _say(_nothing_found(jobs, found))
+        return 1
+    _say(_origin(jobs, last, found))
+    print(last.state)  # noqa: T201  (this is what was asked for)
+    return 0
+
+
+def _say_unknown(tables: Sequence[str]) -> None:
+    if tables:
+        _say(
+            f"Unknown: {_some(tables)} have rows, and no commit of target-spark says of which"
+            " state. No state covers them."
+        )
+
+
+def _origin(jobs: Sequence[str], last: CommitMetadata, found: Sequence[RecoveredTable]) -> str:
+    of_job = [each.table for each in found if each.marker and each.marker.job in jobs]
+    return (
+        f"Job {jobs[0]}: the last committed state, of run {last.run}, from {len(of_job)} tables"
+        f" ({_some(of_job)})."
+    )
+
+
+def _nothing_found(jobs: Sequence[str], found: Sequence[RecoveredTable]) -> str:
+    others = sorted({each.marker.job for each in found if each.marker is not None} - {*jobs})
+    looked_at = (
+        f"tables {_some([each.table for each in found])}" if found else "there are no tables"
+    )
+    hint = f" They are of the jobs {_some(others)}: name one with --job." if others else ""
+    return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+# replay
+
+
+def _replay(plugin: CommandTarget, given: argparse.Namespace) -> int:
+    from target_spark.cli.replay import replay
+    from target_spark.cli.schema_input import parse_schemas, select_one
+
+    try:
+        source = open_binary(sys.stdin) if given.schema == "-" else Path(given.schema)
+        text = read_at_most(source, DOCUMENT_BYTES).decode("utf-8")
+    except (OSError, UnicodeDecodeError, InputTooLargeError) as error:
+        _say(f"The schema cannot be read: {error}")
+        return 1
+    described = select_one(plugin.mapped()(parse_schemas(text)), given.stream)
+    outcome = replay(plugin.config, described, overwrite=given.overwrite)
+    print(redact_line(outcome.told()))  # noqa: T201  (this is what was asked for)
+    return 1 if outcome.found and outcome.unfit == outcome.found else 0

@@ -1,0 +1,191 @@
+"""What the tables themselves say was committed: the state to resume from.
+
+Rules of the room: reading only. The tables of a job are found where its settings put
+tables (the folders below ``path``, the tables of each catalog and database), and each is
+asked for its newest marker. Over a job's tables the marker with the last position counts
+(`ledger.newest`). A table that has rows and no marker is unknown, never empty: somebody
+else wrote it, and what it holds is not known to be in any state. Spark is started only
+where tables do not lie on this machine as files that can be read without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from target_spark.config.options import LoadOptions, split_identifier, uses_paths
+from target_spark.errors import StorageError, TableError, TargetSparkError
+from target_spark.loader.ledger import CommitMetadata, latest_marker
+from target_spark.storage.errors import find_storage_error
+from target_spark.storage.retry import first_error_line
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from target_spark.writers import Writer
+
+__all__ = ["RecoveredTable", "find_recoverable_tables", "get_last_marker"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredTable:
+    """A table and its newest marker. Without a marker it is ``unknown`` if it has rows."""
+
+    table: str
+    marker: CommitMetadata | None
+    unknown: bool = False
+
+
+def get_last_marker(
+    jobs: Collection[str], found: Iterable[RecoveredTable]
+) -> CommitMetadata | None:
+    """Return the marker to recover a job from; None where none of its tables holds a state.
+
+    ``jobs`` are its name and its former ones.
+    """
+    last = latest_marker(each.marker for each in found if each.marker and each.marker.job in jobs)
+    return None if last is None or last.state is None else last
+
+
+def find_recoverable_tables(
+    options: LoadOptions, spark: Callable[[], SparkSession]
+) -> list[RecoveredTable]:
+    """Return what each table says; ``spark`` is called only where it is needed.
+
+    Raises:
+        TargetSparkError: Spark cannot come up, or a table cannot be read.
+    """
+    found: list[RecoveredTable] = []
+    for catalog, database in _places(options):
+        levels = split_identifier(catalog, database)
+        if uses_paths(options.format, catalog) or not levels:
+            found += _below(options, "/".join((options.path.rstrip("/"), *levels)), spark)
+        else:
+            found += _in_database(options, spark(), levels)
+    return found
+
+
+def _places(options: LoadOptions) -> list[tuple[str | None, str | None]]:
+    """Return each catalog and database in which a stream may have its table, none included."""
+    asked = [options.every, *(own.over(options.every) for own in options.streams.values())]
+    return list(dict.fromkeys((each.catalog, each.database) for each in asked))
+
+
+# Folders below the path
+
+
+def _below(
+    options: LoadOptions, path: str, spark: Callable[[], SparkSession]
+) -> Iterator[RecoveredTable]:
+    folder = to_local_folder(path)
+    if folder is None:
+        yield from _at_address(options, path, spark())
+    elif folder.is_dir():
+        read = _READ_AS_FILES[options.format]
+        for place in sorted(folder.iterdir()):
+            if place.name[0] not in "._" and place.is_dir():
+                yield from read(place)
+
+
+def _at_address(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
+    try:
+        return list(_by_writer(options, spark, _folders(path, spark)))
+    except Exception as error:
+        refusal = find_storage_error(str(error))
+        if refusal is None:
+            raise
+        words = (
+            f"The tables at {path} cannot be listed: {refusal}. It says: {first_error_line(error)}"
+        )
+        raise StorageError(words) from error
+
+
+def _of_delta(folder: Path) -> Iterator[RecoveredTable]:
+    from target_spark.writers.delta.log_reader import has_had_rows, latest_commit
+
+    if (folder / "_delta_log").is_dir():
+        marker = latest_commit(folder)
+        yield RecoveredTable(folder.name, marker, unknown=marker is None and has_had_rows(folder))
+
+
+def _of_parquet(folder: Path) -> Iterator[RecoveredTable]:
+    from target_spark.writers.parquet import CommitManifest
+
+    manifest = CommitManifest.read(folder)
+    if manifest is not None:
+        yield RecoveredTable(folder.name, manifest.marker)
+    elif next(folder.glob("*.parquet"), None) is not None:
+        yield RecoveredTable(folder.name, None, unknown=True)
+
+
+def _of_iceberg(folder: Path) -> Iterator[RecoveredTable]:
+    from target_spark.writers.iceberg.snapshots import is_path_table, table_exists
+
+    if not table_exists(folder):
+        return
+    known = list(is_path_table(folder))
+    marker = next(filter(None, (snapshot.marker for snapshot in known)), None)
+    with_rows = any(snapshot.summary.get("total-records") != "0" for snapshot in known)
+    yield RecoveredTable(folder.name, marker, unknown=marker is None and with_rows)
+
+
+_READ_AS_FILES: Final[Mapping[str, Callable[[Path], Iterator[RecoveredTable]]]] = {
+    "delta": _of_delta,
+    "iceberg": _of_iceberg,
+    "parquet": _of_parquet,
+}
+"""By format: how a table on this machine is read without Spark."""
+
+
+def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
+    from target_spark.storage.hadoop_fs import list_folders
+
+    for name in list_folders(spark, path):
+        if name[0] not in "._":
+            yield Table(f"{path}/{name}", name)
+
+
+# Tables of a catalog
+
+
+def _in_database(
+    options: LoadOptions, spark: SparkSession, place: tuple[str, ...]
+) -> Iterator[RecoveredTable]:
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = spark.sql(f"SHOW TABLES IN {quote(*place)}").collect()
+    except AnalysisException as error:
+        if error.getCondition() == "SCHEMA_NOT_FOUND":  # the first run makes it
+            return
+        raise TableError(
+            f"The tables of {'.'.join(place)} cannot be listed. Check catalog and database,"
+            f" and what the setting spark says of the catalog: {error.getCondition()}"
+        ) from error
+    names = sorted(row.tableName for row in rows if not row.isTemporary)
+    yield from _by_writer(options, spark, (Table("", name, (*place, name)) for name in names))
+
+
+def _by_writer(
+    options: LoadOptions, spark: SparkSession, tables: Iterable[Table]
+) -> Iterator[RecoveredTable]:
+    from target_spark.writers import get_writer
+
+    writer = get_writer(options.format)
+    for table in tables:
+        if _is_table(writer, spark, table):
+            marker = writer.last_marker(spark, table)
+            unknown = marker is None and not writer.rows(spark, table).isEmpty()
+            yield RecoveredTable(table.name, marker, unknown=unknown)
+
+
+def _is_table(writer: Writer, spark: SparkSession, table: Table) -> bool:
+    try:
+        return writer.table_types(spark, table) is not None
+    except TargetSparkError:  # files of something else: no table of ours
+        return False

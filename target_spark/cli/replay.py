@@ -1,0 +1,330 @@
+"""The records of a quarantine, loaded once more.
+
+Rules of the room: they go the normal way, as one batch of one run, into the table that the
+settings name. Three commits, so that no death between them loses a record or loads one
+twice:
+
+1. the quarantine's records get the run's id (claimed);
+2. the rows go into the table, and the table's marker says which run replayed; those that
+   still do not fit are set aside anew, before that;
+3. the claimed records leave the quarantine.
+
+The next replay looks at what an earlier one has left: claimed records whose run stands in
+the table's marker are loaded and leave; others are claimed anew, and what their run set
+aside again leaves. A record whose key has a row in the table stays unless the user wants
+it to overwrite: that row may be newer, and nothing in it says so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
+
+from tap_core.events import Rows, SchemaEvent
+from tap_core.exceptions import InvalidInputLine
+from tap_core.protocols.singer.reader import SingerReader
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions, QuarantineLimit, RunInfo, WriteMode
+from target_spark.errors import UnsupportedError
+from target_spark.frames import read_spool
+from target_spark.loader.batch_writer import BatchWriter
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.loader import Loader
+from target_spark.loader.report import Report
+from target_spark.spark.engine import LeasedSpark, SparkProvider
+from target_spark.storage.job_lock import monotonic_run_start
+from target_spark.storage.spool import Batch, SpoolFolder, open_spool_folder
+from target_spark.storage.staging import stage_frame
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import Table, TableLayout
+from target_spark.tables.quarantine import LAYOUT, get_quarantine_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ReplayResult", "ReplayWriter", "reload_records", "replay"]
+
+_NEVER: Final = 1 << 62
+_PLACE: Final = "__target_spark_place"
+_IN_ORDER: Final = ("quarantined_at", "run", "batch", "ordinal")
+_TIME: Final = "date_format(`extracted_at`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\")"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """What became of a quarantine's records.
+
+    ``loaded`` are in the table, ``unfit`` still do not fit, and ``kept`` were left where
+    they are because their key has a row in the table.
+    """
+
+    stream: str
+    table: str
+    found: int = 0
+    loaded: int = 0
+    unfit: int = 0
+    kept: int = 0
+
+    def told(self) -> str:
+        """Return it in words, with what can be done about the rest."""
+        if not self.found:
+            return f"{self.stream}: nothing is in the quarantine of table {self.table}."
+        parts = [f"{self.stream}: {self.loaded} of {self.found} records are now in {self.table}"]
+        if self.unfit:
+            parts.append(f"{self.unfit} still do not fit (the column reasons says why)")
+        if self.kept:
+            parts.append(
+                f"{self.kept} have keys that are in the table, in rows that may be newer, and"
+                " stay in the quarantine (--overwrite loads them)"
+            )
+        return "; ".join(parts) + "."
+
+
+def replay(config: Mapping[str, Any], described: SchemaEvent, *, overwrite: bool) -> ReplayResult:
+    """Load a stream's quarantine again; the settings have been checked.
+
+    Raises:
+        LeaseError: a run of the job is at work.
+        UnsupportedError: the stream is one that each run overwrites.
+        TargetSparkError: and others; what was not loaded stays in the quarantine.
+    """
+    options = settings.load_options(config)
+    if options.dry_run:
+        raise UnsupportedError("A replay has no dry run: set dry_run to false.")
+    job, home = settings.get_job_name(config), settings.get_location(config)
+    former = settings.former_jobs(config)
+    started = monotonic_run_start(home, (job, *former), int(time.time() * 1000))
+    run = RunInfo(job, uuid.uuid4().hex, started, replays=True, former=former)
+    with ExitStack() as stack:
+        folder = stack.enter_context(
+            closing(open_spool_folder(config.get("staging"), "rows that wait"))
+        )
+        asked = settings.spark_settings(config, str(folder.path.absolute()))
+        engine = LeasedSpark(asked, home, run)
+        stack.enter_context(closing(engine))
+        engine.begin()
+        return reload_records(engine, options, run, folder, described, overwrite=overwrite)
+
+
+def reload_records(
+    engine: SparkProvider,
+    options: LoadOptions,
+    run: RunInfo,
+    folder: SpoolFolder,
+    described: SchemaEvent,
+    *,
+    overwrite: bool = False,
+) -> ReplayResult:
+    """Do the same with a Spark that runs."""
+    stream = described.stream
+    if options.mode(stream, keyed=bool(described.keys)) is WriteMode.OVERWRITE:
+        raise UnsupportedError(
+            f"Stream {stream} is overwritten by each run, so its quarantine is not replayed:"
+            " run the tap again with the mended schema, and then the table is right."
+        )
+    table, whole = options.table(stream), _as_one_batch(options)
+    writer = ReplayWriter(engine, whole, run, folder, overwrite=overwrite)
+    with writer.opened(table) as found:
+        if not found:
+            return ReplayResult(str(stream), table.name)
+        report = Report()
+        loader = Loader(whole, engine, folder, lambda: writer, report, lambda _state: None)
+        with closing(loader):
+            loader.fold(described)
+            for rows in writer.records(described):
+                loader.fold(rows)
+            loader.finish(whole=True)
+        counts = report.as_dict()["streams"][str(stream)]
+        unfit = counts["quarantined"] + writer.unreadable
+        return ReplayResult(
+            str(stream),
+            table.name,
+            found,
+            counts["written"],
+            unfit,
+            found - counts["written"] - unfit,
+        )
+
+
+def _as_one_batch(options: LoadOptions) -> LoadOptions:
+    return replace(
+        options,
+        flush_rows=_NEVER,
+        flush_bytes=_NEVER,
+        flush_seconds=float(_NEVER),
+        spool_bytes=_NEVER,
+        max_quarantined=QuarantineLimit(),
+    )
+
+
+class ReplayWriter(BatchWriter):
+    """Writes the one batch of a replay, between the claim and the removal of its records."""
+
+    def __init__(
+        self,
+        engine: SparkProvider,
+        options: LoadOptions,
+        run: RunInfo,
+        folder: SpoolFolder,
+        *,
+        overwrite: bool,
+    ) -> None:
+        super().__init__(engine, options, run, folder)
+        self._overwrite = overwrite
+        self._held: DataFrame | None = None
+        self._written = False
+        self._aside = Table("", "")
+        self._places = array("q")
+        self._unread: list[int] = []
+
+    @property
+    def unreadable(self) -> int:
+        """How many records are no JSON objects that can be read again."""
+        return len(self._unread)
+
+    @contextmanager
+    def opened(self, table: Table) -> Iterator[int]:
+        """Give the number of records in a table's quarantine, and hold a copy of it."""
+        spark, self._aside = self._engine.spark(), get_quarantine_table(table)
+        if self._writer.table_types(spark, self._aside) is None:
+            yield 0
+            return
+        self._fit(spark, self._aside, LAYOUT, TableLayout())
+        with stage_frame(spark, self._reach, self._unloaded(spark, table)) as source:
+            self._held = source
+            count = source.count()
+            if not count:  # what an earlier replay loaded may still be there
+                self._rewrite(spark, source.drop(_PLACE))
+            yield count
+
+    def records(self, described: SchemaEvent) -> Iterator[Rows]:
+        """Yield the records in the order in which they were set aside."""
+        wanted = self._source.selectExpr(
+            f"`{_PLACE}` AS place", "raw", f"{_TIME} AS extracted", "version"
+        )
+        for row in wanted.orderBy("place").toLocalIterator():
+            rows = _decoded(described, row.raw, row.extracted, row.version)
+            if rows is None:
+                self._unread.append(row.place)
+            else:
+                self._places.append(row.place)
+                yield rows
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        """Claim the records, commit the rows that they become, and remove the records."""
+        if self._written:
+            raise RuntimeError("a replay has one batch, so that it is loaded whole or not at all")
+        self._written = True
+        spark = self._engine.spark()
+        met = frozenset() if self._overwrite else self._met(spark, work)
+        (batch,) = work.batches
+        taken = _without(batch, met, self._folder)
+        if not taken.count:
+            self._rewrite(spark, self._claimed(spark, [*self._unread, *self._places]))
+            return CommitResult(0, 0, None, {})
+        stay = [*self._unread, *(self._places[n - batch.first] for n in met)]
+        self._rewrite(spark, self._claimed(spark, stay))
+        outcome = super().write(replace(work, batches=(taken,)))
+        self._remove(spark)
+        return outcome
+
+    @property
+    def _source(self) -> DataFrame:
+        if self._held is None:
+            raise RuntimeError("the quarantine is held open by `opened`")
+        return self._held
+
+    def _unloaded(self, spark: SparkSession, table: Table) -> DataFrame:
+        """Return the records that are in no table yet, each with its place in their order."""
+        aside = self._writer.rows(spark, self._aside)
+        missing = {
+            name: F.lit(None).cast(ddl)
+            for name, ddl in LAYOUT.types.items()
+            if name not in aside.columns
+        }
+        aside = aside.withColumns(missing) if missing else aside
+        marker = self._writer.last_marker(spark, table)
+        done = (marker and marker.replay) or ""
+        waiting = aside.where(f"`replay` IS NULL OR `replay` <> '{done}'")
+        failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
+        waiting = waiting.join(failed, "run", "left_anti").select(*LAYOUT.types)
+        free = waiting.withColumn("replay", F.lit(None).cast("string"))
+        return free.orderBy(*map(quote, _IN_ORDER)).withColumn(
+            _PLACE, F.monotonically_increasing_id()
+        )
+
+    def _met(self, spark: SparkSession, work: CommitRequest) -> frozenset[int]:
+        """Return the ordinals of rows whose key is in the table, where they would change it."""
+        if work.mode is WriteMode.APPEND or self._writer.table_types(spark, work.table) is None:
+            return frozenset()
+        layout = self._fit(spark, work.table, work.layout, work.design)
+        paths = [to_spark_uri(path) for batch in work.batches for path in batch.paths]
+        rows = read_spool(spark, paths, layout, self._metadata(work)).good(strict=False)
+        ordinal = rows.columns[-1]
+        keys = [quote(key) for key in layout.keys]
+        there = self._writer.rows(spark, work.table).select(*keys)
+        met = rows.select(*keys, quote(ordinal)).join(there, list(layout.keys), "left_semi")
+        return frozenset(row[0] for row in met.select(quote(ordinal)).toLocalIterator())
+
+    def _claimed(self, spark: SparkSession, stay: Collection[int]) -> DataFrame:
+        """Return the quarantine with this run's id in the records that it takes."""
+        path = self._folder.new_path("stay")
+        path.write_text("".join(f'{{"{_PLACE}":{place}}}\n' for place in stay), "ascii")
+        left = spark.read.schema(f"`{_PLACE}` BIGINT, `stays` BOOLEAN").json(
+            to_spark_uri(str(path))
+        )
+        left = left.withColumn("stays", F.lit(True))  # noqa: FBT003
+        claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))
+        joined = self._source.join(left, _PLACE, "left").withColumn("replay", claim)
+        return joined.select(*LAYOUT.types)
+
+    def _remove(self, spark: SparkSession) -> None:
+        """Take out of the quarantine what this run has loaded, or set aside once more."""
+        aside = self._writer.rows(spark, self._aside)
+        self._rewrite(spark, aside.where(f"`replay` IS NULL OR `replay` <> '{self._run.id}'"))
+
+    def _rewrite(self, spark: SparkSession, rows: DataFrame) -> None:
+        """Let the quarantine hold these rows and no others."""
+        table = self._aside
+        with stage_frame(spark, self._reach, rows) as kept:
+            marker = self._marker(table, None)
+            self._patiently(table, lambda: self._writer.replace(spark, table, kept, marker))
+        self._tables[table.key].commits += 1
+
+
+def _decoded(described: SchemaEvent, raw: str, at: str | None, version: int | None) -> Rows | None:
+    """Read a record as a message again; None where it cannot be one."""
+    head: dict[str, Any] = {"type": "RECORD", "stream": described.stream.name, "time_extracted": at}
+    if version is not None:
+        head["version"] = version
+    line = json.dumps(head)[:-1] + ', "record": ' + raw + "}\n"
+    try:
+        (rows,) = SingerReader().feed(line.encode("utf-8", "surrogatepass"))
+    except (InvalidInputLine, ValueError):
+        return None
+    return replace(rows, stream=described.stream) if isinstance(rows, Rows) else None
+
+
+def _without(batch: Batch, left: Collection[int], folder: SpoolFolder) -> Batch:
+    """Return a batch of the rows whose ordinal is not among these."""
+    if not left:
+        return batch
+    path, count = folder.new_path("rows"), 0
+    with path.open("wb") as out:
+        for source in batch.paths:
+            with Path(source).open("rb") as lines:
+                for line in lines:
+                    if int(line[len(b'{"n":') : line.index(b",")]) not in left:
+                        out.write(line)
+                        count += 1
+    return replace(batch, paths=(str(path),), count=count)

@@ -1,0 +1,95 @@
+"""Spark's DDL, read back to types.
+
+Rules of the room: both spellings of a struct are read, with back ticks (what we write)
+and without (what Spark's ``simpleString`` prints). A type that we do not write is kept
+as its text; nothing is refused, because a table may have columns that are not ours.
+"""
+
+from __future__ import annotations
+
+import re
+
+from target_spark.columns.types import (
+    Array,
+    Binary,
+    Boolean,
+    Column,
+    ColumnSource,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    LocalTimestamp,
+    Struct,
+    Text,
+    Timestamp,
+    UnmanagedType,
+)
+
+__all__ = ["parse_ddl"]
+
+_PLAIN: dict[str, ColumnType] = {
+    "boolean": Boolean(),
+    "tinyint": Integer(8),
+    "byte": Integer(8),
+    "smallint": Integer(16),
+    "short": Integer(16),
+    "int": Integer(32),
+    "integer": Integer(32),
+    "bigint": Integer(),
+    "long": Integer(),
+    "double": Double(),
+    "string": Text(),
+    "timestamp": Timestamp(),
+    "timestamp_ltz": Timestamp(),
+    "timestamp_ntz": LocalTimestamp(),
+    "date": Date(),
+    "binary": Binary(),
+}
+
+_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
+_ARRAY = re.compile(r"array\s*<(.*)>", re.DOTALL)
+_STRUCT = re.compile(r"struct\s*<(.*)>", re.DOTALL)
+_QUOTED_FIELD = re.compile(r"\s*`((?:[^`]|``)*)`\s*:?(.*)", re.DOTALL)
+_PIECE = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|[<(]|[>)]|,|[^`'<>(),]+|.", re.DOTALL)
+_SUFFIX = re.compile(r"\s+(?:not\s+null\b|comment\s+'(?:[^'\\]|\\.)*')", re.IGNORECASE)
+
+
+def parse_ddl(ddl: str) -> ColumnType:
+    """Return the type that a column's DDL stands for."""
+    text = ddl.strip()
+    plain = _PLAIN.get(text.lower())
+    if plain is not None:
+        return plain
+    lowered = text.lower()
+    if found := _DECIMAL.fullmatch(lowered):
+        precision, scale = found.groups()
+        return Decimal(int(precision or 10), int(scale or 0))
+    if lowered.startswith("array") and (found := _ARRAY.fullmatch(text[:5].lower() + text[5:])):
+        return Array(parse_ddl(found[1]))
+    if lowered.startswith("struct") and (found := _STRUCT.fullmatch(text[:6].lower() + text[6:])):
+        return Struct(tuple(_field(part) for part in _parts(found[1])))
+    return UnmanagedType(text)
+
+
+def _parts(text: str) -> list[str]:
+    """Split the fields of a struct at the commas between them."""
+    parts, depth, current = [], 0, ""
+    for piece in _PIECE.findall(text):
+        depth += (piece in {"<", "("}) - (piece in {">", ")"})
+        if piece == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += piece
+    return [part for part in (*parts, current) if part.strip()]
+
+
+def _field(text: str) -> Column:
+    if found := _QUOTED_FIELD.fullmatch(text):
+        name, ddl = found[1].replace("``", "`"), found[2]
+    else:
+        name, _, ddl = text.strip().partition(":")
+    bare = _SUFFIX.sub("", ddl)
+    return Column(name, name, parse_ddl(bare), feed=ColumnSource.NOTHING)

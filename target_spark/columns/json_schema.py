@@ -1,0 +1,225 @@
+"""JSON Schema to columns.
+
+Rules of the room: what a schema leaves open becomes text, which holds the JSON of any
+value; nothing is guessed from names. Null is no type: every column takes null, whatever
+``required`` says.
+
+- ``integer``: 64 bits, or an exact decimal where the declared bounds need more;
+- ``number``: double; with ``multipleOf`` a decimal of that many places;
+- ``string``: by ``format`` (``date-time``, ``date``, ``x-singer.decimal``) and
+  ``contentEncoding`` (``base64``), else text; times and durations stay text;
+- ``object`` with declared properties: a struct; without, or where it says by
+  ``additionalProperties`` and its like that there are others: text;
+- ``array`` with one schema for its items: an array; else text;
+- several types (a list, ``anyOf``, ``oneOf``): their common type, or text;
+- no type, but values (``const``, ``enum``): the type of those.
+
+References are resolved before a schema comes here; one that is left says nothing, so
+its property is text. Unknown keywords are ignored, as JSON Schema asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from tap_core.schema.numeric_bounds import DECIMAL_FORMATS
+from tap_core.schema.type_variants import (
+    has_constraints,
+    merge_object_variants,
+    object_schema,
+    split_variants,
+)
+from target_spark.columns.layout import (
+    AIRBYTE_COLUMNS,
+    DELETED_AT,
+    ORDINAL,
+    ColumnOptions,
+    TableSchema,
+)
+from target_spark.columns.nested_keys import nested_columns, nested_sources
+from target_spark.columns.numeric_types import (
+    common_decimal,
+    to_decimal_type,
+    to_integer_type,
+    to_number_type,
+)
+from target_spark.columns.types import (
+    Array,
+    Binary,
+    Boolean,
+    Column,
+    ColumnSource,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    Struct,
+    Text,
+    Timestamp,
+)
+from target_spark.tables.identifiers import sanitize_names
+
+__all__ = ["WHOLE_RECORD", "schema_from_json_schema", "undeclared_keys"]
+
+WHOLE_RECORD = "record"
+"""The column of a stream that declares no properties: the whole record as JSON."""
+
+_DEEPEST = 50
+"""How many objects and lists stand in each other before the rest is text: Spark's own
+stack ends at a few more."""
+
+_ANYTHING: Mapping[str, Any] = MappingProxyType({})
+
+_TIME: Mapping[str, Any] = MappingProxyType({"type": "string", "format": "date-time"})
+"""What a deletion is marked with, whatever a schema says: else any text would delete."""
+
+_Schema = Mapping[str, Any]
+
+
+def schema_from_json_schema(
+    schema: _Schema,
+    keys: Sequence[str],
+    options: ColumnOptions,
+    nested: Mapping[str, Sequence[str]] = _ANYTHING,
+) -> TableSchema:
+    """Return the columns of a stream's table, as its schema alone wants them.
+
+    A key that is no declared property gets a column of text. Where no property is declared
+    the whole record has a column, beside those of the keys. ``_sdc_deleted_at`` of a record
+    is always a time, and feeds the metadata column of that name where there is one; what a
+    record says under the names of Airbyte's columns is left out where these are added.
+    ``nested`` are the paths of what stands inside a property and has a column all the same.
+
+    Raises:
+        UnsupportedError: the schema declares no single value where such a path leads.
+    """
+    root = object_schema(schema)
+    declared = dict(root.get("properties") or {})
+    metadata = options.metadata_columns()
+    names = {column.name for column in metadata}
+    for name in names & AIRBYTE_COLUMNS.keys():
+        declared.pop(name, None)
+    if DELETED_AT in names:
+        declared.pop(DELETED_AT, None)
+    elif DELETED_AT in declared:
+        declared[DELETED_AT] = _TIME
+    inside = nested_sources(nested, declared)
+    own = [key for key in keys if key not in inside]
+    properties = {**dict.fromkeys(own, _ANYTHING), **declared}
+    reserved = (*names, ORDINAL, *options.reserved)
+    record = _columns(properties, options, reserved=reserved)
+    record += nested_columns(
+        nested,
+        declared,
+        partial(_to_column_type, options=options, depth=0),
+        (*reserved, *(column.name for column in record)),
+    )
+    if not declared:
+        whole = sanitize_names([WHOLE_RECORD], (*reserved, *(column.name for column in record)))
+        record += (Column("", whole[WHOLE_RECORD], Text(), feed=ColumnSource.WHOLE),)
+    by_source = {column.source: column.name for column in record}
+    sources = tuple(inside.get(key, key) for key in keys)
+    return TableSchema(
+        columns=record + metadata,
+        keys=tuple(by_source[source] for source in sources),
+        key_sources=sources,
+        cut_timestamps=options.cut_timestamps,
+        keeps_misfits=options.keeps_misfits,
+    )
+
+
+def undeclared_keys(
+    schema: _Schema, keys: Sequence[str], nested: Mapping[str, Sequence[str]] = _ANYTHING
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the keys that a schema does not declare, and the properties that it does.
+
+    A schema that declares none allows any key; those of ``nested`` lead into a property.
+    """
+    declared = tuple(object_schema(schema).get("properties") or ())
+    inside = {name for name, path in nested.items() if tuple(path) != (name,)}
+    lost = tuple(key for key in keys if key not in declared and key not in inside)
+    return (lost if declared else ()), declared
+
+
+def _columns(
+    properties: Mapping[str, Any],
+    options: ColumnOptions,
+    reserved: Sequence[str] = (),
+    depth: int = 0,
+) -> tuple[Column, ...]:
+    names = sanitize_names(list(properties), reserved)
+    return tuple(
+        Column(source, names[source], _to_column_type(schema, options, depth), _comment(schema))
+        for source, schema in properties.items()
+    )
+
+
+def _comment(schema: Any) -> str | None:
+    text = schema.get("description") if isinstance(schema, Mapping) else None
+    return text if isinstance(text, str) and text else None
+
+
+def _to_column_type(schema: Any, options: ColumnOptions, depth: int) -> ColumnType:
+    if depth > _DEEPEST:
+        return Text()
+    variants = list(split_variants(schema))
+    kinds = {kind for kind, _ in variants}
+    if kinds == {"object"}:
+        return _struct(merge_object_variants([variant for _, variant in variants]), options, depth)
+    if kinds == {"array"}:
+        return _array([variant for _, variant in variants], options, depth)
+    return _common([_scalar(kind, variant, options) for kind, variant in variants])
+
+
+def _struct(schema: _Schema, options: ColumnOptions, depth: int) -> ColumnType:
+    properties = schema.get("properties")
+    if not properties or has_constraints(schema):
+        return Text()
+    return Struct(_columns(properties, options, depth=depth + 1))
+
+
+def _array(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> ColumnType:
+    items = [variant.get("items") for variant in variants]
+    tuples = any(variant.get("prefixItems") for variant in variants)
+    if tuples or not all(isinstance(item, Mapping) and item for item in items):
+        return Text()
+    item = items[0] if len(items) == 1 else {"anyOf": items}
+    return Array(_to_column_type(item, options, depth + 1))
+
+
+def _scalar(kind: str, schema: _Schema, options: ColumnOptions) -> ColumnType:
+    if kind == "boolean":
+        return Boolean()
+    if kind == "integer":
+        return to_integer_type(schema, options)
+    if kind == "number":
+        return to_number_type(schema, options)
+    return _string(schema, options) if kind == "string" else Text()
+
+
+def _string(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    form = schema.get("format")
+    if form == "date-time":
+        return Timestamp()
+    if form == "date":
+        return Date()
+    if form in DECIMAL_FORMATS:
+        return to_decimal_type(schema, options)
+    return Binary() if schema.get("contentEncoding") == "base64" else Text()
+
+
+def _common(types: Sequence[ColumnType]) -> ColumnType:
+    """Return the one type that takes the values of all, or text."""
+    distinct = set(types)
+    if len(distinct) == 1:
+        return distinct.pop()
+    if distinct == {Integer(), Double()}:
+        return Double()
+    exact = [type_ for type_ in distinct if isinstance(type_, Integer | Decimal)]
+    if exact and len(exact) == len(distinct):
+        return common_decimal(exact) or Text()
+    return Text()

@@ -1,0 +1,100 @@
+"""Keys and cursors that stand inside a property: columns of their own.
+
+Rules of the room: pure. The property stays as it is, and the column beside it has the type
+that the schema declares at the end of the path. Its name has `_` between the parts, since to
+Iceberg a name with a dot is that of the field itself. A path leads through objects alone, each
+of which declares the next: what stands in a list is not one value, and what nobody declares
+has no type by which it could be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tap_core.schema.type_variants import ANY_SCHEMA, merge_object_variants, split_variants
+from target_spark.columns.types import Array, Boolean, Column, ColumnType, Struct, Text
+from target_spark.errors import UnsupportedError
+from target_spark.tables.identifiers import sanitize_names
+
+__all__ = ["nested_columns", "nested_sources"]
+
+_Schema: TypeAlias = Mapping[str, Any]
+_Paths: TypeAlias = Mapping[str, Sequence[str]]
+
+
+def nested_sources(nested: _Paths, declared: Collection[str]) -> dict[str, str]:
+    """Return what each value inside a property is called: no property has that name."""
+    sources: dict[str, str] = {}
+    for name, path in nested.items():
+        if tuple(path) == (name,):
+            continue  # no more than a property
+        source, number = name, 1
+        while source in declared or source in sources.values():
+            number += 1
+            source = f"{name}_{number}"
+        sources[name] = source
+    return sources
+
+
+def nested_columns(
+    nested: _Paths,
+    declared: Mapping[str, Any],
+    type_of: Callable[[Any], ColumnType],
+    reserved: Collection[str],
+) -> tuple[Column, ...]:
+    """Return a column for each value inside a property that is a key or a cursor.
+
+    ``declared`` are the properties' schemas; ``to_column_type`` gives the type of a schema, and the
+    ``reserved`` names are those of the columns beside.
+
+    Raises:
+        UnsupportedError: the schema does not declare a single value at the end of a path.
+    """
+    sources = nested_sources(nested, declared)
+    names: dict[str, str] = {}
+    for source in sorted(sources.values()):
+        wanted = source.replace(".", "_")
+        names[source] = sanitize_names([wanted], {*reserved, *names.values()})[wanted]
+    return tuple(
+        Column(source, names[source], _leaf(path, declared, type_of), path=path)
+        for source, path in ((sources[name], tuple(nested[name])) for name in sources)
+    )
+
+
+def _leaf(
+    path: tuple[str, ...], declared: Mapping[str, Any], type_of: Callable[[Any], ColumnType]
+) -> ColumnType:
+    properties: Mapping[str, Any] = declared
+    for at, part in enumerate(path, 1):
+        if part not in properties:
+            raise _refusal(path, f"its schema declares no {'.'.join(path[:at])}")
+        if at < len(path):
+            properties = _properties(properties[part], path, at)
+    type_ = type_of(properties[path[-1]])
+    if isinstance(type_, Struct | Array):
+        raise _refusal(path, "there is no single value")
+    return Text() if isinstance(type_, Boolean) else type_  # it is read as text
+
+
+def _properties(schema: Any, path: tuple[str, ...], at: int) -> _Schema:
+    """Return what an object on the path declares."""
+    variants = list(split_variants(schema))
+    place = ".".join(path[:at])
+    kinds = {kind for kind, _ in variants}
+    if kinds - {"object", ANY_SCHEMA}:
+        raise _refusal(path, f"{place} is no object")
+    found = (
+        merge_object_variants([variant for _, variant in variants]) if kinds == {"object"} else {}
+    )
+    properties: _Schema = found.get("properties") or {}
+    if not properties:
+        raise _refusal(path, f"{place} is free-form: its schema declares no properties of it")
+    return properties
+
+
+def _refusal(path: tuple[str, ...], why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{'.'.join(path)} cannot be a key or a cursor: {why}. Choose another primary key or"
+        " cursor field, or let the source declare it."
+    )

@@ -1,0 +1,100 @@
+"""How many bits and digits a declared number needs.
+
+Rules of the room: pure. What a schema says of a number is read by `tap_core.schema.numeric_bounds`;
+here it becomes the type that takes all such numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tap_core.schema.numeric_bounds import (
+    DECIMAL_FORMATS,
+    MAX_INT64,
+    MIN_INT64,
+    MIN_INTEGER_DIGITS,
+    get_bounds,
+    get_decimal_places,
+    get_integer_digits,
+    get_multiple_of,
+    parse_count,
+)
+from target_spark.columns.layout import ColumnOptions
+from target_spark.columns.types import MAX_DIGITS, ColumnType, Decimal, Double, Integer, Text
+
+__all__ = [
+    "common_decimal",
+    "count_integer_digits",
+    "to_decimal_type",
+    "to_integer_type",
+    "to_number_type",
+]
+
+_Schema = Mapping[str, Any]
+
+_DIGITS_OF_BITS = {8: 3, 16: 5, 32: 10, 64: 20}
+"""Whole digits that a decimal needs to take integers over; for 64 bits Delta Lake asks
+for one more than there are."""
+
+
+def to_integer_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    """Return 64 bits, or a decimal when the bounds say that there are larger numbers."""
+    low, high = get_bounds(schema)
+    beyond = (low is not None and low < MIN_INT64) or (high is not None and high > MAX_INT64)
+    if not beyond:
+        return Integer()
+    return _sized(max(get_integer_digits(low), get_integer_digits(high)), 0, options)
+
+
+def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    """Return a decimal where the schema says how many places there are, else a double."""
+    if schema.get("format") in DECIMAL_FORMATS:
+        return to_decimal_type(schema, options)
+    step = get_multiple_of(schema)
+    if step is None:
+        return options.plain_numbers or Double()
+    low, high = get_bounds(schema)
+    known = low is not None and high is not None
+    return _sized(
+        max(get_integer_digits(low), get_integer_digits(high)) if known else None,
+        get_decimal_places(step),
+        options,
+    )
+
+
+def to_decimal_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
+    """Return the decimal of ``precision`` and ``scale``, where they are declared."""
+    precision, scale = parse_count(schema.get("precision")), parse_count(schema.get("scale"))
+    if not precision:
+        return options.unsized_decimals
+    places = scale if scale is not None and scale <= precision else 0
+    if precision > MAX_DIGITS:
+        return _sized(precision - places, places, options)
+    return Decimal(precision, places)
+
+
+def common_decimal(types: Iterable[Integer | Decimal]) -> Decimal | None:
+    """Return the decimal that takes the values of all exactly; None beyond 38 digits."""
+    known = list(types)
+    scale = max(type_.scale if isinstance(type_, Decimal) else 0 for type_ in known)
+    digits = max(count_integer_digits(type_) for type_ in known) + scale
+    return Decimal(digits, scale) if digits <= MAX_DIGITS else None
+
+
+def count_integer_digits(type_: Integer | Decimal) -> int:
+    """Return the digits before the point that a decimal needs for the type's values."""
+    if isinstance(type_, Integer):
+        return _DIGITS_OF_BITS[type_.bits]
+    return type_.precision - type_.scale
+
+
+def _sized(whole: int | None, places: int, options: ColumnOptions) -> ColumnType:
+    """Return the widest decimal of so many places, or what stands for one too wide."""
+    wanted = MIN_INTEGER_DIGITS if whole is None else whole
+    if wanted + places <= MAX_DIGITS:
+        return Decimal(MAX_DIGITS, places)
+    if options.oversized_as_text:
+        return Text()
+    usual = options.unsized_decimals
+    return Decimal(MAX_DIGITS, min(places, usual.scale))

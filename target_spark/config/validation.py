@@ -1,0 +1,288 @@
+"""What cannot be together in the settings, or not with a format: refused before anything starts.
+
+Rules of the room: pure. Each sentence begins with the setting that is wrong and ends with
+the way out. What is said of one stream is held against what holds for all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
+from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
+from target_spark.storage.uris import get_scheme, to_local_folder
+from target_spark.tables.identifiers import fold_case, is_valid_folder_name
+
+__all__ = ["validate_combinations"]
+
+_DEFAULT_MASTER: Final = "local[*]"
+_MOST_CLUSTERED: Final = 4
+_NAME_IN_SPARKS_CATALOG: Final = re.compile(r"[A-Za-z0-9_]+")
+_SPARKS_CATALOG: Final = "spark_catalog"
+_CATALOGS: Final = "spark.sql.catalog."
+_REPLACING: Final = frozenset({WriteMode.UPSERT.value, WriteMode.SCD2.value})
+_BEYOND_PARQUET: Final[Mapping[str, str]] = {
+    "catalog": "parquet tables are folders below path; leave it out, or set format to delta",
+    "database": "parquet tables are folders below path; leave it out, or set format to delta",
+    "partition_by": "parquet folders are not partitioned; sort_by orders their rows, and the"
+    " formats delta and iceberg can partition",
+    "cluster_by": "parquet folders are not clustered; sort_by orders their rows",
+    "compact": "parquet folders are not compacted; write larger batches (flush_rows,"
+    " flush_bytes, flush_seconds), or set format to delta",
+    "retain_days": "parquet folders keep nothing old that could be removed; leave it out",
+}
+
+_MEANT: Final[Mapping[str, str]] = {"s3": "s3a", "s3n": "s3a"}
+"""Schemes of addresses that Spark knows under another name."""
+
+_Settings = Mapping[str, Any]
+
+
+def validate_combinations(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each wish that cannot be granted, of whatever stream."""
+    table_format = config.get("format") or "delta"
+    for prefix, asked in _asked(config):
+        yield from _of_format(table_format, prefix, asked)
+        yield from _of_place(config, prefix, asked)
+    for prefix, merged in _merged(config):
+        yield from _of_layout(table_format, prefix, merged)
+    yield from _of_storage(table_format, config)
+    yield from _of_prefix(config)
+    yield from _shared_tables(config)
+    yield from _lost_history(config)
+    yield from _of_remote(config)
+    yield from _of_values(config)
+
+
+def _streams(config: _Settings) -> Iterator[tuple[str, _Settings]]:
+    streams = config.get("streams")
+    for name, asked in streams.items() if isinstance(streams, Mapping) else ():
+        if isinstance(asked, Mapping):
+            yield name, asked
+
+
+def _asked(config: _Settings) -> Iterator[tuple[str, _Settings]]:
+    """Yield what is said of all and of each stream, with what stands before a setting."""
+    yield "", config
+    for name, asked in _streams(config):
+        yield f"streams.{name}.", asked
+
+
+def _merged(config: _Settings) -> Iterator[tuple[str, _Settings]]:
+    """Yield what holds for all, and for each stream of which something is said."""
+    yield "", config
+    for name, asked in _streams(config):
+        yield f"streams.{name}.", _over(asked, config)
+
+
+def _over(asked: _Settings, general: _Settings) -> _Settings:
+    return {**general, **{key: value for key, value in asked.items() if value not in (None, [])}}
+
+
+# What a format cannot do
+
+
+def _of_format(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
+    mode = asked.get("write_mode")
+    if table_format not in APPENDING_FORMATS:
+        return
+    if mode in _REPLACING:
+        yield (
+            f"{prefix}write_mode: {table_format} cannot replace rows by key, as {mode} asks."
+            f" Set format to delta, or {prefix}write_mode to append or overwrite"
+        )
+    for setting, why in _BEYOND_PARQUET.items():
+        if asked.get(setting):
+            yield f"{prefix}{setting}: {why}"
+
+
+def _of_layout(table_format: str, prefix: str, asked: _Settings) -> Iterator[str]:
+    clustered, partitioned = asked.get("cluster_by") or [], asked.get("partition_by")
+    if table_format == "iceberg" and clustered:
+        yield (
+            f"{prefix}cluster_by: iceberg has no clustering of its own; take partition_by and"
+            " sort_by, or set format to delta"
+        )
+    if table_format != "delta":
+        return
+    if clustered and partitioned:
+        yield (
+            f"{prefix}cluster_by: a Delta table is either clustered or partitioned; take"
+            f" {prefix}cluster_by or {prefix}partition_by away"
+        )
+    if len(clustered) > _MOST_CLUSTERED:
+        yield f"{prefix}cluster_by: Delta takes at most {_MOST_CLUSTERED} properties"
+
+
+def _of_remote(config: _Settings) -> Iterator[str]:
+    """Yield what cannot be had through Spark Connect."""
+    if not config.get("remote"):
+        return
+    if not str(config["remote"]).startswith("sc://"):
+        yield "remote: the address of a Spark Connect server begins with sc://, as sc://host:15002"
+    if "session_id=" in str(config["remote"]):
+        yield "remote: each thread that writes has a session of its own; take session_id away"
+    if (config.get("master") or _DEFAULT_MASTER) != _DEFAULT_MASTER:
+        yield "master and remote are two ways to a Spark; give one of them"
+    if config.get("jars"):
+        yield "jars: a client brings none to a server; start the server with them, and leave it out"
+    if config.get("staging") and to_local_folder(str(config["staging"])) is None:
+        yield (
+            "staging: with remote it must be a folder that this machine and the server have"
+            " under one path; an address can be taken with master"
+        )
+    path = str(config.get("path") or config.get("warehouse") or "")
+    is_address = bool(path) and to_local_folder(path) is None
+    if config.get("retain_days") and config.get("format") == "iceberg" and is_address:
+        yield (
+            f"retain_days: what is in {path} cannot be listed through remote; leave it out, or"
+            " tidy the tables with master"
+        )
+
+
+def _of_values(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each setting of Spark that would falsify values."""
+    spark = config.get("spark")
+    given = spark if isinstance(spark, Mapping) else {}
+    conf = {key: str(value) for key, value in given.items()}
+    for key, needed in find_conflicts(conf):
+        yield f"spark: {describe_conflict(key, conf[key], needed)}"
+
+
+# Where tables go
+
+
+def _of_storage(table_format: str, config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each address that Spark reads otherwise, or a format cannot have."""
+    addresses = {name: config.get(name) for name in ("path", "warehouse", "staging")}
+    for setting, address in addresses.items():
+        scheme = get_scheme(address) if isinstance(address, str) else ""
+        if scheme in _MEANT and f"spark.hadoop.fs.{scheme}.impl" not in (config.get("spark") or {}):
+            yield f"{setting}: Spark calls such addresses {_MEANT[scheme]}://..., not {scheme}://"
+        elif setting != "staging" and table_format in APPENDING_FORMATS and _is_away(address):
+            yield (
+                f"{setting}: {table_format} tables are folders of this machine, or of one that is"
+                f" mounted here, since a commit renames a file. Set format to delta or iceberg,"
+                f" which commit at {scheme}://... as well; or set a folder"
+            )
+
+
+def _is_away(address: Any) -> bool:
+    return isinstance(address, str) and bool(address) and to_local_folder(address) is None
+
+
+def _of_place(config: _Settings, prefix: str, asked: _Settings) -> Iterator[str]:
+    merged = _over(asked, config)
+    levels = split_identifier(merged.get("catalog"), merged.get("database"))
+    table = asked.get("table")
+    if not levels or uses_paths(config.get("format") or "delta", merged.get("catalog")):
+        yield from _of_folders(prefix, asked)
+        return
+    if config.get("format") in APPENDING_FORMATS:
+        return
+    if asked.get("catalog") or asked.get("database"):
+        yield from _of_catalog(config, prefix, merged)
+    if table and _is_sparks(merged) and not _NAME_IN_SPARKS_CATALOG.fullmatch(table):
+        yield f"{prefix}table: {table!r} is no name there; take letters, digits and '_' only"
+
+
+def _of_folders(prefix: str, asked: _Settings) -> Iterator[str]:
+    named = {"table": asked.get("table"), "database": asked.get("database")}
+    for setting, name in named.items():
+        parts = name.split(".") if name and setting == "database" else [name]
+        if name and not all(map(is_valid_folder_name, parts)):
+            yield (
+                f"{prefix}{setting}: {name!r} cannot be the name of a folder that all readers"
+                " see; take letters, digits, '-', '.' and '_', and no '.' or '_' at its begin"
+            )
+
+
+def _of_catalog(config: _Settings, prefix: str, merged: _Settings) -> Iterator[str]:
+    catalog, database = merged.get("catalog"), merged.get("database")
+    if _is_sparks(merged):
+        yield from _of_sparks_files(prefix, merged)
+        if database and not _NAME_IN_SPARKS_CATALOG.fullmatch(database):
+            yield (
+                f"{prefix}database: {database!r} is no name of a database of {_SPARKS_CATALOG};"
+                " take letters, digits and '_' only, or set catalog to one that has others"
+            )
+        return
+    known = f"{_CATALOGS}{catalog}"
+    if known not in (config.get("spark") or {}) and "SPARK_CONF_DIR" not in os.environ:
+        yield (
+            f"{prefix}catalog: Spark knows no catalog {catalog!r}; put {known} and what belongs"
+            f" to it into the setting spark, or set catalog to {_SPARKS_CATALOG}"
+        )
+
+
+def _of_sparks_files(prefix: str, merged: _Settings) -> Iterator[str]:
+    """Yield a sentence where the files of tables would be lost, or lie nowhere in particular."""
+    spark = merged.get("spark") or {}
+    if merged.get("path") or merged.get("warehouse") or f"{_CATALOGS}{_SPARKS_CATALOG}" in spark:
+        return
+    if spark.get("spark.sql.catalogImplementation") != "hive":
+        yield (
+            f"{prefix}database: Spark's own catalog forgets its tables when the run ends. Set"
+            " path for their files; or, for a metastore of Hive's, put"
+            " spark.sql.catalogImplementation = hive into the setting spark"
+        )
+    elif "spark.sql.warehouse.dir" not in spark:
+        yield (
+            f"{prefix}database: say where the files of its tables lie: spark.sql.warehouse.dir in"
+            " the setting spark for those that the catalog manages, or path"
+        )
+
+
+def _is_sparks(merged: _Settings) -> bool:
+    """Tell whether tables go to Spark's own catalog: in memory, or Hive's metastore."""
+    default = (merged.get("spark") or {}).get("spark.sql.defaultCatalog")
+    return (merged.get("catalog") or default or _SPARKS_CATALOG) == _SPARKS_CATALOG
+
+
+def _of_prefix(config: _Settings) -> Iterator[str]:
+    prefix = config.get("table_prefix")
+    if not prefix:
+        return
+    if split_identifier(config.get("catalog"), config.get("database")):
+        if prefix != fold_case(prefix) or not _NAME_IN_SPARKS_CATALOG.fullmatch(prefix):
+            yield "table_prefix: in a catalog take small letters, digits and '_' only"
+    elif not is_valid_folder_name(prefix):
+        yield (
+            f"table_prefix: {prefix!r} cannot begin the name of a folder that all readers see;"
+            " take letters, digits, '-', '.' and '_', and no '.' or '_' at its begin"
+        )
+
+
+def _shared_tables(config: _Settings) -> Iterator[str]:
+    """Yield a sentence for each two streams that are sent to one table."""
+    owners: dict[str, str] = {}
+    for name, asked in _streams(config):
+        if not asked.get("table"):
+            continue
+        merged = _over(asked, config)
+        levels = split_identifier(merged.get("catalog"), merged.get("database"))
+        place = fold_case(".".join((*levels, asked["table"]))) if levels else asked["table"]
+        other = owners.setdefault(place, name)
+        if other != name:
+            yield (
+                f"streams.{name}.table: {asked['table']!r} is the table of stream {other} too;"
+                " give each a table of its own"
+            )
+
+
+def _lost_history(config: _Settings) -> Iterator[str]:
+    modes = {name: _over(asked, config).get("write_mode") for name, asked in _streams(config)}
+    for name in _texts(config.get("full_refresh")):
+        if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:
+            yield (
+                f"full_refresh: stream {name} keeps the history of its rows (scd2), which a"
+                " full refresh would drop. Take it out of full_refresh; or set its write_mode"
+                " to overwrite for this run, if the history shall go"
+            )
+
+
+def _texts(value: Any) -> Iterable[str]:
+    return (text for text in value or () if isinstance(text, str))

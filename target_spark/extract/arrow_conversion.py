@@ -1,0 +1,407 @@
+"""Encoded records to batches of Arrow's columns, by the verdicts that rows for tables get.
+
+Rules of the room: what a stream's columns are is decided once; then a chunk of records is
+decoded at once, by a type made for them, and each column is made as a whole. That is the way of
+every day. A value that it does not take is taken by the whole rules (`scalars`), and one that
+those do not take either is an error that says where, never null and never another value, unless
+nulls are asked for. What stands in a record is in no error. A column of text that is met with
+other values is read as it is written from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, chain
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from target_spark.columns import (
+    Array,
+    Binary,
+    Boolean,
+    Column,
+    ColumnSource,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    Struct,
+    TableSchema,
+    Text,
+    Timestamp,
+)
+from target_spark.extract.scalar_parsing import parse_scalar
+from target_spark.frames.conversion_errors import describe_expected_type
+
+__all__ = ["ArrowConverter", "ConversionError", "arrow_schema", "arrow_type"]
+
+_Path: TypeAlias = tuple[str, ...]
+"""The way to a value: names of properties, and `_ITEM` for the items of an array."""
+
+_ITEM: Final = "[]"
+_NULL: Final = b"null"
+_QUOTE: Final = b'"'
+_LONGEST_TYPE: Final = 120
+"""Signs of a type that an error shows."""
+
+_INSTANT: Final = pa.timestamp("us", "UTC")
+
+
+class ConversionError(Exception):
+    """A value does not fit its column; ``row`` is its record's place in the chunk, from 0."""
+
+    def __init__(self, path: _Path, words: str, row: int = 0) -> None:
+        told = "".join(name if name == _ITEM else f".{name}" for name in path).lstrip(".")
+        super().__init__(f"{told}: {words}" if told else words)
+        self.row = row
+
+
+def arrow_schema(layout: TableSchema) -> pa.Schema:
+    """Return the columns of a layout, with the types that they have in Arrow."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in layout.columns])
+
+
+def arrow_type(type_: ColumnType) -> pa.DataType:
+    """Return a type as Arrow's."""
+    if isinstance(type_, Array):
+        return pa.list_(pa.field("element", arrow_type(type_.element)))
+    if isinstance(type_, Struct):
+        return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in type_.fields])
+    if isinstance(type_, Decimal):
+        return pa.decimal128(type_.precision, type_.scale)
+    return _ARROW[type_ if isinstance(type_, Integer) else type(type_)]
+
+
+class ArrowConverter:
+    """How the records of one layout become batches.
+
+    With ``nulls`` a value that does not fit is null, a key that is missing too; else it is an
+    error. One thread at a time.
+    """
+
+    def __init__(self, layout: TableSchema, *, nulls: bool = False) -> None:
+        self.schema: pa.Schema = arrow_schema(layout)
+        self._cut = layout.cut_timestamps
+        self._nulls = nulls
+        self._columns = [
+            column for column in layout.columns if column.feed is ColumnSource.PROPERTY
+        ]
+        self._whole = [column.feed is ColumnSource.WHOLE for column in layout.columns]
+        self._keys = () if nulls else layout.key_sources
+        self._loose: set[_Path] = set()
+        """Columns of text that have met other values."""
+        self._usual = self._decoder(exact=False)
+        self._exact = self._decoder(exact=True)
+
+    def batch(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
+        """Return records, each a JSON object, as a batch.
+
+        Raises:
+            MisfitError: a value does not fit, or a key has none.
+        """
+        try:
+            return self._batch(bodies, self._records(bodies))
+        except ConversionError:
+            for row, body in enumerate(bodies):
+                self._check(body, row)
+            raise
+
+    def _check(self, body: bytes, row: int) -> None:
+        try:
+            self._batch([body], self._records([body]))
+        except ConversionError as error:
+            error.row = row
+            raise
+
+    def _records(self, bodies: Sequence[bytes]) -> list[Any]:
+        """Decode records: by the type of every day, or by the one that takes every scalar."""
+        joined = b"[%b]" % b",".join(bodies)
+        try:
+            found: list[Any] = self._usual.decode(joined)
+        except msgspec.MsgspecError:
+            pass
+        else:
+            return found
+        try:
+            found = self._exact.decode(joined)
+        except msgspec.MsgspecError:
+            found = [self._record(body) for body in bodies]
+        return found
+
+    def _record(self, body: bytes) -> Any:
+        """Decode one record, of which a value may not have the structure of its column."""
+        try:
+            return self._exact.decode(b"[%b]" % body)[0]
+        except msgspec.MsgspecError:
+            pass
+        try:
+            given = _PARTS.decode(body)
+        except msgspec.MsgspecError:
+            raise ConversionError((), "the record cannot be read as JSON") from None
+        made = {}
+        for place, column in enumerate(self._columns):
+            raw = given.get(column.source, _NULL)
+            made[f"f{place}"] = self._structure(self._alone[place], raw, column)
+        return self._record_type(**made)
+
+    def _structure(self, decoder: msgspec.json.Decoder[Any], raw: Any, column: Column) -> Any:
+        try:
+            return decoder.decode(raw)
+        except msgspec.MsgspecError:
+            if self._nulls:
+                return None
+            raise ConversionError((column.source,), _no_structure(column.type)) from None
+
+    # ------------------------------------------------------------------------- decoding
+
+    @cached_property
+    def _alone(self) -> list[msgspec.json.Decoder[Any]]:
+        """What decodes the value of each column by itself."""
+        wires = (self._wire(each.type, (each.source,), exact=True) for each in self._columns)
+        return [msgspec.json.Decoder(wire) for wire in wires]
+
+    def _decoder(self, *, exact: bool) -> msgspec.json.Decoder[Any]:
+        made = self._object(self._columns, (), exact=exact)
+        if exact:
+            self._record_type = made
+        return msgspec.json.Decoder(list[made])  # type: ignore[valid-type]
+
+    def _object(self, columns: Sequence[Column], path: _Path, *, exact: bool) -> Any:
+        fields = [
+            (
+                f"f{place}",
+                self._wire(column.type, (*path, column.source), exact=exact),
+                msgspec.field(name=column.source, default=None),
+            )
+            for place, column in enumerate(columns)
+        ]
+        return msgspec.defstruct("Record", fields, gc=False)
+
+    def _wire(self, type_: ColumnType, path: _Path, *, exact: bool) -> Any:
+        """Return the type that a value is decoded as; a raw one may be any."""
+        if isinstance(type_, Array):
+            return list[self._wire(type_.element, (*path, _ITEM), exact=exact)] | None  # type: ignore[misc]
+        if isinstance(type_, Struct):
+            return self._object(type_.fields, path, exact=exact) | None
+        if exact or path in self._loose or isinstance(type_, Decimal):
+            return msgspec.Raw
+        return _USUAL[type(type_)] | None
+
+    # -------------------------------------------------------------------------- columns
+
+    def _batch(self, bodies: Sequence[bytes], records: list[Any]) -> pa.RecordBatch:
+        known = len(self._loose)
+        fed = {
+            column.source: self._array(
+                column.type, list(map(attrgetter(f"f{place}"), records)), (column.source,)
+            )
+            for place, column in enumerate(self._columns)
+        }
+        for key in self._keys:
+            if fed[key].null_count:
+                raise ConversionError((key,), "a key must have a value")
+        if len(self._loose) > known:
+            self._usual = self._decoder(exact=False)
+        arrays = iter(fed.values())
+        whole = [_whole(bodies) if is_whole else next(arrays) for is_whole in self._whole]
+        return pa.RecordBatch.from_arrays(whole, schema=self.schema)
+
+    def _array(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        if isinstance(type_, Array):
+            inner = self._array(
+                type_.element, list(chain.from_iterable(filter(None, values))), (*path, _ITEM)
+            )
+            lengths = accumulate((len(value or ()) for value in values), initial=0)
+            offsets = pa.array(lengths, pa.int32())
+            return pa.ListArray.from_arrays(offsets, inner, arrow_type(type_), mask=_mask(values))
+        if isinstance(type_, Struct):
+            fields = [
+                self._array(field.type, _inside(values, f"f{place}"), (*path, field.source))
+                for place, field in enumerate(type_.fields)
+            ]
+            return pa.StructArray.from_arrays(
+                fields, fields=list(arrow_type(type_)), mask=_mask(values)
+            )
+        return self._scalars(type_, values, path)
+
+    def _scalars(self, type_: ColumnType, values: list[Any], path: _Path) -> pa.Array:
+        quick = _QUICK[type(type_)]
+        try:
+            return quick(values, type_)
+        except (ValueError, TypeError, OverflowError):
+            pass
+        if isinstance(type_, Text):
+            texts = [_text(value) for value in values]
+            if any(_is_other(value) for value in values):
+                self._loose.add(path)
+            return pa.array(texts, pa.string())
+        return pa.array([self._value(value, type_, path) for value in values], _stored(type_)).view(
+            arrow_type(type_)
+        )
+
+    def _value(self, value: Any, type_: ColumnType, path: _Path) -> Any:
+        text = _written(value) if isinstance(type_, Boolean) else _text(value)
+        if text is None:
+            return None
+        try:
+            return parse_scalar(text, type_, cut=self._cut)
+        except ValueError:
+            if self._nulls:
+                return None
+            is_read = isinstance(type_, Boolean)  # by JSON's readers
+            raise ConversionError(
+                path, _no_structure(type_) if is_read else describe_expected_type(type_)
+            ) from None
+
+
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _no_structure(type_: ColumnType) -> str:
+    ddl = type_.ddl if len(type_.ddl) <= _LONGEST_TYPE else f"{type_.ddl[:_LONGEST_TYPE]}..."
+    return f"not of the declared type {ddl}"
+
+
+def _whole(bodies: Sequence[bytes]) -> pa.Array:
+    return pa.array(bodies, pa.binary()).cast(pa.string())
+
+
+def _mask(values: list[Any]) -> pa.Array:
+    """Return which of the values are null."""
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _inside(values: list[Any], name: str) -> list[Any]:
+    return [None if value is None else getattr(value, name) for value in values]
+
+
+def _written(value: Any) -> str | None:
+    """Return a value as it is written in JSON; null is no text."""
+    raw = bytes(value) if value is not None else _NULL
+    return None if raw == _NULL else raw.decode()
+
+
+def _text(value: Any) -> str | None:
+    """Return a string without its quotes, and anything else as it is written."""
+    if isinstance(value, msgspec.Raw):
+        written = _written(value)
+        if written is None or written[0] != '"':
+            return written
+        return msgspec.json.decode(written, type=str)
+    return value if value is None else str(value)
+
+
+def _is_other(value: Any) -> bool:
+    """Tell whether a raw value is no string."""
+    return isinstance(value, msgspec.Raw) and not bytes(value).startswith((_QUOTE, _NULL))
+
+
+# ------------------------------------------------------------------- columns as a whole
+# Each takes what the decoder gave, and raises where it does not take all of it.
+
+
+def _plain(values: list[Any], type_: ColumnType) -> pa.Array:
+    return pa.array(values, arrow_type(type_))
+
+
+def _decimals(values: list[Any], type_: Any) -> pa.Array:
+    """Take digits, within quotes or not, that need no second look."""
+    cells = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
+    texts = pc.ascii_trim(cells.cast(pa.string()), characters='"')
+    texts = pc.if_else(pc.equal(cells, _NULL), None, texts)
+    whole, scale = type_.precision - type_.scale, type_.scale
+    before = rf"0|[1-9][0-9]{{0,{whole - 1}}}" if whole else "0"
+    after = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+    return _matching(texts, rf"\A-?(?:{before}){after}\z").cast(arrow_type(type_))
+
+
+_CLOCK: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
+_ZONE: Final = r"(?:Z|[+-](?:0[0-9]|1[0-7]):?[0-5][0-9])"
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""0001-01-01 and the end of 9999-12-31, in microseconds since 1970."""
+_FIRST_DAY: Final = -719_162
+
+
+def _instants(values: list[Any], _type: ColumnType) -> pa.Array:
+    texts = pa.array(values, pa.string())
+    if _all(pc.match_substring_regex(texts, rf"\A{_CLOCK}{_ZONE}\z")):
+        instants = texts.cast(_INSTANT)
+    else:  # without a zone it is UTC
+        instants = _matching(texts, rf"\A{_CLOCK}\z").cast(pa.timestamp("us")).view(_INSTANT)
+    return _within(instants, pa.int64(), _FIRST, _LAST)
+
+
+def _days(values: list[Any], _type: ColumnType) -> pa.Array:
+    texts = _matching(pa.array(values, pa.string()), r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z")
+    return _within(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, None)
+
+
+def _matching(texts: pa.Array, pattern: str) -> pa.Array:
+    if not _all(pc.match_substring_regex(texts, pattern)):
+        raise ValueError
+    return texts
+
+
+def _all(conditions: pa.Array) -> bool:
+    """Tell whether all hold, apart from those that are null."""
+    return pc.all(conditions).as_py() is not False
+
+
+def _within(values: pa.Array, number: pa.DataType, first: int, last: int | None) -> pa.Array:
+    bounds = pc.min_max(values.view(number)).as_py()
+    least, most = bounds["min"], bounds["max"]
+    if least is not None and (least < first or (last is not None and most > last)):
+        raise ValueError
+    return values
+
+
+def _slowly(_values: list[Any], _type: ColumnType) -> pa.Array:
+    raise ValueError
+
+
+def _stored(type_: ColumnType) -> pa.DataType:
+    """Return what values made one by one are stored as; it has the bits of their type."""
+    return pa.int64() if isinstance(type_, Timestamp) else arrow_type(type_)
+
+
+_ARROW: Final[Mapping[Any, pa.DataType]] = MappingProxyType(
+    {
+        Boolean: pa.bool_(),
+        Integer(): pa.int64(),
+        Double: pa.float64(),
+        Text: pa.string(),
+        Timestamp: _INSTANT,
+        Date: pa.date32(),
+        Binary: pa.binary(),
+    }
+)
+_USUAL: Final[Mapping[type[ColumnType], Any]] = MappingProxyType(
+    {
+        Boolean: bool,
+        Integer: int,
+        Double: float,
+        Text: str,
+        Timestamp: str,
+        Date: str,
+        Binary: str,
+    }
+)
+_QUICK: Final[Mapping[type[ColumnType], Callable[[list[Any], Any], pa.Array]]] = MappingProxyType(
+    {
+        Boolean: _plain,
+        Integer: _plain,
+        Double: _plain,
+        Text: _plain,
+        Decimal: _decimals,
+        Timestamp: _instants,
+        Date: _days,
+        Binary: _slowly,
+    }
+)

@@ -1,0 +1,131 @@
+"""Open connections of a server whose clients prove that they know a key.
+
+Invariant: never more than ``most`` connections are open, and never more than ``most_unproven``
+of them without a proof. The oldest connection without a proof makes room first; a proven one is
+closed only where all are proven, and it is the one that has been silent longest, because a
+client that is closed connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from typing import Final
+
+__all__ = ["AuthenticatedConnections", "get_max_connections", "serve_connections"]
+
+logger: logging.Logger = logging.getLogger(__name__)
+
+_MOST: Final = 4096
+_MOST_UNPROVEN: Final = 64
+_PAUSE_SECONDS: Final = 1.0
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""A client whose machine has vanished is noticed after about two minutes."""
+
+
+class AuthenticatedConnections:
+    """The open connections, and which of them are proven."""
+
+    def __init__(self, most: int, most_unproven: int = _MOST_UNPROVEN) -> None:
+        self._most = most
+        self._most_unproven = min(most_unproven, most)
+        self._unproven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+        self._proven: OrderedDict[asyncio.StreamWriter, None] = OrderedDict()
+
+    def add(self, connection: asyncio.StreamWriter) -> None:
+        """Add a connection without a proof; close another one where there are too many."""
+        if len(self._unproven) >= self._most_unproven:
+            self._close_first(self._unproven)
+        elif len(self) >= self._most:
+            self._close_first(self._unproven or self._proven)
+        self._unproven[connection] = None
+
+    def prove(self, connection: asyncio.StreamWriter) -> None:
+        """Count a connection as proven.
+
+        Raises:
+            ConnectionAbortedError: it has been closed to make room.
+        """
+        if connection not in self._unproven:
+            raise ConnectionAbortedError
+        del self._unproven[connection]
+        self._proven[connection] = None
+
+    def touch(self, connection: asyncio.StreamWriter) -> None:
+        """Note that a proven connection was used.
+
+        Raises:
+            ConnectionAbortedError: it has been closed to make room.
+        """
+        if connection not in self._proven:
+            raise ConnectionAbortedError
+        self._proven.move_to_end(connection)
+
+    def discard(self, connection: asyncio.StreamWriter) -> None:
+        """Close a connection and forget it."""
+        self._unproven.pop(connection, None)
+        self._proven.pop(connection, None)
+        connection.transport.abort()
+
+    def __len__(self) -> int:
+        return len(self._unproven) + len(self._proven)
+
+    @staticmethod
+    def _close_first(connections: OrderedDict[asyncio.StreamWriter, None]) -> None:
+        first, _ = connections.popitem(last=False)
+        first.transport.abort()
+
+
+def get_max_connections() -> int:
+    """Return how many connections a server may hold: half of the descriptors at most."""
+    try:
+        import resource
+    except ImportError:  # Windows counts no descriptors
+        return _MOST
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(1, min(_MOST, soft // 2))
+
+
+async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
+    """Yield each connection that arrives, one per turn of the loop, so that others are served.
+
+    Where the process has no descriptors left, that is logged once, and the next attempt
+    follows a second later; connections wait in the kernel meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    has_warned = False
+    while True:
+        try:
+            connection, _ = await loop.sock_accept(listener)
+        except OSError as error:
+            if error.errno not in _OUT_OF_RESOURCES:
+                await asyncio.sleep(0)  # the client has gone already
+                continue
+            if not has_warned:
+                has_warned = True
+                logger.warning(
+                    "Connections of workers are not accepted (%s); next attempts each second."
+                    " Raise the limit of open files (ulimit -n).",
+                    error.strerror,
+                )
+            await asyncio.sleep(_PAUSE_SECONDS)
+            continue
+        connection.settimeout(0)
+        _keep_alive(connection)
+        yield connection
+        await asyncio.sleep(0)
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,385 @@
+"""`target-spark run`: a tap read and loaded by one application of Spark's.
+
+Rules of the room: the target is handed in and never imported. The tap runs in this process, by
+its own engine, and hands the contexts of its streams to Spark's workers where it may; what comes
+goes to the same loader as a pipe's messages. It goes on from the last state that the tables
+hold, so that the command can be run again as it is, whatever became of the last run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tap_core.config.loading import ConfigInput
+from tap_core.exceptions import (
+    CatalogFileError,
+    ConfigurationError,
+    SingerSDKError,
+    StateFileError,
+)
+from tap_core.limits.memory import STATE_BYTES, read_at_most
+from tap_core.protocols.singer.reader import SingerReader
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.redaction import make_redactor, redact, redact_line, write_to_stderr
+from tap_core.redaction.log_records import format_error
+from target_spark.cli.commands import RUN_COMMAND
+from target_spark.config import settings
+from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
+from target_spark.extract.rate_limit_server import RateLimitServer, use_job_rate_limit
+from target_spark.extract.tap_factory import TapSpec, import_tap_class
+from target_spark.loader.interfaces import ProtocolBinding
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+    from tap_core.tap_base import Tap
+    from tap_core.types import JsonSchema
+    from target_spark.config.options import LoadOptions, RunInfo
+    from target_spark.extract.spark_distributor import SparkDistributor
+    from target_spark.loader.loader import Loader
+    from target_spark.spark.engine import LeasedSpark
+    from target_spark.storage.spool import SpoolFolder
+
+__all__ = ["ExtractTarget", "RunCommand"]
+
+_BEAT_SECONDS: Final = 0.5
+
+
+class _Opened(Protocol):
+    """What a run of the target works with."""
+
+    @property
+    def loader(self) -> Loader: ...
+    @property
+    def engine(self) -> LeasedSpark: ...
+    @property
+    def folder(self) -> SpoolFolder: ...
+    @property
+    def run(self) -> RunInfo: ...
+    @property
+    def at_end(self) -> Callable[[Callable[[], object]], object]: ...
+
+
+class ExtractTarget(Protocol):
+    """The target, as far as this command uses it."""
+
+    name: str
+    config_args: tuple[str, ...]
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+    @property
+    def maps(self) -> bool:
+        """Whether it changes what is loaded."""
+
+    def mapped(self) -> Callable[[Iterable[Event]], Iterator[Event]]:
+        """Return what stream maps do to events."""
+
+    def interrupted_by(self, leave: Callable[[], None] | None) -> None:
+        """Call ``leave`` at the first signal."""
+
+    def work(
+        self, conversation: ProtocolBinding, feed: Callable[[Any], None], *, patient: bool = False
+    ) -> list[BaseException]:
+        """Load what ``feed`` folds; return what went wrong."""
+
+
+class RunCommand:
+    """The command, in the manner of click."""
+
+    def __init__(self, plugin: type[ExtractTarget]) -> None:
+        self._plugin = plugin
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        **extra: Any,
+    ) -> int:
+        """Run it with an argument list; exit with its code where that is asked for."""
+        words = list(sys.argv[1:] if args is None else args)[1:]
+        given = _parser(prog_name or self._plugin.name).parse_args(words)
+        hide: list[Callable[[str], str]] = []
+        try:
+            code = self._run(given, hide)
+        except (ConfigurationError, TargetSparkError) as error:
+            code = _refused(map(redact_line, getattr(error, "errors", None) or [str(error)]), hide)
+        except Exception as error:  # noqa: BLE001  nothing is told that could hold a secret
+            code = _refused([format_error(error, redact)], hide)
+        if extra.get("standalone_mode", True):
+            sys.exit(code)
+        return code
+
+    def _run(self, given: argparse.Namespace, hide: list[Callable[[str], str]]) -> int:
+        kind = import_tap_class(given.tap)
+        found = ConfigInput.from_cli_args(*given.config)
+        own = ConfigInput.from_cli_args(*given.tap_config) if given.tap_config else None
+        hide += [make_redactor(found.config), make_redactor(own.config if own else {})]
+        ours, theirs = (found.config, own.config) if own else _parted(found.config, kind, self)
+        catalog = _document(given.catalog, CatalogFileError)
+        state = _document(given.state, StateFileError)
+        tap = kind(
+            config=theirs,
+            catalog=catalog,
+            parse_env_config=(own or found).parse_env,
+        )
+        hide.append(make_redactor(tap.config, kind._full_schema()))  # noqa: SLF001
+        tap.config_file = own.file if own else None
+        target = self._plugin(config=ours, parse_env_config=found.parse_env)
+        target.config_args = found.args
+        source = TapSpec(uuid.uuid4().hex, given.tap, dict(tap.config), catalog)
+        options = settings.load_options(target.config)
+        if options.strict:
+            raise UnsupportedError(
+                "strict holds messages of standard input against what they declare, and `run` has"
+                " none: set strict to false, or pipe the tap into target-spark."
+            )
+        reading = _Reading(target, tap, source, options, given.here, state)
+        faults = target.work(ProtocolBinding(SingerReader(), options), reading, patient=True)
+        return 1 if faults else 0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the target's settings."""
+        return frozenset(self._plugin._full_schema()["properties"])  # noqa: SLF001
+
+
+class _Reading:
+    """One reading of a tap into what a run of the target has opened."""
+
+    def __init__(
+        self,
+        target: ExtractTarget,
+        tap: Tap,
+        source: TapSpec,
+        options: LoadOptions,
+        here: Sequence[str],
+        state: Mapping[str, Any] | None,
+    ) -> None:
+        self._target = target
+        self._tap = tap
+        self._source = source
+        self._options = options
+        self._here = here
+        self._state = state
+
+    def __call__(self, opened: _Opened) -> None:
+        """Read the tap to its end, from where the tables say that it is.
+
+        Raises:
+            Exception: whatever the tap or the loader raise.
+        """
+        opened.engine.begin()
+        tap, target = self._tap, self._target
+        self._count(opened)
+        tap.load_state(dict(self._state if self._state is not None else self._last(opened)))
+        tap.speak_by(outlet := _Outlet(opened.loader, target.mapped(), self._spreader(opened)))
+        target.interrupted_by(lambda: tap.run.stop(_leave))
+        try:
+            with outlet.beating():
+                tap.sync_all()
+        except SystemExit:  # a signal: what is covered is committed
+            return
+        except TargetSparkError:
+            raise
+        except Exception as error:
+            raise self._told(error) from error
+        finally:
+            target.interrupted_by(None)
+
+    def _count(self, opened: _Opened) -> None:
+        """Let the requests of this process and of all executors be counted here."""
+        issuer = RateLimitServer.of(opened.engine.spark())
+        if issuer is not None:
+            issuer.open()
+            opened.at_end(issuer.close)
+            self._source = replace(self._source, permits=issuer.address)
+            use_job_rate_limit(self._tap, issuer.address)
+
+    def _told(self, error: Exception) -> ReadingError:
+        """Return what is told of an error of the tap's, without a secret of its settings."""
+        hide = make_redactor(self._tap.config, self._tap._full_schema())  # noqa: SLF001
+        if not isinstance(error, SingerSDKError):  # whose message is enough
+            self._tap.logger.error("The tap failed.", exc_info=error)
+        return ReadingError(hide(f"The tap failed: {type(error).__name__}: {error}"))
+
+    def _last(self, opened: _Opened) -> Mapping[str, Any]:
+        """Return the last state that the tables hold; none where they hold none."""
+        from target_spark.cli.last_state import find_recoverable_tables, get_last_marker
+
+        marker = get_last_marker(
+            opened.run.jobs, find_recoverable_tables(self._options, opened.engine.spark)
+        )
+        if marker is None or marker.state is None:
+            self._tap.logger.info("The tables hold no state of %s: all is read.", opened.run.job)
+            return {}
+        found: dict[str, Any] = json.loads(marker.state)
+        self._tap.logger.info("It goes on from the last state that the tables hold.")
+        return found
+
+    def _spreader(self, opened: _Opened) -> SparkDistributor | None:
+        """Return who hands contexts to Spark's workers; None: this process reads all of them."""
+        from target_spark.extract.spark_distributor import SparkDistributor
+        from target_spark.storage.staging_upload import StagingArea
+
+        if self._target.maps:
+            why = "stream_maps and flattening of the target are done here"
+        elif self._target.config.get("remote"):
+            why = "the workers of a Spark Connect server are not this application's"
+        else:
+            why = None
+        if why is not None:
+            self._tap.logger.info("The tap is read by this process: %s.", why)
+            return None
+        width = self._tap.config.get("max_parallel_partitions")
+        made = SparkDistributor(
+            self._source,
+            self._tap.streams,
+            opened.engine,
+            StagingArea(opened.folder, self._options.staging, opened.run),
+            opened.loader.reserve,
+            here=self._here,
+            width=width if isinstance(width, int) and width > 0 else None,
+        )
+        opened.at_end(made.close)
+        return made
+
+
+class _Outlet:
+    """Where the tap's events go: to the loader, one at a time, and its beat goes on between."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        mapped: Callable[[Iterable[Event]], Iterator[Event]],
+        spreader: SparkDistributor | None,
+    ) -> None:
+        self.encode: Callable[[Any], bytes] = encode_body
+        self.spreader = spreader
+        self._loader = loader
+        self._mapped = mapped
+        self._lock = threading.RLock()
+
+    def emit(self, event: Event) -> None:
+        """Fold an event."""
+        with self._lock:
+            for each in self._mapped([event]):
+                self._loader.fold(each)
+            self._loader.beat()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Let out states and close old batches while the source is silent."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(ended,), name="beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(_BEAT_SECONDS):
+            with suppress(Exception), self._lock:  # the next event raises it again
+                self._loader.beat()
+
+
+def _leave() -> None:
+    raise SystemExit(0)
+
+
+def _parted(
+    config: Mapping[str, Any], kind: type[Tap], command: RunCommand
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of the target and those of the tap, from one file for both.
+
+    Raises:
+        ConfigurationError: a setting means something to both.
+    """
+    theirs = frozenset(kind._full_schema()["properties"])  # noqa: SLF001
+    both = sorted(theirs & command.names & config.keys())
+    if both:
+        raise ConfigurationError(
+            f"{', '.join(both)} in --config means something to the target and to the tap: give"
+            " the tap's settings in a file of their own, by --tap-config."
+        )
+    tap = {name: value for name, value in config.items() if name in theirs}
+    return {name: value for name, value in config.items() if name not in tap}, tap
+
+
+def _document(path: str | None, error: type[ConfigurationError]) -> Any:
+    """Read a document; none where no path is given.
+
+    Raises:
+        ConfigurationError: of this kind; it cannot be read.
+    """
+    if not path:
+        return None
+    try:
+        found = json.loads(read_at_most(Path(path), STATE_BYTES))
+    except (OSError, ValueError, RecursionError) as reason:
+        raise error(f"{path} cannot be read: {reason}") from None
+    if not isinstance(found, dict):
+        raise error(f"{path} is no JSON object.")
+    return found
+
+
+def _refused(sentences: Iterable[str], hide: Sequence[Callable[[str], str]]) -> int:
+    for sentence in sentences:
+        text = sentence
+        for each in hide:
+            text = each(text)
+        write_to_stderr(f"{text}\n")
+    return 1
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{program} run", description=RUN_COMMAND["run"])
+    parser.add_argument(
+        "--tap", metavar="CLASS", required=True, help="the tap's class, as in tap_x.tap:TapX"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="settings, or ENV for variables; several may be given. Without --tap-config those"
+        " that the tap declares are the tap's, the others target-spark's",
+    )
+    parser.add_argument(
+        "--tap-config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the tap's settings, or ENV; --config has target-spark's alone then",
+    )
+    parser.add_argument("--catalog", metavar="FILE", help="which streams and properties are read")
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="where to go on from; without it, from the last state that the tables hold",
+    )
+    parser.add_argument(
+        "--here",
+        metavar="STREAM",
+        action="append",
+        default=[],
+        help="a stream whose contexts this process reads by itself; * means all",
+    )
+    return parser

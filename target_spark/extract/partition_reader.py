@@ -1,0 +1,234 @@
+"""One stream of a tap as partitions of Spark's, and a partition as batches of Arrow's.
+
+Rules of the room: without pyspark. Which contexts there are is found on the driver, by the same
+engine that would read them: it hands them over instead, and what it read of parents until then
+goes nowhere. A worker reads a context whole before any of its rows leave, into a file that nobody
+else can open: so it can be tried again, and no row is there twice. What is told of a failure
+names the context and has no secret of the settings.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tap_core.events import BatchFiles, Rows
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.sync.concurrency import explain_not_distributed
+from tap_core.sync.work_units import WorkResult, WorkResults
+from target_spark.errors import FrameError
+from target_spark.extract.arrow_conversion import ArrowConverter, ConversionError
+from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
+from target_spark.extract.reader_options import single_stream
+from target_spark.extract.retry import RetriesExhaustedError, with_retries
+from target_spark.extract.tap_factory import get_tap
+from target_spark.extract.task import sync_part
+
+if TYPE_CHECKING:
+    from tap_core.events import Event
+    from tap_core.sync.work_units import WorkUnit
+    from target_spark.extract.reader_options import ReadOptions
+
+__all__ = ["PartitionGroup", "plan_groups", "read_batches"]
+
+_IN_MEMORY: Final = 8 << 20
+"""Bytes of a context that are kept without a file."""
+
+_ROWS, _BYTES = 10_000, 4 << 20
+"""Of a batch, at most about."""
+
+_ALL_AT_ONCE: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroup:
+    """Contexts that are read one after the other; None stands for the whole stream.
+
+    ``number`` is its place among the ``of`` groups of a stream.
+    """
+
+    number: int
+    of: int
+    parts: Sequence[WorkUnit | None]
+
+
+# ------------------------------------------------------------------------------ the driver
+
+
+def plan_groups(request: ReadOptions) -> list[PartitionGroup]:
+    """Return the contexts of a stream, in as many groups as there may be partitions."""
+    parts = _list_parts(request)
+    size = min(len(parts), request.partitions or len(parts)) or 1
+    return [PartitionGroup(number, size, parts[number::size]) for number in range(size)]
+
+
+def _list_parts(request: ReadOptions) -> list[WorkUnit | None]:
+    try:
+        return _collected(request)
+    except Exception as error:  # noqa: BLE001  it is told, without secrets
+        why = request.told(error)
+        raise FrameError(f"The contexts of stream {request.name} cannot be found: {why}") from None
+
+
+def _collected(request: ReadOptions) -> list[WorkUnit | None]:
+    tap = request.tap()
+    stream = tap.streams[request.stream]
+    if explain_not_distributed(stream) is not None:
+        return [None]
+    collected = _Collected()
+    tap.speak_by(collected)
+    vars(stream)["get_records"] = collected.read_here
+    tap.sync_all()
+    return [None] if collected.is_read_here else list(collected.parts)
+
+
+class _Collected:
+    """An outlet, and the spreader of a sync, that takes contexts and lets nobody read them."""
+
+    most = _ALL_AT_ONCE
+    encode = staticmethod(encode_body)
+
+    def __init__(self) -> None:
+        self.parts: list[WorkUnit] = []
+        self.is_read_here = False
+
+    @property
+    def spreader(self) -> _Collected:
+        return self
+
+    def emit(self, event: Event) -> None:
+        """Let what comes of parents go."""
+
+    def refuses(self, _stream: Any) -> str | None:
+        return None
+
+    def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:  # noqa: ARG002
+        self.parts += parts
+        return WorkResults((), [WorkResult(part.number) for part in parts])
+
+    def read_here(self, _context: Any) -> tuple[()]:
+        """Stand for the records of a stream that the engine does not hand over."""
+        self.is_read_here = True
+        return ()
+
+
+# ------------------------------------------------------------------------------- a worker
+
+
+def read_batches(request: ReadOptions, group: PartitionGroup) -> Iterator[pa.RecordBatch]:
+    """Read the contexts of a group, and yield their rows.
+
+    Raises:
+        FrameError: a context failed as often as it may be tried, or a value does not fit.
+    """
+    conversion = ArrowConverter(request.layout, nulls=request.nulls)
+    for part in group.parts:
+        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:
+            if _read(request, group, part, _Sink(request.name, conversion, file)):
+                file.seek(0)
+                with closing(pa.ipc.open_stream(file)) as found:
+                    yield from found
+
+
+def _read(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> bool:
+    """Read a context, as often as it may be tried; tell whether it has rows."""
+
+    def once() -> bool:
+        sink.begin()
+        _sync(request, group, part, sink)
+        return sink.end()
+
+    def told(error: BaseException) -> str:
+        return _told(request, error)
+
+    where = _named(request, part)
+    try:
+        return with_retries(once, request.tries, where, told, (ConversionError,))
+    except RetriesExhaustedError as error:
+        raise FrameError(f"{where}: {error}") from None
+
+
+def _sync(request: ReadOptions, group: PartitionGroup, part: WorkUnit | None, sink: _Sink) -> None:
+    if part is None:
+        tap = request.tap()
+        tap.speak_by(sink)
+        tap.sync_all()
+    else:
+        tap = single_stream(get_tap(request.source), request.stream)
+        if group.of > 1:
+            use_job_rate_limit(tap, StaticShare(group.number, group.of))
+        sync_part(request.source, part, sink)
+    sink.flush()
+
+
+def _told(request: ReadOptions, error: BaseException) -> str:
+    if not isinstance(error, ConversionError):
+        return request.told(error)
+    hint = "With the option misfits=null it is null"
+    return f"record {error.row + 1} does not fit: {error}. {hint}."
+
+
+def _named(request: ReadOptions, part: WorkUnit | None) -> str:
+    if part is None or not part.context:
+        where = "read as a whole" if part is None else "without a context"
+    else:
+        where = f"in the context {dict(part.context)}"
+    window = "" if part is None or part.interval is None else part.interval.window.start_time
+    return f"Stream {request.name}, {where}{f', from {window} on' if window else ''}"
+
+
+class _Sink:
+    """Takes the events of one context: the rows of the stream become batches in a file."""
+
+    encode = staticmethod(encode_body)
+
+    def __init__(self, name: str, conversion: ArrowConverter, file: IO[bytes]) -> None:
+        self._name = name
+        self._conversion = conversion
+        self._file = file
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what came so far."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._writer: Any = None
+        self._bodies: list[bytes] = []
+        self._waiting = 0
+        self._done = 0
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, BatchFiles):
+            raise FrameError("its rows go into files (batch_config): load it with target-spark run")
+        if not isinstance(event, Rows) or str(event.stream) != self._name:
+            return
+        self._bodies += event.rows
+        self._waiting += sum(map(len, event.rows))
+        if len(self._bodies) >= _ROWS or self._waiting >= _BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._bodies:
+            return
+        try:
+            batch = self._conversion.batch(self._bodies)
+        except ConversionError as error:
+            error.row += self._done
+            raise
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(self._file, self._conversion.schema)
+        self._writer.write_batch(batch)
+        self._done += len(self._bodies)
+        self._bodies, self._waiting = [], 0
+
+    def end(self) -> bool:
+        """Write what an end needs; tell whether there is any row."""
+        if self._writer is None:
+            return False
+        self._writer.close()
+        return True

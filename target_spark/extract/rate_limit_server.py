@@ -1,0 +1,421 @@
+"""Places in the schedule of a source, for all processes of a job together.
+
+Rules of the room: the driver counts, everybody else asks. It never waits for anyone: it answers at
+once how long whoever asks has to wait. Who does not know the key of the run is not answered, and
+what is asked and answered are numbers and names of budgets, never objects of Python. Where workers
+cannot reach the driver, each has a share of its own instead: every so many moments, one is its.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import math
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, TypeVar
+
+import msgspec
+from typing_extensions import Self
+
+from tap_core.http.rate_limit import use_shared_counters
+from tap_core.http.rate_limit_counters import (
+    InProcessCounters,
+    RateCounterStore,
+    RateLimits,
+    Reservation,
+)
+from target_spark.errors import RateLimitServerError
+from target_spark.extract.authenticated_server import (
+    AuthenticatedConnections,
+    get_max_connections,
+    serve_connections,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "RateLimitAddress",
+    "RateLimitBackend",
+    "RateLimitServer",
+    "StaticShare",
+    "use_job_rate_limit",
+]
+
+_LOOPBACK: Final = "127.0.0.1"
+_PORT: Final = "spark.tap.permits.port"
+_LAST_PORT: Final = 65_535
+_HANDSHAKE_SECONDS: Final = 3.0
+_BACKLOG: Final = 1024
+_ANSWER_SECONDS: Final = 30.0
+_TRIES: Final = 4
+_FIRST_PAUSE_SECONDS: Final = 0.5
+
+_Answer = TypeVar("_Answer")
+
+
+class RateLimitBackend(Protocol):
+    """Says where a job's requests are counted; travels with the tap's settings."""
+
+    def counters(self) -> RateCounterStore:
+        """Return what counts them, for this process."""
+        ...
+
+
+def use_job_rate_limit(tap: object, permits: RateLimitBackend | None) -> None:
+    """Let the requests of a tap be counted with those of the whole job."""
+    if permits is not None:
+        use_shared_counters(tap, permits.counters())
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True):
+    """What is asked of the issuer: a place, or (``seconds`` or ``left`` given) to be heeded."""
+
+    name: str
+    terms: RateLimits
+    weight: int = 0
+    left: int | None = None
+    seconds: float | None = None
+
+
+# ------------------------------------------------------------------------------ the driver
+class RateLimitServer:
+    """Counts the requests of a job while it runs: a context manager, on the driver.
+
+    ``host`` is the name under which executors reach the driver (``spark.driver.host``), ``bind``
+    the address that is listened on (``spark.driver.bindAddress``), and ``port`` a free one
+    unless given.
+    """
+
+    def __init__(self, host: str = _LOOPBACK, bind: str | None = None, port: int = 0) -> None:
+        self._host, self._bind, self._port = host, bind or host, port
+        self._key = secrets.token_bytes(32)
+        self._counters = InProcessCounters()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="permits", daemon=True)
+        self._ready = threading.Event()
+        self._over = asyncio.Event()
+        self._failure: OSError | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Listen.
+
+        Raises:
+            PermitsError: the address cannot be listened on.
+        """
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise RateLimitServerError(
+                f"The driver cannot listen on {self._bind}:{self._port} for its executors"
+                f" ({self._failure.strerror or self._failure}): set spark.driver.bindAddress (in"
+                " spark) to an address of this machine."
+            ) from self._failure
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> RateLimitServer | None:
+        """Return the issuer of a run, for the executors of its Spark; None: they cannot reach it.
+
+        It listens where the driver itself does, on a port that may be given
+        (``spark.tap.permits.port``). Behind Spark Connect the driver is elsewhere.
+
+        Raises:
+            PermitsError: the port is none.
+        """
+        if not hasattr(spark, "_jsparkSession"):
+            return None
+        host = spark.conf.get("spark.driver.host") or _LOOPBACK
+        bind = spark.conf.get("spark.driver.bindAddress", host)
+        port = spark.conf.get(_PORT, "0") or "0"
+        if not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
+            raise RateLimitServerError(
+                f"{_PORT} (in spark) is a port from 0 to {_LAST_PORT}, not {port}."
+            )
+        return cls(host, bind, int(port))
+
+    @property
+    def address(self) -> RateLimitAddress:
+        """Where it is asked; for workers."""
+        return RateLimitAddress(self._host, self._port, self._key)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._listen())
+        except OSError as error:
+            self._failure = error
+        finally:
+            self._loop.close()
+            self._ready.set()
+
+    async def _listen(self) -> None:
+        """Serve each connection in a task of its own until the issuer is closed."""
+        with _bound(self._bind, self._port) as listener:
+            self._port = listener.getsockname()[1]
+            accepting = asyncio.ensure_future(self._accept(listener))
+            self._ready.set()
+            await self._over.wait()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(accepting, *others, return_exceptions=True)
+            await asyncio.sleep(0)  # what was closed gives back its descriptor
+
+    async def _accept(self, listener: socket.socket) -> None:
+        connections = AuthenticatedConnections(get_max_connections())
+        tasks: set[asyncio.Task[None]] = set()  # the loop itself holds them weakly
+        async for accepted in serve_connections(listener):
+            task = asyncio.ensure_future(self._serve(accepted, connections))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            task.add_done_callback(partial(_close, accepted))
+
+    async def _serve(self, accepted: socket.socket, connections: AuthenticatedConnections) -> None:
+        """Answer one process until it goes away."""
+        reader, writer = await asyncio.open_connection(sock=accepted)
+        connections.add(writer)
+        try:
+            if await self._is_one_of_us(reader, writer):
+                connections.prove(writer)
+                while line := await reader.readline():
+                    connections.touch(writer)
+                    writer.write(self._answer(line))
+                    await writer.drain()
+        except (OSError, ValueError, TimeoutError, asyncio.TimeoutError, asyncio.CancelledError):
+            pass  # it is gone, or speaks another language; it may come again
+        finally:
+            connections.discard(writer)
+
+    async def _is_one_of_us(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        challenge = secrets.token_hex(16).encode()
+        writer.write(challenge + b"\n")
+        proof = await asyncio.wait_for(reader.readline(), _HANDSHAKE_SECONDS)
+        return hmac.compare_digest(proof.strip(), _proof(self._key, challenge))
+
+    def _answer(self, line: bytes) -> bytes:
+        asked = msgspec.json.decode(line, type=_Asked)
+        if asked.weight:
+            place = self._counters.ask(asked.name, _whole(asked.terms), asked.weight)
+            return msgspec.json.encode(place) + b"\n"
+        self._counters.lower(asked.name, _whole(asked.terms), asked.left, asked.seconds)
+        return b"[0.0,true]\n"
+
+
+def _close(accepted: socket.socket, task: asyncio.Task[None]) -> None:
+    """Close the socket of a connection whose task has ended, or was cancelled unstarted."""
+    accepted.close()
+    if not task.cancelled():
+        task.exception()  # of a client that was gone before it was served
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address."""
+    family, kind, protocol, _, where = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.settimeout(0)
+        listener.bind(where)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _proof(key: bytes, challenge: bytes) -> bytes:
+    return hmac.new(key, challenge, hashlib.sha256).hexdigest().encode()
+
+
+def _portable(terms: RateLimits) -> RateLimits:
+    """Return terms as JSON knows numbers: -1 stands for any number of requests."""
+    rates = tuple((-1.0 if math.isinf(most) else most, each) for most, each in terms.rates)
+    return RateLimits(terms.kind, rates)
+
+
+def _whole(terms: RateLimits) -> RateLimits:
+    rates = tuple((math.inf if most < 0 else most, each) for most, each in terms.rates)
+    return RateLimits(terms.kind, rates)
+
+
+# ----------------------------------------------------------------------------- the workers
+@dataclass(frozen=True, slots=True)
+class RateLimitAddress:
+    """Where the issuer of a run is asked, and with which key."""
+
+    host: str
+    port: int
+    key: bytes = field(repr=False)
+
+    def counters(self) -> RateCounterStore:
+        """Return what asks it; one connection for this process."""
+        with _clients_lock:
+            return _clients.setdefault((self, os.getpid()), _Client(self))
+
+
+class _Client:
+    """Asks the issuer, one question at a time."""
+
+    is_shared = True
+
+    def __init__(self, address: RateLimitAddress) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._wire: BinaryIO | None = None
+
+    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+        """Ask for a place.
+
+        Raises:
+            PermitsError: the driver does not answer.
+        """
+        return self._call(_Asked(name, _portable(terms), weight))
+
+    def lower(
+        self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
+    ) -> None:
+        """Say what the source says.
+
+        Raises:
+            PermitsError: the driver does not answer.
+        """
+        self._call(_Asked(name, _portable(terms), 0, left, seconds))
+
+    def _call(self, asked: _Asked) -> Reservation:
+        line = msgspec.json.encode(asked) + b"\n"
+        with self._lock:
+            return _tried(lambda: self._answer_to(line), self._reason)
+
+    def _answer_to(self, line: bytes) -> Reservation:
+        try:
+            wire = self._wire = self._wire or self._connected()
+            wire.write(line)
+            wire.flush()
+            return msgspec.json.decode(wire.readline(), type=Reservation)
+        except BaseException:
+            self._close()
+            raise
+
+    def _connected(self) -> BinaryIO:
+        address = self._address
+        with socket.create_connection((address.host, address.port), _ANSWER_SECONDS) as made:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            wire: Any = made.makefile("rwb")
+        challenge = wire.readline().strip()
+        wire.write(_proof(address.key, challenge) + b"\n")
+        opened: BinaryIO = wire
+        return opened
+
+    def _close(self) -> None:
+        if self._wire is not None:
+            wire, self._wire = self._wire, None
+            with contextlib.suppress(OSError):  # what it had not sent yet
+                wire.close()
+
+    def _reason(self, error: Exception) -> RateLimitServerError:
+        where = f"{self._address.host}:{self._address.port}"
+        return RateLimitServerError(
+            f"The driver counts the requests of this job at {where}, and this executor does not"
+            f" reach it ({error}). Let executors reach the driver's ports, and set"
+            " spark.driver.host (in spark) to the address under which they do."
+        )
+
+
+_clients: dict[tuple[RateLimitAddress, int], _Client] = {}
+_clients_lock = threading.Lock()
+
+
+def _tried(call: Callable[[], _Answer], reason: Callable[[Exception], Exception]) -> _Answer:
+    """Call something whose connection may break, a few times with a pause between."""
+    pause = _FIRST_PAUSE_SECONDS
+    for left in reversed(range(_TRIES)):
+        try:
+            return call()
+        except (OSError, msgspec.DecodeError) as error:
+            if not left:
+                raise reason(error) from error
+        time.sleep(pause)
+        pause *= 2
+    raise AssertionError("unreachable")
+
+
+# -------------------------------------------------------------------- without the driver
+@dataclass(frozen=True, slots=True)
+class StaticShare:
+    """The moments of one part where ``of`` parts run at most, and nobody can be asked.
+
+    The clocks of all machines are divided into moments as far apart as the rate says, and
+    every ``of``-th of them, from the ``number``-th on, is this part's. So the job keeps to its
+    budgets, and one part alone is slower than it may be.
+    """
+
+    number: int
+    of: int
+
+    def counters(self) -> RateCounterStore:
+        """Return what hands out the moments of this part."""
+        return _Moments(self)
+
+
+class _Moments:
+    """Hands out the moments of a share; no other part has the same."""
+
+    is_shared = True
+
+    def __init__(self, share: StaticShare) -> None:
+        self._share = share
+        self._free_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def ask(self, name: str, terms: RateLimits, weight: int = 1) -> Reservation:
+        """Take the next ``weight`` of this part's moments, and wait for the last."""
+        apart = max(seconds / most for most, seconds in terms.rates)
+        now = time.time()
+        with self._lock:
+            after = max(now, self._free_at.get(name, now))
+            at = _moment(after, apart, self._share) if apart else after
+            at += (weight - 1) * apart * self._share.of
+            self._free_at[name] = at + apart / 2  # whatever floats make of it, not this one again
+        return Reservation(at - now, is_taken=True)
+
+    def lower(
+        self, name: str, terms: RateLimits, left: int | None, seconds: float | None = None
+    ) -> None:
+        """Take no moment before the source counts anew, where it leaves none."""
+        if left == 0:
+            wait = max(each for _, each in terms.rates) if seconds is None else seconds
+            with self._lock:
+                self._free_at[name] = max(self._free_at.get(name, 0.0), time.time() + wait)
+
+
+def _moment(after: float, apart: float, share: StaticShare) -> float:
+    """Return the first moment of a share after another one."""
+    round_seconds = apart * share.of
+    first = apart * share.number
+    return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

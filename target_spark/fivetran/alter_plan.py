@@ -1,0 +1,130 @@
+"""What must be done to a table so that it is as Fivetran asks.
+
+Rules of the room: pure. Columns are met by Fivetran's names and keep the names that they
+have in the table. A column that is not asked for stays, and is no key any more; it goes only
+where Fivetran says that columns are to be dropped (its Partner SDK development guide,
+"AlterTable"; ``drop_columns`` in destination_sdk.proto).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.columns.schema_evolution import CanWiden
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import to_ddl, to_fivetran_type
+from target_spark.tables.identifiers import sanitize_names
+
+__all__ = ["AlterPlan", "plan_changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPlan:
+    """A table ``now`` and ``after``, and the columns that differ, as they will be.
+
+    The type of a ``widened`` column changes in place, that of a ``converted`` one by writing
+    its values anew. A ``narrowed`` one may have fewer values than its type in the table has.
+    """
+
+    now: FivetranSchema
+    after: FivetranSchema
+    added: tuple[DestinationColumn, ...] = ()
+    widened: tuple[DestinationColumn, ...] = ()
+    converted: tuple[DestinationColumn, ...] = ()
+    narrowed: tuple[DestinationColumn, ...] = ()
+    dropped: tuple[DestinationColumn, ...] = ()
+
+    @property
+    def changes_columns(self) -> bool:
+        """Whether the table's own columns change, and not only what is remembered of them."""
+        return bool(self.added or self.widened or self.converted or self.dropped)
+
+    @property
+    def unproven_keys(self) -> tuple[DestinationColumn, ...]:
+        """The columns of a key of which it is not known that it tells the rows apart."""
+        keys, before = _keys(self.after), {column.column for column in _keys(self.now)}
+        same = {column.column for column in keys} == before
+        return () if same and not set(keys) & set(self.converted) else keys
+
+    def told(self) -> list[str]:
+        """Return it in words for a person; nothing where there is nothing to do."""
+        return list(self._words())
+
+    def _words(self) -> Iterator[str]:
+        before = {column.column: column for column in self.now.columns}
+        for column in self.after.columns:
+            old = before.get(column.column)
+            if old is None:
+                yield f"column {column.name} is new, {to_fivetran_type(column)}"
+            elif to_fivetran_type(old) != to_fivetran_type(column):
+                types = to_fivetran_type(column), to_fivetran_type(old)
+                yield f"column {column.name} is {types[0]}, it was {types[1]}"
+        yield from (f"column {column.name} is dropped" for column in self.dropped)
+        keys, were = ([c.name for c in _keys(shape)] for shape in (self.after, self.now))
+        if keys != were:
+            yield f"the key is {_listed(keys)}, it was {_listed(were)}"
+
+
+def plan_changes(
+    now: FivetranSchema,
+    types: Mapping[str, str],
+    asked: FivetranSchema,
+    table_format: str,
+    widens: CanWiden,
+    *,
+    drops: bool,
+    reserved: Collection[str] = (),
+) -> AlterPlan:
+    """Return what makes a table as asked, whose columns have these types, as DDL.
+
+    ``widens`` says which type its format changes in place. With ``drops`` the columns go that
+    are not asked for.
+    """
+    wanted, known = asked.by_name, now.by_name
+    kept = [
+        _changed(column, wanted.get(column.name))
+        for column in now.columns
+        if column.name in wanted or not drops
+    ]
+    added = _named([column for column in asked.columns if column.name not in known], reserved)
+    changed = [
+        column
+        for column in kept
+        if to_fivetran_type(column) != to_fivetran_type(known[column.name])
+    ]
+    other = [c for c in changed if to_ddl(c, table_format) != types[c.column]]
+    widened = tuple(c for c in other if widens(types[c.column], to_ddl(c, table_format)))
+    return AlterPlan(
+        now,
+        FivetranSchema((*kept, *added)),
+        added,
+        widened,
+        tuple(column for column in other if column not in widened),
+        tuple(c for c in changed if c not in other and to_ddl(c) != types[c.column]),
+        tuple(column for column in now.columns if drops and column.name not in wanted),
+    )
+
+
+def _changed(old: DestinationColumn, asked: DestinationColumn | None) -> DestinationColumn:
+    """Return a column as it will be; a decimal of which no digits are said keeps its own."""
+    if asked is None:
+        return replace(old, is_key=False)
+    is_open = asked.type is old.type is DataType.DECIMAL and asked.decimal is None
+    return replace(asked, column=old.column, decimal=old.decimal if is_open else asked.decimal)
+
+
+def _named(
+    columns: Sequence[DestinationColumn], reserved: Collection[str]
+) -> tuple[DestinationColumn, ...]:
+    names = sanitize_names([column.name for column in columns], reserved)
+    return tuple(replace(column, column=names[column.name]) for column in columns)
+
+
+def _keys(shape: FivetranSchema) -> tuple[DestinationColumn, ...]:
+    return tuple(column for column in shape.columns if column.is_key)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

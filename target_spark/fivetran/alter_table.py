@@ -1,0 +1,215 @@
+"""How the columns of a table change, so that no value is lost.
+
+Rules of the room: the values are looked at before anything changes. First the table is told
+what it will be (see `target_spark.fivetran.table_metadata`), then its columns change: in place
+where the format can, else by writing all rows anew in one commit, so that whoever reads the
+table sees the old one or the new one. What is done here may be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tap_core.events import StreamId
+from target_spark.columns import SchemaChange
+from target_spark.config.options import LoadOptions
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.fivetran.alter_plan import AlterPlan
+from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.table_layout import build_layout
+from target_spark.fivetran.table_metadata import TABLE_PROPERTY, dump_metadata
+from target_spark.fivetran.type_conversion import get_conversion
+from target_spark.fivetran.type_mapping import to_ddl, to_fivetran_type
+from target_spark.tables.identifiers import quote
+from target_spark.writers.delta.catalog import get_layout
+from target_spark.writers.delta.layout import PartitionSpec, build_partition_specs
+from target_spark.writers.iceberg.layout import build_sort_order, get_partitions
+from target_spark.writers.sql import BATCH_VIEW, build_alter_statements, format_properties
+
+__all__ = ["apply_plan"]
+
+_NTZ = "timestamp_ntz"
+
+_MADE_BY = "delta.generationExpression"
+"""What the Delta protocol calls, in a column's metadata, how its values are computed."""
+
+
+def apply_plan(
+    spark: SparkSession, options: LoadOptions, stream: StreamId, at: ExistingTable, plan: AlterPlan
+) -> None:
+    """Change a table as planned.
+
+    Raises:
+        TableError: a value would be lost, or a key would not tell the rows apart; nothing is
+            changed.
+        UnsupportedError: the change would break how its files are divided; the same.
+    """
+    rows = spark.table(at.ref)
+    _check_values(rows, stream, at, plan)
+    changed = rows.selectExpr(*_columns(rows, at, plan, options.format))
+    _check_keys(changed, stream, plan)
+    layout, design = build_layout(options, stream, plan.after)
+    if _is_rewritten(plan, options.format) and options.format == "delta":
+        changed = _with_parts(changed, stream, at, plan, build_partition_specs(layout, design))
+    listed = format_properties(dict(_properties(at, plan, options.format)))
+    spark.sql(f"ALTER TABLE {at.ref} SET TBLPROPERTIES ({listed})")
+    if _is_rewritten(plan, options.format):
+        if options.format == "delta":
+            _rewrite_delta(spark, at, changed)
+        else:
+            _rewrite_iceberg(spark, at, changed, build_sort_order(layout, design))
+    elif plan.changes_columns:
+        for words in _in_place(plan, options.format):
+            spark.sql(f"ALTER TABLE {at.ref} {words}")
+
+
+def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
+    """Tell whether all rows are written anew; Delta does not take a column out in place."""
+    return bool(plan.converted or (plan.dropped and table_format == "delta"))
+
+
+def _check_values(rows: DataFrame, stream: StreamId, at: ExistingTable, plan: AlterPlan) -> None:
+    changed = (*plan.converted, *plan.narrowed)
+    if not changed:
+        return
+    lost = [get_conversion(quote(c.column), at.types[c.column], to_ddl(c)).lost for c in changed]
+    (counts,) = rows.select(*(F.count_if(F.expr(condition)) for condition in lost)).collect()
+    faults = [
+        f"column {column.name} to {to_fivetran_type(column)} ({count} of its values)"
+        for column, count in zip(changed, counts, strict=True)
+        if count
+    ]
+    if faults:
+        raise TableError(
+            f"Table {stream} cannot change {'; '.join(faults)}: what the new type cannot"
+            " hold would be lost. Nothing was changed. Correct these values in the destination,"
+            " or let the column have a type that takes them all, as STRING does."
+        )
+
+
+def _check_keys(changed: DataFrame, stream: StreamId, plan: AlterPlan) -> None:
+    keys = plan.unproven_keys
+    if not keys:
+        return
+    columns = [quote(column.column) for column in keys]
+    names = ", ".join(column.name for column in keys)
+    empty = " OR ".join(f"{column} IS NULL" for column in columns)
+    if not changed.where(empty).isEmpty():
+        raise TableError(
+            f"The key of table {stream} cannot be {names}: there are rows without a value"
+            " in it. Nothing was changed. Sync the table anew, or fill these values in the"
+            " destination."
+        )
+    if not changed.groupBy(*columns).count().where("count > 1").isEmpty():
+        raise TableError(
+            f"The key of table {stream} cannot be {names}: several rows have the same"
+            " values in it. Nothing was changed. Sync the table anew, or remove the rows that"
+            " are there twice in the destination."
+        )
+
+
+def _columns(
+    rows: DataFrame, at: ExistingTable, plan: AlterPlan, table_format: str
+) -> Iterator[str]:
+    """Yield the SQL of each column that the table will have, also of those that are not ours."""
+    gone = {column.column for column in plan.dropped}
+    ddl = {column.column: to_ddl(column, table_format) for column in plan.after.columns}
+    converted = {column.column for column in plan.converted}
+    widened = {column.column for column in plan.widened}
+    for name in rows.columns:
+        value = quote(name)
+        if name in converted:
+            value = get_conversion(value, at.types[name], ddl[name]).value
+        elif name in widened:
+            value = f"CAST({value} AS {ddl[name]})"
+        if name not in gone:
+            yield value if value == quote(name) else f"{value} AS {quote(name)}"
+    for column in plan.added:
+        yield f"CAST(NULL AS {ddl[column.column]}) AS {quote(column.column)}"
+
+
+def _properties(at: ExistingTable, plan: AlterPlan, table_format: str) -> Iterator[tuple[str, str]]:
+    """Yield what the table is told beforehand; Delta also what its readers must know of then."""
+    shapes = (plan.after, plan.now) if plan.changes_columns else (plan.after,)
+    yield TABLE_PROPERTY, dump_metadata(*shapes)
+    if table_format != "delta":
+        return
+    if plan.widened and not _is_rewritten(plan, table_format):
+        yield "delta.enableTypeWidening", "true"
+    fresh = {to_ddl(column, table_format) for column in plan.after.columns}
+    if _NTZ in fresh and not any(_NTZ in ddl for ddl in at.types.values()):
+        yield "delta.feature.timestampNtz", "supported"
+
+
+def _in_place(plan: AlterPlan, table_format: str) -> Iterator[str]:
+    changes = [SchemaChange("add", (c.column,), to_ddl(c, table_format)) for c in plan.added]
+    changes += [SchemaChange("widen", (c.column,), to_ddl(c, table_format)) for c in plan.widened]
+    yield from build_alter_statements(changes)
+    if plan.dropped:
+        yield f"DROP COLUMNS ({', '.join(quote(column.column) for column in plan.dropped)})"
+
+
+def _with_parts(
+    changed: DataFrame,
+    stream: StreamId,
+    at: ExistingTable,
+    plan: AlterPlan,
+    parts: Sequence[PartitionSpec],
+) -> DataFrame:
+    """Let the columns that Delta computes of others be computed of them from now on too.
+
+    Raises:
+        UnsupportedError: it is not known how.
+    """
+    made_by = {part.name: part.made_by for part in parts if part.made_by is not None}
+    ours = {*at.types, *(column.column for column in plan.added)}
+    lost = [name for name in changed.columns if name not in ours and name not in made_by]
+    if lost:
+        raise UnsupportedError(
+            f"The files of table {stream} are divided by {', '.join(lost)}, which is made"
+            " of a column that changes, or in a way that the setting partition_by does not say."
+            " Nothing was changed. Set partition_by as it was when the table was made, or drop"
+            " the table and sync it anew."
+        )
+    return changed.select(
+        *(
+            F.col(quote(name)).alias(name, metadata={_MADE_BY: made_by[name]})
+            if name in made_by
+            else F.col(quote(name))
+            for name in changed.columns
+        )
+    )
+
+
+def _rewrite_delta(spark: SparkSession, at: ExistingTable, changed: DataFrame) -> None:
+    """Put all rows anew into the table, in one commit.
+
+    It stays partitioned as it is; how it is clustered is forgotten by that, and said again.
+    """
+    parts, clusters = (
+        [name for name in names if name in changed.columns] for names in get_layout(spark, at.table)
+    )
+    rows = changed.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    (rows.partitionBy(*parts) if parts else rows).saveAsTable(at.ref)
+    if clusters:
+        spark.sql(f"ALTER TABLE {at.ref} CLUSTER BY ({', '.join(map(quote, clusters))})")
+
+
+def _rewrite_iceberg(
+    spark: SparkSession, at: ExistingTable, changed: DataFrame, order: str
+) -> None:
+    """Do the same; how rows are sorted in files is forgotten by that, and said again."""
+    (made,) = spark.sql(f"SHOW CREATE TABLE {at.ref}").collect()
+    parts = get_partitions(made[0])
+    divided = f" PARTITIONED BY ({parts})" if parts else ""
+    changed.createOrReplaceTempView(BATCH_VIEW)
+    try:
+        words = f"REPLACE TABLE {at.ref} USING iceberg{divided} AS TABLE {BATCH_VIEW}"
+        spark.sql(words)
+    finally:
+        spark.catalog.dropTempView(BATCH_VIEW)
+    if order:
+        spark.sql(f"ALTER TABLE {at.ref} {order}")

@@ -1,0 +1,137 @@
+"""How many rows batch files have, and whether a key may stand there twice.
+
+Rules of the room: without Spark. Fivetran sends each key once in a batch, and to put rows that
+are known for such into a table costs far less than to divide all of them by key; so the keys
+alone are looked at before. What cannot be told for sure, or not with little memory, counts as a
+repeated key. An error of a cell is left to those who read the rows. Source: Fivetran's Partner
+SDK development guide, "WriteBatchRequest".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.cell_conversion import CellConversionError, convert_column
+from target_spark.fivetran.csv_parsing import (
+    FileFaultError,
+    match_columns,
+    read_columns,
+    read_header,
+)
+from target_spark.fivetran.file_reader import file_error, one_reader, read_blocks
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+
+__all__ = ["BatchStats", "count_rows"]
+
+_MOST: Final = 64 << 20
+"""Bytes of keys that are compared."""
+
+_INEXACT: Final = (DataType.FLOAT, DataType.DOUBLE)
+"""Types of which Spark takes values for the same that Arrow does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStats:
+    """The rows of each kind, and whether a key may stand twice among those that were compared."""
+
+    rows: Mapping[FileKind, int]
+    repeats: bool
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return sum(self.rows.values())
+
+    @property
+    def kinds(self) -> frozenset[FileKind]:
+        """What there are rows of."""
+        return frozenset(self.rows)
+
+
+def count_rows(
+    files: Sequence[RequestFile],
+    params: FileParams,
+    shape: FivetranSchema,
+    compared: Collection[FileKind] = frozenset(FileKind),
+) -> BatchStats:
+    """Return what there is in files; keys are compared in those of some kinds.
+
+    Raises:
+        BatchFileError: a file cannot be read as rows of cells.
+    """
+    rows: Counter[FileKind] = Counter()
+    seen = _Keys(shape)
+    with one_reader():
+        for file in files:
+            wanted = shape.keys if file.kind in compared else ()
+            for cells in _cells(file, params, shape, wanted or shape.keys or shape.columns[:1]):
+                rows[file.kind] += len(cells[0])
+                if wanted:
+                    seen.add(cells)
+        repeats = seen.repeat()
+    return BatchStats({kind: count for kind, count in rows.items() if count}, repeats)
+
+
+class _Keys:
+    """The keys that were seen, as long as they are few."""
+
+    def __init__(self, shape: FivetranSchema) -> None:
+        self._columns = shape.keys
+        self._names = [str(number) for number in range(len(self._columns))]
+        self._found: list[Any] = []
+        self._bytes = 0
+        self._is_unsure = any(column.type in _INEXACT for column in self._columns)
+
+    def add(self, cells: Sequence[Any]) -> None:
+        """Keep the keys of some rows, which are texts."""
+        if self._is_unsure:
+            return
+        try:
+            values = [convert_column(*each) for each in zip(self._columns, cells, strict=True)]
+        except CellConversionError:
+            values = []
+        self._bytes += sum(array.nbytes for array in values)
+        self._is_unsure = not values or self._bytes > _MOST
+        if self._is_unsure:
+            self._found.clear()
+        else:
+            self._found.append(pa.record_batch(values, names=self._names))
+
+    def repeat(self) -> bool:
+        """Tell whether one may be there twice."""
+        if self._is_unsure or not self._found:
+            return self._is_unsure
+        keys = pa.Table.from_batches(self._found)
+        different = keys.group_by(self._names, use_threads=False).aggregate([])
+        return bool(different.num_rows < keys.num_rows)
+
+
+def _cells(
+    file: RequestFile,
+    params: FileParams,
+    shape: FivetranSchema,
+    wanted: Sequence[DestinationColumn],
+) -> Iterator[list[Any]]:
+    """Yield the texts of some columns of a file."""
+    found = read_blocks(file, params)
+    try:
+        names, rest = read_header(next(found, b""))
+        block: bytes | None = rest
+        header = match_columns(names, shape, file.kind)
+        places = [header.index(column) for column in wanted if column in header]
+        count = 0
+        while block is not None:
+            if block:
+                texts = read_columns(block, len(names), params.null, count)
+                yield [texts[place] for place in places]
+                count += len(texts[0])
+            block = next(found, None)
+    except FileFaultError as error:
+        raise file_error(file, str(error)) from None

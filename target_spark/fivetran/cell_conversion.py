@@ -1,0 +1,295 @@
+"""The cells of a column, from text to values, exactly.
+
+Rules of the room: pure. A column is converted as a whole; what cannot be read quickly is read
+slowly, by the same rules. A text that is no value of its type, or one that the type cannot hold,
+is an error and never another value; only what stands behind microseconds is cut, as Spark knows
+nothing smaller. An error tells which cell it is and never what stands in it. Source: Fivetran's
+Partner SDK development guide, "Examples of data types".
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.table_schema import DestinationColumn
+
+__all__ = ["CellConversionError", "arrow_type", "convert_column", "find_first_failure"]
+
+
+class CellConversionError(Exception):
+    """A cell is no value of its column; ``row`` is its place, from 0, ``words`` say why."""
+
+    def __init__(self, row: int, words: str) -> None:
+        super().__init__(words)
+        self.row, self.words = row, words
+
+
+_INSTANT: Final = pa.timestamp("us", "UTC")
+_TYPES: Final[Mapping[DataType, Any]] = {
+    DataType.BOOLEAN: pa.bool_(),
+    DataType.SHORT: pa.int16(),
+    DataType.INT: pa.int32(),
+    DataType.LONG: pa.int64(),
+    DataType.FLOAT: pa.float32(),
+    DataType.DOUBLE: pa.float64(),
+    DataType.NAIVE_DATE: pa.date32(),
+    DataType.NAIVE_DATETIME: pa.timestamp("us"),
+    DataType.UTC_DATETIME: _INSTANT,
+    DataType.BINARY: pa.binary(),
+}
+"""What is no text; a DECIMAL has its own digits."""
+
+
+def arrow_type(column: DestinationColumn) -> Any:
+    """Return the type that a column has in Arrow; a time, XML and JSON stay text."""
+    if column.type is DataType.DECIMAL:
+        return pa.decimal128(*column.digits)
+    return _TYPES.get(column.type, pa.string())
+
+
+def convert_column(column: DestinationColumn, texts: Any) -> Any:
+    """Return an array of texts as the column's values; null stays null.
+
+    Raises:
+        MisfitError: a cell does not fit.
+    """
+    convert = _CONVERSIONS.get(column.type)
+    if convert is None:
+        return texts
+    try:
+        return convert(texts, column)
+    except ValueError:
+        row = find_first_failure(texts, lambda part: convert(part, column))
+    raise CellConversionError(row, _WORDS.get(column.type, _of_decimal(column)))
+
+
+def find_first_failure(values: Any, use: Callable[[Any], Any]) -> int:
+    """Return the place of the first value at which a use fails, of an array at which it does."""
+    start, length = 0, len(values)
+    while length > 1:
+        half = length // 2
+        try:
+            use(values.slice(start, half))
+        except ValueError:
+            length = half
+        else:
+            start, length = start + half, length - half
+    return start
+
+
+# ------------------------------------------------------------------------ whole numbers
+
+
+def _booleans(texts: Any, _column: DestinationColumn) -> Any:
+    for spelled in (texts, pc.ascii_lower(texts)):
+        values = pc.equal(spelled, "true")
+        if _all(pc.or_(values, pc.equal(spelled, "false"))):
+            return values
+    raise ValueError
+
+
+def _integers(texts: Any, column: DestinationColumn) -> Any:
+    values = texts.cast(_TYPES[column.type])
+    if _some_have(texts, "x") or _some_have(texts, "X"):  # Arrow reads 0x10
+        raise ValueError
+    return values
+
+
+def _some_have(texts: Any, sign: str) -> bool:
+    data = texts.buffers()[2]  # what all texts are made of, maybe with others around them
+    if data is None or sign.encode() not in data.to_pybytes():
+        return False
+    return bool(pc.any(pc.match_substring(texts, sign)).as_py())
+
+
+def _all(conditions: Any) -> bool:
+    """Tell whether all hold, apart from those that are null."""
+    return pc.all(conditions).as_py() is not False
+
+
+# ------------------------------------------------------------------ numbers with a point
+
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_MOST: Final = 38
+"""Digits that Arrow can hold."""
+
+_LARGEST_FLOAT: Final = 3.4028234663852886e38
+_LARGEST_FLOAT_TOLD: Final = 3.4028237e38
+"""How the guide spells it, rounded up."""
+
+
+def _decimals(texts: Any, column: DestinationColumn) -> Any:
+    type_ = arrow_type(column)
+    if _are_plain(texts, *column.digits):
+        return texts.cast(type_)
+    return pa.array([_decimal(text, *column.digits) for text in texts.to_pylist()], type_)
+
+
+def _are_plain(texts: Any, precision: int, scale: int) -> bool:
+    """Tell whether Arrow reads these decimals exactly, or refuses them.
+
+    Of numbers with an exponent, with more digits than it can hold or more than the column has
+    before the point, it makes others without a word.
+    """
+    if _some_have(texts, "e") or _some_have(texts, "E"):
+        return False
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= precision - scale:
+        return True
+    texts = pc.ascii_ltrim(texts, characters="+-")
+    lengths, points = pc.binary_length(texts), pc.find_substring(texts, ".")
+    has_point = pc.greater_equal(points, 0)
+    before_point = pc.if_else(has_point, points, lengths)
+    digits = pc.subtract(lengths, has_point.cast(pa.int32()))
+    are_few = pc.and_(pc.less_equal(before_point, precision - scale), pc.less_equal(digits, _MOST))
+    return _all(are_few)
+
+
+def _decimal(text: str | None, precision: int, scale: int) -> Decimal | None:
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError
+    exactly = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    try:
+        return Decimal(text).quantize(Decimal(1).scaleb(-scale), context=exactly)
+    except (Inexact, InvalidOperation):
+        raise ValueError from None
+
+
+def _of_decimal(column: DestinationColumn) -> str:
+    precision, scale = column.digits
+    return f"is no DECIMAL of {precision} digits, {scale} of them after the point"
+
+
+def _floats(texts: Any, column: DestinationColumn) -> Any:
+    values = texts.cast(_TYPES[column.type])
+    is_infinite = pc.is_inf(values)
+    if not pc.any(is_infinite).as_py():
+        return values
+    is_told = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
+    overflown = pc.and_not(is_infinite, is_told)
+    return _told_largest(texts, values, overflown) if pc.any(overflown).as_py() else values
+
+
+def _told_largest(texts: Any, values: Any, overflown: Any) -> Any:
+    """Return the values with the largest FLOAT where its usual text was read as infinite."""
+    size = pc.abs(texts.filter(overflown).cast(pa.float64()))
+    if values.type != pa.float32() or not _all(pc.less_equal(size, _LARGEST_FLOAT_TOLD)):
+        raise ValueError
+    largest = pc.multiply(pc.sign(values), pa.scalar(_LARGEST_FLOAT, pa.float32()))
+    return pc.if_else(overflown, largest, values)
+
+
+# -------------------------------------------------------------------- dates and instants
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""0001-01-01 and the end of 9999-12-31, in microseconds since 1970."""
+
+_TO_MICROSECONDS: Final = len("2024-01-08T18:52:07.754685")
+_ZONED: Final = r":.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+_TIME: Final = r"^(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?$"
+
+
+def _dates(texts: Any, _column: DestinationColumn) -> Any:
+    return _within(texts.cast(pa.date32()), pa.int32(), _FIRST_DAY, _LAST_DAY)
+
+
+def _naive(texts: Any, _column: DestinationColumn | None = None) -> Any:
+    values = _cut(texts).cast(pa.timestamp("us"))
+    return _within(values, pa.int64(), _FIRST, _LAST)
+
+
+def _instants(texts: Any, _column: DestinationColumn) -> Any:
+    if _all(pc.ends_with(texts, "Z")):
+        return _naive(_sliced(texts, -1)).view(_INSTANT)
+    texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+    is_zoned = pc.match_substring_regex(texts, _ZONED)
+    zoned = pc.if_else(is_zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
+    return _within(zoned.cast(_INSTANT), pa.int64(), _FIRST, _LAST)
+
+
+def _cut(texts: Any) -> Any:
+    """Return date-times without the digits behind their microseconds."""
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) <= _TO_MICROSECONDS:
+        return texts
+    whole = pc.binary_length(pc.ascii_rtrim(texts, characters="0123456789"))
+    if not _all(pc.less_equal(whole, _TO_MICROSECONDS)):
+        raise ValueError
+    return _sliced(texts, _TO_MICROSECONDS)
+
+
+def _sliced(texts: Any, end: int) -> Any:
+    """Return the first bytes of each text; it must be ASCII, or be refused where it is read."""
+    return pc.binary_slice(texts.cast(pa.binary()), 0, end).cast(pa.string())
+
+
+def _within(values: Any, as_number: Any, first: int, last: int) -> Any:
+    bounds = pc.min_max(values.view(as_number)).as_py()
+    if bounds["min"] is not None and not first <= bounds["min"] <= bounds["max"] <= last:
+        raise ValueError
+    return values
+
+
+def _times(texts: Any, _column: DestinationColumn) -> Any:
+    if not _all(pc.match_substring_regex(texts, _TIME)):
+        raise ValueError
+    return texts
+
+
+# ------------------------------------------------------------------------------- bytes
+
+_BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
+
+
+def _bytes(texts: Any, _column: DestinationColumn) -> Any:
+    if not _all(pc.match_substring_regex(texts, _BASE64)):
+        raise ValueError
+    cells = (text if text is None else _decoded(text) for text in texts.to_pylist())
+    return pa.array(list(cells), pa.binary())
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return binascii.a2b_base64(text)
+    except binascii.Error:  # without its padding
+        return binascii.a2b_base64(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+
+
+_CONVERSIONS: Final[Mapping[DataType, Callable[[Any, DestinationColumn], Any]]] = {
+    DataType.BOOLEAN: _booleans,
+    DataType.SHORT: _integers,
+    DataType.INT: _integers,
+    DataType.LONG: _integers,
+    DataType.DECIMAL: _decimals,
+    DataType.FLOAT: _floats,
+    DataType.DOUBLE: _floats,
+    DataType.NAIVE_DATE: _dates,
+    DataType.NAIVE_DATETIME: _naive,
+    DataType.UTC_DATETIME: _instants,
+    DataType.BINARY: _bytes,
+    DataType.NAIVE_TIME: _times,
+}
+"""What is more than a text; each raises a ValueError, as Arrow does."""
+
+_WORDS: Final[Mapping[DataType, str]] = {
+    DataType.BOOLEAN: "is neither true nor false",
+    DataType.SHORT: "is no SHORT (16 bits)",
+    DataType.INT: "is no INT (32 bits)",
+    DataType.LONG: "is no LONG (64 bits)",
+    DataType.FLOAT: "is no FLOAT",
+    DataType.DOUBLE: "is no DOUBLE",
+    DataType.NAIVE_DATE: "is no date of the years 0001 to 9999",
+    DataType.NAIVE_DATETIME: "is no date-time without a zone of the years 0001 to 9999",
+    DataType.UTC_DATETIME: "is no instant of the years 0001 to 9999",
+    DataType.BINARY: "is not base64",
+    DataType.NAIVE_TIME: "is no time of a day",
+}

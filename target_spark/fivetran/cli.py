@@ -1,0 +1,36 @@
+"""``target-spark --port``: a destination that Fivetran calls.
+
+The target's class is a parameter and is not imported. One Spark serves all calls and ends with
+the server.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tap_core.protocols.fivetran.port_option import PortCommand
+
+if TYPE_CHECKING:
+    from tap_core.protocols.fivetran.listen_address import ListenAddress
+    from target_spark.fivetran.destination_service import DestinationPlugin
+
+__all__ = ["destination_command"]
+
+
+def destination_command(name: str, plugin: type[DestinationPlugin]) -> PortCommand:
+    """Return the command that serves a destination."""
+
+    def serve_at(place: ListenAddress) -> int:
+        from tap_core.protocols.fivetran.grpc_server import serve
+        from tap_core.protocols.fivetran.logging import JsonLogHandler
+        from target_spark.fivetran.allowed_settings import CallRules
+        from target_spark.fivetran.destination_service import make_service
+        from target_spark.fivetran.shared_spark import SharedSpark
+
+        journal, sparks = JsonLogHandler("sdk_destination"), SharedSpark()
+        # Before any call: what a call loads into the environment must not count.
+        rules = CallRules.of(name, os.environ)
+        return serve(make_service(plugin, sparks, journal, rules), place, journal, sparks.close)
+
+    return PortCommand(name, serve_at)

@@ -1,0 +1,184 @@
+"""CSV as Fivetran writes it: what its header names, and its rows as columns of texts.
+
+Rules of the room: pure. Quotes are doubled, a backslash is a sign like others, cells have line
+breaks and what looks like them. The header alone tells the order of the columns. The text that
+means NULL does so quoted or not, unless it is empty: then an empty cell is NULL, and a quoted one
+is an empty text. An error tells a row by its number, the first behind the header being 1, and a
+column by the table's name of it; what stands in a file is never told, nor what a header names,
+which would be a row of data in a file without one. Source: Fivetran's Partner SDK development
+guide, "Batch files", and what is seen of them.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from target_spark.fivetran.batch_request import FileKind
+from target_spark.fivetran.cell_conversion import find_first_failure
+from target_spark.fivetran.table_schema import END, START, DestinationColumn, FivetranSchema
+
+__all__ = ["FileFaultError", "key_columns", "match_columns", "read_columns", "read_header"]
+
+_MARK: Final = b"\xef\xbb\xbf"
+"""What some programs put in front of UTF-8."""
+
+_LISTED: Final = 5
+
+
+class FileFaultError(Exception):
+    """What is wrong with a file, to go on after its name."""
+
+
+def read_header(block: bytes) -> tuple[list[str], bytes]:
+    """Return the names in a file's header, and the rows behind it; ``block`` is its begin.
+
+    Raises:
+        FileFaultError: it is no text.
+    """
+    end = _end_of_first_row(block)
+    try:
+        line = block[:end].removeprefix(_MARK).decode()
+        return next(csv.reader([line], strict=True), []), block[end:]
+    except (UnicodeDecodeError, csv.Error):
+        raise FileFaultError(
+            "has no header of UTF-8 text. The key is that of another file, the file is damaged,"
+            " or it is compressed or encrypted in another way"
+        ) from None
+
+
+def _end_of_first_row(block: bytes) -> int:
+    end = block.find(b"\n") + 1
+    while end and block.count(b'"', 0, end) % 2:
+        end = block.find(b"\n", end) + 1
+    return end or len(block)
+
+
+def match_columns(
+    names: Sequence[str], shape: FivetranSchema, kind: FileKind
+) -> tuple[DestinationColumn, ...]:
+    """Return the columns that a header names, in its order.
+
+    Raises:
+        FileFaultError: the table has no such column, one stands there twice, or one is missing
+            that the rows of such a file need.
+    """
+    known, counts = shape.by_name, Counter(names)
+    if known.keys().isdisjoint(counts):
+        raise FileFaultError(
+            "has a header that names no column of the table, or none at all. It is the file of"
+            " another table, or the key is that of another file"
+        )
+    if strange := [str(place) for place, name in enumerate(names, 1) if name not in known]:
+        places = _list(strange)
+        raise FileFaultError(f"has columns that the table has not; in its header they are {places}")
+    if twice := [column.name for column in shape.columns if counts[column.name] > 1]:
+        raise FileFaultError(f"names a column twice: {_list(twice)}")
+    if missing := [column.name for column in _needed(shape, kind) if not counts[column.name]]:
+        raise FileFaultError(f"lacks columns that the table has: {_list(missing)}")
+    return tuple(known[name] for name in names)
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def key_columns(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
+    """Return the columns without which a row of such a file means no row of the table.
+
+    Where a table keeps the versions of its rows, the end of one is told without its start.
+    """
+    if kind is FileKind.DELETE:
+        return tuple(column for column in shape.keys if column.name != START)
+    start = shape.by_name.get(START) if kind is FileKind.EARLIEST_START else None
+    return shape.keys if start is None or start in shape.keys else (*shape.keys, start)
+
+
+def _needed(shape: FivetranSchema, kind: FileKind) -> tuple[DestinationColumn, ...]:
+    if kind is FileKind.REPLACE:
+        return shape.columns
+    end = shape.by_name.get(END) if kind is FileKind.DELETE else None
+    keys = key_columns(shape, kind)
+    return keys if end is None else (*keys, end)
+
+
+def read_columns(
+    block: bytes, count: int, null: str, rows_before: int, only: Sequence[int] | None = None
+) -> list[Any]:
+    """Return the rows of a block as arrays of texts: one for each of ``count`` columns.
+
+    With ``only`` they are those of the columns at these places, which is faster.
+
+    Raises:
+        FileFaultError: a row has another number of cells, or is not UTF-8.
+    """
+    uneven: list[int] = []
+    wanted = range(count) if only is None else only
+
+    def found(row: Any) -> str:
+        uneven.append(row.number)
+        return "error"
+
+    try:
+        return _parsed(block, count, dict.fromkeys(wanted, pa.string()), null, found)
+    except pa.ArrowInvalid:
+        if uneven:
+            raise FileFaultError(
+                f"has another number of cells in row {rows_before + uneven[0]:,} than in its header"
+            ) from None
+    row = rows_before + 1 + _first_no_text(block, count, wanted, null)
+    raise FileFaultError(f"is not UTF-8 in row {row:,}")
+
+
+def _parsed(
+    block: bytes, count: int, wanted: Mapping[int, Any], null: str, found: Callable[[Any], str]
+) -> list[Any]:
+    """Return the columns at the wanted places, of the wanted types."""
+    if block.startswith(_MARK):
+        block = _MARK + block  # Arrow takes one off, which here stands in a cell
+    names = [str(number) for number in range(count)]
+    table = arrow_csv.read_csv(
+        pa.BufferReader(block),
+        arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+        arrow_csv.ParseOptions(
+            newlines_in_values=True, ignore_empty_lines=count > 1, invalid_row_handler=found
+        ),
+        arrow_csv.ConvertOptions(
+            column_types={names[place]: type_ for place, type_ in wanted.items()},
+            include_columns=[names[place] for place in wanted],
+            null_values=[null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=bool(null),
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns]
+
+
+def _first_no_text(block: bytes, count: int, wanted: Iterable[int], null: str) -> int:
+    """Return the place of the first row that has a cell that is not UTF-8.
+
+    Raises:
+        FileFaultError: a row that is not UTF-8 has another number of cells than the header.
+    """
+    try:
+        cells = _parsed(block, count, dict.fromkeys(wanted, pa.binary()), null, lambda _: "error")
+    except pa.ArrowInvalid:  # whose text is that of the row
+        raise FileFaultError(
+            "has a row with another number of cells than its header, which is not UTF-8 either"
+        ) from None
+    faulty = [array for array in cells if not _are_texts(array)]
+    return min(find_first_failure(array, lambda part: part.cast(pa.string())) for array in faulty)
+
+
+def _are_texts(array: Any) -> bool:
+    try:
+        array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True

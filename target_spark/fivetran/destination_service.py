@@ -1,0 +1,284 @@
+"""Each call of Fivetran to a destination, from its request to its answer.
+
+Rules of the room: the form and the capabilities are told without Spark. Settings come with every
+call and are checked with every call. One call at a time changes a table; different tables change
+side by side. What goes wrong is raised: the server tells it, by a Task where the answer has one.
+Source: Fivetran's Partner SDK, ``destination_sdk.proto`` and its development guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tap_core.events import StreamId
+from tap_core.exceptions import ConfigurationError
+from tap_core.protocols.fivetran import proto_messages
+from tap_core.protocols.fivetran.configuration import parse_configuration
+from tap_core.protocols.fivetran.configuration_form import build_form
+from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT
+from tap_core.protocols.fivetran.enums import Compression, Encryption, FivetranFileFormat
+from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
+from tap_core.redaction import make_redactor
+from tap_core.types import JsonSchema
+from target_spark.config import settings
+from target_spark.config.options import LoadOptions
+from target_spark.errors import TargetSparkError, UnsupportedError
+from target_spark.fivetran.allowed_settings import CallRules
+from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.configuration_form import FORM, TESTS, check_format, parse_settings
+from target_spark.fivetran.error_messages import explain_error, find_refusal
+from target_spark.fivetran.shared_spark import SharedSpark
+from target_spark.fivetran.table_schema import FivetranSchema, parse_columns
+from target_spark.tables.identifiers import RESERVED
+
+if TYPE_CHECKING:
+    from target_spark.fivetran.tables import TableService
+
+__all__ = ["DestinationPlugin", "Logger", "make_service"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class DestinationPlugin(Protocol):
+    """The target, as far as its calls use it."""
+
+    def __init__(self, *, config: dict[str, Any], parse_env_config: bool = False) -> None: ...
+
+    @classmethod
+    def _full_schema(cls) -> JsonSchema:
+        """Return the schema of its settings."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Its settings, checked."""
+
+
+class Logger(Protocol):
+    """The log, as far as a call uses it."""
+
+    def hide_also(self, hide: Callable[[str], str], /) -> None:
+        """Let no line show what this takes out of a text."""
+
+
+def make_service(
+    plugin: type[DestinationPlugin], sparks: SharedSpark, journal: Logger, rules: CallRules
+) -> Service:
+    """Return the service of a destination whose tables a Spark writes.
+
+    ``rules`` say what a call may set and reach.
+    """
+    calls = _Calls(plugin, sparks, journal, rules)
+    task = _with_task
+    handlers = {
+        "ConfigurationForm": Handler(lambda _r, _c: build_form(FORM, TESTS, selects_tables=False)),
+        "Capabilities": Handler(
+            lambda _request, _call: proto_messages.CapabilitiesResponse(
+                batch_file_format=int(FivetranFileFormat.CSV)
+            )
+        ),
+        "Test": Handler(calls.test, lambda text: proto_messages.TestResponse(failure=text)),
+        "DescribeTable": Handler(calls.describe, task(proto_messages.DescribeTableResponse)),
+        "CreateTable": Handler(calls.create, task(proto_messages.CreateTableResponse)),
+        "AlterTable": Handler(calls.alter, task(proto_messages.AlterTableResponse)),
+        "Truncate": Handler(calls.truncate, task(proto_messages.TruncateResponse)),
+        "WriteBatch": Handler(calls.write, task(proto_messages.WriteBatchResponse)),
+        "WriteHistoryBatch": Handler(calls.write_history, task(proto_messages.WriteBatchResponse)),
+        # Fivetran then does the same by the calls above.
+        "Migrate": Handler(
+            lambda _request, _call: proto_messages.MigrateResponse(unsupported=True)
+        ),
+    }
+    return Service("DestinationConnector", handlers, explain_error)
+
+
+def _with_task(kind: Any) -> Callable[[str], Any]:
+    return lambda text: kind(task=proto_messages.Task(message=text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What the calls share: the target, its Spark, the log, and what a call may set."""
+
+    plugin: type[DestinationPlugin]
+    sparks: SharedSpark
+    journal: Logger
+    rules: CallRules
+
+    def test(self, request: Any, call: RpcCall) -> Any:
+        """Run one of the tests of the form."""
+        call.note(request.name[:NAME_LIMIT])
+        if request.name not in TESTS:
+            raise UnsupportedError(f"No test is called that; there are {', '.join(TESTS)}.")
+        from target_spark.cli.doctor import preflight_checks, storage_checks
+
+        config = self._config(request)
+        checks = preflight_checks(config)
+        if request.name == "storage":
+            with self.sparks.session(config) as spark:
+                checks = iter(list(storage_checks(_options(config), spark)))
+        failed = [f"{each.name}: {each.text}" for each in checks if each.verdict == "failed"]
+        if not failed:
+            return proto_messages.TestResponse(success=True)
+        error = TargetSparkError(". ".join(failed))
+        raise find_refusal(error) or error
+
+    def describe(self, request: Any, call: RpcCall) -> Any:
+        """Tell the columns of a table."""
+        with self._tables(request) as tables:
+            found = tables.described(request.schema_name, request.table_name)
+        call.note(str(_stream(request.schema_name, request.table_name)))
+        if found is None:
+            return proto_messages.DescribeTableResponse(not_found=True)
+        return proto_messages.DescribeTableResponse(table=_told(request.table_name, found.shape))
+
+    def create(self, request: Any, call: RpcCall) -> Any:
+        """Make a table, and its schema."""
+        with self._at(request, request.table.name, call) as (tables, name):
+            tables.create(request.schema_name, name, _shape(tables, request))
+        return proto_messages.CreateTableResponse(success=True)
+
+    def alter(self, request: Any, call: RpcCall) -> Any:
+        """Change the columns or the keys of a table."""
+        with self._at(request, request.table.name, call) as (tables, name):
+            done = tables.alter(
+                request.schema_name, name, _shape(tables, request), drops=request.drop_columns
+            )
+        call.note(f"{_stream(request.schema_name, name)}: {'; '.join(done) or 'nothing to change'}")
+        return proto_messages.AlterTableResponse(success=True)
+
+    def truncate(self, request: Any, call: RpcCall) -> Any:
+        """Remove or mark the rows that were synced before an instant."""
+        soft = request.soft.deleted_column if request.HasField("soft") else None
+        before = _instant(request.utc_delete_before) if _has(request, "utc_delete_before") else None
+        with self._at(request, request.table_name, call) as (tables, name):
+            rows = tables.truncate(request.schema_name, name, request.synced_column, before, soft)
+        call.note(f"{_stream(request.schema_name, name)}: {rows:,} rows")
+        return proto_messages.TruncateResponse(success=True)
+
+    def write(self, request: Any, call: RpcCall) -> Any:
+        """Write a batch of files into a table."""
+        from target_spark.fivetran.write_batch import write_batch
+
+        files = self._files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
+        return self._write(write_batch, request, files, call)
+
+    def write_history(self, request: Any, call: RpcCall) -> Any:
+        """Write a batch of files into a table that keeps the versions of its rows."""
+        from target_spark.fivetran.write_history_batch import write_history_batch
+
+        files = self._files(request, *FileKind)
+        return self._write(write_history_batch, request, files, call)
+
+    def _write(
+        self, write: Callable[..., Any], request: Any, files: Iterator[RequestFile], call: RpcCall
+    ) -> Any:
+        batch = BatchRequest(tuple(files), _params(request.file_params))
+        with self._at(request, request.table.name, call) as (tables, name):
+            shape = _shape(tables, request)
+            written = write(tables, request.schema_name, name, shape, batch)
+        where = _stream(request.schema_name, name)
+        call.note(f"{where}: {written.rows:,} rows from {written.files} files")
+        return proto_messages.WriteBatchResponse(success=True)
+
+    def _files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
+        """Yield the files of a request in the order in which they count."""
+        for kind in kinds:
+            for path in getattr(request, f"{kind.name.lower()}_files"):
+                yield RequestFile(self.rules.check_file(path), kind, request.keys.get(path))
+
+    # What every call begins with
+
+    def _config(self, request: Any) -> Mapping[str, Any]:
+        """Return the settings of a call, checked; from here on no line of the log shows them.
+
+        Raises:
+            ConfigurationError: they do not fit, or a call may not set one of them.
+        """
+        schema = self.plugin._full_schema()  # noqa: SLF001  a class's own, that nobody overrides
+        self.rules.check_size(request.configuration)
+        brought = parse_configuration(request.configuration, schema)
+        hide = make_redactor(brought, schema)
+        self.journal.hide_also(hide)
+        self.rules.check(brought)
+        given = parse_settings(brought)
+        try:
+            config = self.plugin(config=given, parse_env_config=True).config
+        except ConfigurationError as error:
+            raise ConfigurationError(hide(str(error))) from None
+        check_format(settings.load_options(config))
+        return config
+
+    @contextmanager
+    def _tables(self, request: Any) -> Iterator[TableService]:
+        config = self._config(request)
+        with self.sparks.session(config) as spark:
+            from target_spark.fivetran.tables import TableService
+
+            yield TableService(spark, _options(config))
+
+    @contextmanager
+    def _at(self, request: Any, name: str, call: RpcCall) -> Iterator[tuple[TableService, str]]:
+        """Give the tables to a call that changes one of them, once it is its turn."""
+        stream = _stream(request.schema_name, name)
+        call.note(str(stream))
+        with self._tables(request) as tables:
+            table = tables.options.table(stream)
+            with self.sparks.alone_at(table.key):
+                yield tables, name
+
+
+def _options(config: Mapping[str, Any]) -> LoadOptions:
+    return replace(settings.load_options(config), namespaces_as_databases=True)
+
+
+def _shape(tables: TableService, request: Any) -> FivetranSchema:
+    reserved = RESERVED.get(tables.options.format, ())
+    try:
+        return parse_columns(request.table.columns, reserved)
+    except ValueError as error:
+        where = _stream(request.schema_name, request.table.name)
+        raise TargetSparkError(f"The call describes table {where} wrongly: {error}.") from None
+
+
+def _told(name: str, shape: FivetranSchema) -> Any:
+    """Return a table as Fivetran is told of it."""
+    columns = []
+    for column in shape.columns:
+        told = proto_messages.Column(
+            name=column.name, type=int(column.type), primary_key=column.is_key
+        )
+        if column.decimal is not None:
+            told.params.decimal.precision, told.params.decimal.scale = column.decimal
+        columns.append(told)
+    return proto_messages.Table(name=name, columns=columns)
+
+
+def _params(told: Any) -> FileParams:
+    try:
+        compression, encryption = Compression(told.compression), Encryption(told.encryption)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"The batch files are written in a way that is not known here: {error}."
+        ) from None
+    return FileParams(compression, encryption, told.null_string, told.unmodified_string)
+
+
+def _has(request: Any, field: str) -> bool:
+    return bool(request.HasField(field))
+
+
+def _instant(stamp: Any) -> datetime:
+    """Return an instant, cut to microseconds."""
+    try:
+        return _EPOCH + timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+    except OverflowError as error:
+        raise UnsupportedError("utc_delete_before: there is no such instant.") from error
+
+
+def _stream(schema: str, table: str) -> StreamId:
+    """Return what is called ``schema.table``; a table may be without a schema."""
+    return StreamId(table, schema or None)

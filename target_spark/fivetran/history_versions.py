@@ -1,0 +1,229 @@
+"""Versions of rows: which ones a batch says, and which ones of the table it ends.
+
+Rules of the room: frames in, a frame of steps out, one step per version at most. A version is
+known by the keys of its row and by when it began, and never has null there. A version that is as
+said begins, the others end or are removed (`target_spark.writers.history_merge`). Versions of a
+row follow
+each other by when they began, whatever file they come from. Source: Fivetran's Partner SDK, "How to
+handle history mode batch files".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.errors import TableError
+from target_spark.fivetran.batch_frame import OP, ORDINAL, unmodified_flag
+from target_spark.fivetran.batch_request import FileKind
+from target_spark.fivetran.merge import column_ref
+from target_spark.fivetran.table_schema import ACTIVE, END, START, DestinationColumn, FivetranSchema
+from target_spark.tables.identifiers import quote
+from target_spark.writers.history_merge import ACTION, BEGIN, REMOVE, HistoryMerge
+from target_spark.writers.history_merge import END as ENDS
+from target_spark.writers.merge_statement import source_column
+
+__all__ = [
+    "VersionedSchema",
+    "build_steps",
+    "fill_unmodified",
+    "parse_versioned_schema",
+    "versions_in_batch",
+]
+
+_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+_NEEDED: Final = {START: _INSTANTS, END: _INSTANTS, ACTIVE: (DataType.BOOLEAN,)}
+
+_JUST_BEFORE: Final = "INTERVAL 1 MILLISECOND"
+
+_EARLIEST = "__fivetran_earliest"
+_ENDED = "__fivetran_ended"
+_FIRST = "__fivetran_first"
+_STARTS = "__fivetran_starts"
+_RANK = "__fivetran_rank"
+_IS_THERE = "__fivetran_is_there"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedSchema:
+    """The columns of a table of versions, each of which its shape has for a key too.
+
+    ``row`` are the keys of a row, whatever the version; ``start`` is the rest of a version's.
+    """
+
+    shape: FivetranSchema
+    row: tuple[DestinationColumn, ...]
+    start: DestinationColumn
+    end: DestinationColumn
+    active: DestinationColumn
+
+    @property
+    def row_keys(self) -> list[Expression]:
+        """The row's keys, as columns of a frame."""
+        return [column_ref(key) for key in self.row]
+
+    @property
+    def row_names(self) -> list[str]:
+        """The names of the row's keys in the table."""
+        return [key.column for key in self.row]
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of a version's keys in the table."""
+        return [*self.row_names, self.start.column]
+
+    @property
+    def history(self) -> HistoryMerge:
+        """How steps meet the versions of the table."""
+        columns = [column.column for column in self.shape.columns]
+        ended = {column.column: source_column(column.column) for column in (self.end, self.active)}
+        return HistoryMerge(columns, self.key_names, ended)
+
+
+def parse_versioned_schema(shape: FivetranSchema, table: str) -> VersionedSchema:
+    """Return what the columns of a table mean.
+
+    Raises:
+        TableError: it keeps no versions of its rows.
+    """
+    known = shape.by_name
+    for name, types in _NEEDED.items():
+        if name not in known or known[name].type not in types:
+            fault = f"is {known[name].type.name}" if name in known else "is missing"
+            raise _no_versions(table, f"its column {name} {fault}")
+    row = {key.name for key in shape.keys} - {START}
+    if not row:
+        raise _no_versions(table, f"it has no key beside {START}")
+    keyed = FivetranSchema(tuple(replace(c, is_key=c.name in {*row, START}) for c in shape.columns))
+    keys = tuple(column for column in keyed.keys if column.name != START)
+    return VersionedSchema(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
+
+
+def _no_versions(table: str, why: str) -> TableError:
+    return TableError(
+        f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Sync the table"
+        " anew in history mode."
+    )
+
+
+def versions_in_batch(rows: DataFrame) -> DataFrame:
+    """Return the versions that a batch says."""
+    return rows.where(F.col(OP).isin(int(FileKind.REPLACE), int(FileKind.UPDATE)))
+
+
+def fill_unmodified(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return versions with the values that they leave as they are; all of them replace then.
+
+    An update that has no version before it is left out.
+    """
+    chain = versions.unionByName(_bases(versions, table, known))
+    order = Window.partitionBy(*known.row_keys).orderBy(
+        F.col(OP) != int(FileKind.EARLIEST_START), column_ref(known.start), F.col(ORDINAL)
+    )
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    values = {
+        column.column: F.last(
+            F.when(
+                ~F.col(quote(unmodified_flag(column))), F.struct(column_ref(column).alias("is"))
+            ),
+            ignorenulls=True,
+        ).over(so_far)["is"]
+        for column in known.shape.others
+    }
+    is_there = F.max(F.col(OP) != int(FileKind.UPDATE)).over(so_far)
+    found = chain.withColumns({**values, _IS_THERE: is_there})
+    return found.where(F.col(_IS_THERE) & (F.col(OP) != int(FileKind.EARLIEST_START)))
+
+
+def _bases(versions: DataFrame, table: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return, as a version before those of each row, the one of the table that they change.
+
+    It is the one that began with the first of them, which then was written before; else the
+    active one, unless it is one of them; else the last one before them.
+    """
+    start = column_ref(known.start)
+    told = versions.groupBy(*known.row_keys).agg(
+        F.min(start).alias(_FIRST), F.collect_set(start).alias(_STARTS)
+    )
+    columns = list(map(column_ref, known.shape.columns))
+    met = table.select(*columns).join(told, known.row_names)
+    rank = (
+        F.when(start == F.col(_FIRST), 0)
+        .when(column_ref(known.active) & ~F.array_contains(_STARTS, start), 1)
+        .when(start < F.col(_FIRST), 2)
+    )
+    best = Window.partitionBy(*known.row_keys).orderBy(F.col(_RANK), start.desc())
+    ranked = met.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
+    chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
+    return chosen.select(
+        *columns,
+        *(F.lit(False).alias(unmodified_flag(column)) for column in known.shape.others),  # noqa: FBT003
+        F.lit(int(FileKind.EARLIEST_START)).cast("tinyint").alias(OP),
+        F.lit(-1).cast("bigint").alias(ORDINAL),
+    )
+
+
+def build_steps(
+    rows: DataFrame, versions: DataFrame, table: DataFrame, known: VersionedSchema
+) -> DataFrame:
+    """Return what becomes of each version; ``versions`` are those that the batch says."""
+    told = _told(rows, known)
+    ended = _ended(versions, table, told, known)
+    return _as_said(versions, told, known).unionByName(ended, allowMissingColumns=True)
+
+
+def _told(rows: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return, for each row, from when on its versions go, and when the active one ends."""
+    is_earliest = F.col(OP) == int(FileKind.EARLIEST_START)
+    is_deleted = F.col(OP) == int(FileKind.DELETE)
+    end = F.struct(column_ref(known.end).alias("is"))
+    return (
+        rows.where(is_earliest | is_deleted)
+        .groupBy(*known.row_keys)
+        .agg(
+            F.min(F.when(is_earliest, column_ref(known.start))).alias(_EARLIEST),
+            F.max_by(F.when(is_deleted, end), F.when(is_deleted, F.col(ORDINAL))).alias(_ENDED),
+        )
+    )
+
+
+def _as_said(versions: DataFrame, told: DataFrame, known: VersionedSchema) -> DataFrame:
+    """Return the steps for versions that a batch says; one that is active may end at once."""
+    active, end = column_ref(known.active), column_ref(known.end)
+    is_over = active & F.col(_ENDED).isNotNull()
+    changed = versions.join(told, known.row_names, "left").withColumns(
+        {
+            known.end.column: F.when(is_over, F.col(_ENDED)["is"]).otherwise(end),
+            known.active.column: F.when(is_over, F.lit(False)).otherwise(active),  # noqa: FBT003
+        }
+    )
+    return changed.select(*map(column_ref, known.shape.columns), F.lit(BEGIN).alias(ACTION))
+
+
+def _ended(
+    versions: DataFrame, table: DataFrame, told: DataFrame, known: VersionedSchema
+) -> DataFrame:
+    """Return the steps for versions of the table that go or end, but those that are said anew."""
+    keys = [*known.row_keys, column_ref(known.start)]
+    is_met = F.col(_EARLIEST).isNotNull() | F.col(_ENDED).isNotNull()
+    goes = column_ref(known.start) >= F.col(_EARLIEST)
+    action = F.when(goes, F.lit(REMOVE)).when(column_ref(known.active) & is_met, F.lit(ENDS))
+    end = F.coalesce(F.col(_EARLIEST) - F.expr(_JUST_BEFORE), F.col(_ENDED)["is"])
+    return (
+        table.select(*keys, column_ref(known.active))
+        .join(told, known.row_names)
+        .select(
+            *keys,
+            end.alias(known.end.column),
+            F.lit(False).alias(known.active.column),  # noqa: FBT003
+            action.alias(ACTION),
+        )
+        .where(F.col(ACTION).isNotNull())
+        .dropDuplicates(known.key_names)
+        .join(versions.select(*keys), known.key_names, "left_anti")
+    )

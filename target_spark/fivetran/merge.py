@@ -1,0 +1,218 @@
+"""Rows of batch files on their way into a table: fitted to its types, folded, and merged.
+
+Rules of the room: a frame of rows is as `target_spark.fivetran.batch_frame` makes it, with what a
+row
+does (`OP`), its place among all (`ORDINAL`) and flags of what it leaves as it is. All that a
+batch does to a table is one MERGE, so that the table is as before or complete, and the same
+batch once more changes nothing. No value is rounded or cut on its way into a column of another
+type: then nothing is written. What Spark puts down on the way is encrypted by its session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.errors import TableError
+from target_spark.fivetran.batch_frame import OP, ORDINAL, unmodified_flag
+from target_spark.fivetran.batch_request import FileKind
+from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_conversion import get_conversion
+from target_spark.tables.identifiers import quote
+from target_spark.writers.base import MergeKeys, latest_by_key
+from target_spark.writers.delta import writer as delta
+from target_spark.writers.delta.catalog import has_files
+from target_spark.writers.delta.writer import MATERIALIZE_SOURCE_CONF
+from target_spark.writers.iceberg import writer as iceberg
+from target_spark.writers.iceberg.snapshots import check_isolation
+from target_spark.writers.iceberg.writer import FANOUT_OPTIONS, emptiness
+from target_spark.writers.merge_statement import (
+    Matched,
+    Merge,
+    match_keys,
+    source_column,
+    table_column,
+)
+from target_spark.writers.sql import spark_conf
+
+__all__ = [
+    "append_rows",
+    "build_merge",
+    "cast_to_table",
+    "collapse_by_key",
+    "column_ref",
+    "fill",
+    "find_cast_failure",
+    "merge_rows",
+    "persisted",
+]
+
+_MISFIT: Final = "target-spark misfit: "
+_TOLD: Final = re.compile(re.escape(_MISFIT) + r"(\d+)")
+
+
+def column_ref(column: DestinationColumn) -> Expression:
+    """Return a column of a frame."""
+    return F.col(quote(column.column))
+
+
+def cast_to_table(rows: DataFrame, at: ExistingTable, shape: FivetranSchema) -> DataFrame:
+    """Return the rows with the types that a table has.
+
+    A value that its type cannot hold ends the action on the frame; see `find_cast_failure`.
+    """
+    converted = {}
+    for number, column in enumerate(shape.columns):
+        old = rows.schema[column.column].dataType.simpleString()
+        new = at.types[column.column]
+        if old != new.lower():
+            way = get_conversion(quote(column.column), old, new)
+            refusal = F.raise_error(F.lit(f"{_MISFIT}{number}")).cast(new)
+            converted[column.column] = F.when(F.expr(way.lost), refusal).otherwise(
+                F.expr(way.value).cast(new)
+            )
+    return rows.withColumns(converted) if converted else rows
+
+
+def find_cast_failure(
+    error: BaseException, name: str, at: ExistingTable, shape: FivetranSchema
+) -> TableError | None:
+    """Return which column of a table cannot take its values, if that is why an action failed."""
+    told = _TOLD.search(str(error))
+    if told is None:
+        return None
+    column = shape.columns[int(told[1])]
+    return TableError(
+        f"Column {column.name} of table {name} is {at.types[column.column]}, and the batch has"
+        f" values of {column.type.name} that it cannot hold. Nothing was written."
+        " The type of the column must be changed (AlterTable) before such rows can come; sync the"
+        " table anew if it was changed by others."
+    )
+
+
+def collapse_by_key(rows: DataFrame, shape: FivetranSchema, *, has_flags: bool) -> DataFrame:
+    """Return one row per key, for all that its rows do one after the other.
+
+    They come in the order of their kinds, so a deletion is the last word, and an update after a
+    replacement changes that.
+    """
+    if not has_flags:
+        return latest_by_key(rows, MergeKeys(tuple(key.column for key in shape.keys), ORDINAL))
+    others = shape.others
+    last = (_last_set(column).alias(unmodified_flag(column)) for column in others)
+    grouped = rows.groupBy(*map(column_ref, shape.keys)).agg(
+        _all_done(), F.max(ORDINAL).alias(ORDINAL), *last
+    )
+    found = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
+    return grouped.select(
+        *(column_ref(key) for key in shape.keys),
+        *(value["is"].alias(column.column) for column, value in found),
+        *(value.isNull().alias(unmodified_flag(column)) for column, value in found),
+        OP,
+        ORDINAL,
+    )
+
+
+def _last_set(column: DestinationColumn) -> Expression:
+    """Return the last value that rows of a key set, as a struct; null where they set none."""
+    is_set = ~F.col(quote(unmodified_flag(column)))
+    value = F.struct(column_ref(column).alias("is"))
+    return F.max_by(F.when(is_set, value), F.when(is_set, F.col(ORDINAL)))
+
+
+def _all_done() -> Expression:
+    is_deleted = F.max(OP) == int(FileKind.DELETE)
+    return F.when(is_deleted, F.max(OP)).otherwise(F.min(OP)).alias(OP)
+
+
+def append_rows(rows: DataFrame, at: ExistingTable, table_format: str) -> None:
+    """Put rows into a table beside those that it has; what does not come is null."""
+    writer = _whole(rows, at).writeTo(at.ref)
+    (writer.options(**FANOUT_OPTIONS) if table_format == "iceberg" else writer).append()
+
+
+def fill(spark: SparkSession, rows: DataFrame, at: ExistingTable, table_format: str) -> bool:
+    """Put rows into a table that has none; False, and nothing done, where it has some.
+
+    A table into which another writer puts some meanwhile is a conflict: the next try finds it so.
+    """
+    if table_format == "iceberg":
+        is_empty, empty_at = emptiness(spark, at.table)
+        if is_empty:
+            iceberg.insert_first(_whole(rows, at).writeTo(at.ref), empty_at)
+        return is_empty
+    is_empty = not has_files(spark, at.table)
+    if is_empty:
+        delta.insert_first(spark, at.table, _whole(rows, at))
+    return is_empty
+
+
+def _whole(rows: DataFrame, at: ExistingTable) -> DataFrame:
+    """Return rows with every column of a table; what does not come is null."""
+    coming = set(rows.columns)
+    return rows.select(
+        *(
+            F.col(quote(name)) if name in coming else F.lit(None).cast(ddl).alias(name)
+            for name, ddl in at.types.items()
+        )
+    )
+
+
+def build_merge(
+    target: str, shape: FivetranSchema, kinds: Collection[FileKind], *, has_flags: bool
+) -> Merge:
+    """Return how rows of these kinds, one per key, meet those of a table.
+
+    With ``has_flags`` the rows have flags of the values that they leave as they are.
+    """
+
+    def put(column: DestinationColumn) -> str:
+        name = column.column
+        value = source_column(name)
+        flag = source_column(unmodified_flag(column))
+        return f"if({flag}, {table_column(target, name)}, {value})" if has_flags else value
+
+    matched, others = [], {column.column: put(column) for column in shape.others}
+    if FileKind.DELETE in kinds:
+        matched.append(Matched(None, _does(FileKind.DELETE)))
+    if others and not {FileKind.REPLACE, FileKind.UPDATE}.isdisjoint(kinds):
+        matched.append(Matched(others))
+    names = [column.column for column in shape.columns] if FileKind.REPLACE in kinds else []
+    on = match_keys(target, [key.column for key in shape.keys])
+    return Merge(target, on, matched, names, _does(FileKind.REPLACE) if len(kinds) > 1 else None)
+
+
+def _does(kind: FileKind) -> str:
+    return f"{source_column(OP)} = {int(kind)}"
+
+
+def merge_rows(spark: SparkSession, rows: DataFrame, how: Merge, table_format: str) -> None:
+    """Let rows, one per key, meet those of a table, in one commit.
+
+    The rows are made once: Delta Lake keeps them by itself while it needs them.
+    """
+    if table_format == "delta":
+        with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
+            how.run(rows)
+    else:
+        check_isolation(spark, how.target)
+        with persisted(rows) as held:
+            how.run(held)
+
+
+@contextmanager
+def persisted(rows: DataFrame) -> Iterator[DataFrame]:
+    """Have rows made once, though they are read several times; they wait on the disk."""
+    held = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield held
+    finally:
+        held.unpersist()

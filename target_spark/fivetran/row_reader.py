@@ -1,0 +1,181 @@
+"""A batch file as typed rows, in batches of Arrow's.
+
+Rules of the room: pure, without Spark, though it runs in its workers. Beside the columns of the
+table a row has what its file does with it (`OP`), its place among all rows of the call
+(`ORDINAL`) and, where a call has files of updates, a flag for each column that is no key: true
+where the row leaves the value as it is; the value then is null. Source: Fivetran's Partner SDK
+development guide, "Batch files", and ``destination_sdk.proto``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
+from target_spark.fivetran.cell_conversion import CellConversionError, arrow_type, convert_column
+from target_spark.fivetran.csv_parsing import (
+    FileFaultError,
+    key_columns,
+    match_columns,
+    read_columns,
+    read_header,
+)
+from target_spark.fivetran.file_reader import BLOCK_BYTES, file_error, read_blocks
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+
+__all__ = ["OP", "ORDINAL", "RowReader", "check_header", "unmodified_flag"]
+
+OP: Final = "__fivetran_op"
+"""The column that tells what a row does, as the number of its `Kind`."""
+
+ORDINAL: Final = "__fivetran_ordinal"
+"""The column that counts the rows of a call: its files in their order, and their rows."""
+
+_ROWS_OF_A_FILE: Final = 40
+"""Bits of an ordinal that count the rows of one file."""
+
+_FIRST_LOOK: Final = 64 << 10
+"""Bytes of CSV in which a header is looked for."""
+
+
+def unmodified_flag(column: DestinationColumn) -> str:
+    """Return the name of the flag that says that a row leaves a column as it is."""
+    return f"__fivetran_kept_{column.column}"
+
+
+def check_header(file: RequestFile, params: FileParams, shape: FivetranSchema) -> None:
+    """Open a file and look at its header.
+
+    Raises:
+        BatchFileError: it is not there, does not open, or has another header than it should.
+    """
+    if file.kind is FileKind.UPDATE and params.unmodified and params.unmodified == params.null:
+        raise file_error(file, "cannot be read: the call has one text for null and for unmodified")
+    try:
+        first = next(read_blocks(file, params, _FIRST_LOOK), b"")
+        match_columns(read_header(first)[0], shape, file.kind)
+    except FileFaultError as error:
+        raise file_error(file, str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """How the files of a call are read: ``has_updates`` adds the flags of what is kept."""
+
+    params: FileParams
+    shape: FivetranSchema
+    has_updates: bool
+
+    @property
+    def schema(self) -> Any:
+        """The columns of the rows, as a schema of Arrow's."""
+        fields = [(column.column, arrow_type(column)) for column in self.shape.columns]
+        flags = [(unmodified_flag(column), pa.bool_()) for column in self.flagged]
+        return pa.schema([*fields, *flags, (OP, pa.int8()), (ORDINAL, pa.int64())])
+
+    @property
+    def flagged(self) -> tuple[DestinationColumn, ...]:
+        """The columns that a row may leave as they are."""
+        return self.shape.others if self.has_updates else ()
+
+    def rows(self, file: RequestFile, number: int, size: int = BLOCK_BYTES) -> Iterator[Any]:
+        """Yield the rows of a file, the ``number``-th of its call from 0, in batches of Arrow's.
+
+        Raises:
+            BatchFileError: the file, its header, a row or a cell is not as it should be.
+        """
+        try:
+            yield from self._rows(file, number, size)
+        except FileFaultError as error:
+            raise file_error(file, str(error)) from None
+
+    def _rows(self, file: RequestFile, number: int, size: int) -> Iterator[Any]:
+        found = read_blocks(file, self.params, size)
+        names, block = read_header(next(found, b""))
+        part = self._part(file.kind, match_columns(names, self.shape, file.kind))
+        schema, count, first = self.schema, 0, number << _ROWS_OF_A_FILE
+        while block or (block := next(found, b"")):
+            texts = read_columns(block, len(names), self.params.null, count)
+            block = b""
+            if rows := len(texts[0]):
+                values = [*part.values(texts, count), _ordinals(first + count, rows)]
+                yield pa.RecordBatch.from_arrays(values, schema=schema)
+            count += rows
+
+    def _part(self, kind: FileKind, named: tuple[DestinationColumn, ...]) -> _Part:
+        names = tuple(column.name for column in named)
+        keys = key_columns(self.shape, kind)
+        unmodified = self.params.unmodified if kind is FileKind.UPDATE else ""
+        return _Part(kind, names, self.shape.columns, keys, self.flagged, unmodified)
+
+
+def _ordinals(first: int, count: int) -> Any:
+    return pa.array(range(first, first + count), pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """How the rows of one file are read, whose header has ``names``.
+
+    ``flagged`` are those of its columns that have a flag; ``unmodified`` is the cell that
+    leaves a value as it is, or empty where none does.
+    """
+
+    kind: FileKind
+    names: tuple[str, ...]
+    columns: tuple[DestinationColumn, ...]
+    keys: tuple[DestinationColumn, ...]
+    flagged: tuple[DestinationColumn, ...]
+    unmodified: str
+
+    def values(self, texts: list[Any], count: int) -> Iterator[Any]:
+        """Yield every column but the ordinal, of rows that ``count`` others stand before."""
+        rows = len(texts[0])
+        cells = dict(zip(self.names, texts, strict=True))
+        for key in self.keys:
+            self._check_key(key, cells[key.name], count)
+        flags = {each.name: self._kept(cells.get(each.name), rows) for each in self.flagged}
+        for column in self.columns:
+            told = _without(cells.get(column.name), flags.get(column.name))
+            if told is None:
+                yield pa.nulls(rows, arrow_type(column))
+            else:
+                yield _typed(column, told, count)
+        yield from flags.values()
+        yield pa.repeat(pa.scalar(int(self.kind), pa.int8()), rows)
+
+    def _check_key(self, key: DestinationColumn, cells: Any, count: int) -> None:
+        faulty = pc.is_null(cells)
+        if self.unmodified:
+            faulty = pc.or_(faulty, self._kept(cells, len(cells)))
+        if pc.any(faulty).as_py():
+            row = count + 1 + pc.index(faulty, True).as_py()
+            raise FileFaultError(f"has no value in row {row:,}, column {key.name}, which is a key")
+
+    def _kept(self, cells: Any | None, rows: int) -> Any:
+        """Return the flags of a column; one that an update file does not have stays as it is."""
+        if cells is None or not self.unmodified:
+            return pa.repeat(self.kind is FileKind.UPDATE and cells is None, rows)
+        return pc.fill_null(pc.equal(cells, self.unmodified), False)  # noqa: FBT003  (a value)
+
+
+def _without(cells: Any | None, is_kept: Any | None) -> Any | None:
+    """Return the cells that say what a value is to be; the others are null."""
+    if cells is None or is_kept is None or not pc.any(is_kept).as_py():
+        return cells
+    return pc.if_else(is_kept, pa.scalar(None, pa.string()), cells)
+
+
+def _typed(column: DestinationColumn, texts: Any, count: int) -> Any:
+    try:
+        return convert_column(column, texts)
+    except CellConversionError as error:
+        row = count + 1 + error.row
+        raise FileFaultError(
+            f"has a cell in row {row:,}, column {column.name}, that {error.words}"
+        ) from None

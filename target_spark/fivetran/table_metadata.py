@@ -1,0 +1,93 @@
+"""What a table keeps of Fivetran's description of it: types, keys and names.
+
+Rules of the room: pure. It stands in one property of the table, packed and in hex, because
+Spark blackens whatever looks like a secret to it. The property may hold several shapes: a
+change of columns is preceded by the shape that the table will have, with the one that it has
+behind it, and the first that the columns bear out is what the table is. So a change counts
+in the very commit that makes it, and one that dies on the way has changed nothing. Where
+none is borne out, because others changed the table, each column is what is said of it and
+true: a type that the table contradicts counts for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
+from target_spark.fivetran.type_mapping import column_from_ddl, to_ddl
+
+__all__ = ["TABLE_PROPERTY", "dump_metadata", "load_metadata", "reconcile"]
+
+TABLE_PROPERTY: Final = "target_spark.fivetran"
+"""The property of a table that holds it."""
+
+
+def dump_metadata(*shapes: FivetranSchema) -> str:
+    """Return shapes as the property holds them."""
+    said = [[_as_list(column) for column in shape.columns] for shape in shapes]
+    return zlib.compress(json.dumps(said, separators=(",", ":")).encode()).hex()
+
+
+def load_metadata(text: str | None) -> tuple[FivetranSchema, ...]:
+    """Return what the property holds; nothing where there is none.
+
+    Raises:
+        ValueError: it is none of ours, or was changed.
+    """
+    if text is None:
+        return ()
+    try:
+        said = json.loads(zlib.decompress(bytes.fromhex(text)))
+        return tuple(FivetranSchema(tuple(map(_from_list, columns))) for columns in said)
+    except (ValueError, TypeError, KeyError, zlib.error) as error:
+        raise ValueError(f"the property {TABLE_PROPERTY} cannot be read") from error
+
+
+def reconcile(
+    types: Mapping[str, str], said: Sequence[FivetranSchema], table_format: str
+) -> FivetranSchema:
+    """Return what a table is whose columns have these types, as DDL, in this order."""
+    for shape in said:
+        columns = {column.column: column for column in shape.columns}
+        if columns.keys() == types.keys() and all(
+            _is_true(columns[name], ddl, table_format) for name, ddl in types.items()
+        ):
+            return FivetranSchema(tuple(columns[name] for name in types))
+    every = [column for shape in said for column in shape.columns]
+    return FivetranSchema(
+        tuple(_column(name, ddl, every, table_format) for name, ddl in types.items())
+    )
+
+
+def _column(
+    name: str, ddl: str, said: Sequence[DestinationColumn], table_format: str
+) -> DestinationColumn:
+    known = [column for column in said if column.column == name]
+    back = column_from_ddl(name, ddl)
+    if not known:
+        return back
+    true = (column for column in known if _is_true(column, ddl, table_format))
+    return next(true, replace(back, name=known[0].name, is_key=known[0].is_key))
+
+
+def _is_true(column: DestinationColumn, ddl: str, table_format: str) -> bool:
+    back = column_from_ddl(column.column, ddl)
+    if column.type is DataType.DECIMAL:
+        return back.type is DataType.DECIMAL and back.digits == column.digits
+    return column.type is back.type or to_ddl(column, table_format) == ddl
+
+
+def _as_list(column: DestinationColumn) -> list[object]:
+    digits = column.digits if column.type is DataType.DECIMAL else None
+    return [column.name, column.column, column.type.name, column.is_key, digits]
+
+
+def _from_list(said: Sequence[object]) -> DestinationColumn:
+    name, column, type_, is_key, decimal = said
+    digits = (int(decimal[0]), int(decimal[1])) if isinstance(decimal, list) else None
+    return DestinationColumn(str(name), DataType[str(type_)], bool(is_key), digits, str(column))

@@ -1,0 +1,60 @@
+"""Which rows a truncation takes away or marks.
+
+Rules of the room: rows that were synced before an instant, and not at it, are meant: it is the
+start of the sync that sent the others. A row that was never synced is not among them. Without
+an instant every row is meant; the year 1970 is an instant like any other. Rows are counted
+before anything is done, so that a truncation which is repeated makes no commit. Source:
+Fivetran's Partner SDK development guide, "Truncate".
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tap_core.events import StreamId
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.errors import TableError
+from target_spark.fivetran.existing_table import ExistingTable
+from target_spark.fivetran.table_schema import DestinationColumn
+from target_spark.tables.identifiers import format_instant, quote
+
+__all__ = ["delete_rows", "matching_rows"]
+
+_INSTANTS: Final = (DataType.UTC_DATETIME, DataType.NAIVE_DATETIME)
+
+
+def matching_rows(at: ExistingTable, stream: StreamId, synced: str, before: datetime | None) -> str:
+    """Return the condition on a row that it is meant; ``before`` without a zone is in UTC.
+
+    Raises:
+        TableError: the table has no such column, or it holds no instants.
+    """
+    if before is None:
+        return "true"
+    column = at.shape.by_name.get(synced)
+    if column is None or column.type not in _INSTANTS:
+        fault = "does not have it" if column is None else f"has {column.type.name} in it"
+        raise TableError(
+            f"Table {stream} cannot be truncated by column {synced}: it {fault}. Nothing"
+            " was removed. Sync the table anew."
+        )
+    return f"CAST({quote(column.column)} AS TIMESTAMP) < {format_instant(before)}"
+
+
+def delete_rows(
+    spark: SparkSession, at: ExistingTable, condition: str, mark: DestinationColumn | None
+) -> int:
+    """Remove the rows, or set the column that marks them; return how many there were."""
+    if mark is not None:
+        marked = quote(mark.column)
+        condition = f"({condition}) AND ({marked} IS NULL OR NOT {marked})"
+    rows = spark.table(at.ref).where(condition).count()
+    if rows and mark is None:
+        spark.sql(f"DELETE FROM {at.ref} WHERE {condition}")  # noqa: S608  (names are quoted)
+    elif rows and mark is not None:
+        put = f"{quote(mark.column)} = true"
+        spark.sql(f"UPDATE {at.ref} SET {put} WHERE {condition}")  # noqa: S608
+    return rows

@@ -1,0 +1,202 @@
+r"""How the values of a column become values of another type, in Spark SQL.
+
+Rules of the room: pure functions of names and types, which are DDL. No value is rounded, cut
+or guessed: what the new type cannot hold is counted as lost, and a table is then left as it
+is. Text is made as Fivetran writes it in batch files, so that it is the text of a row that
+comes again: instants in ISO 8601, with ``T``, and ``Z`` where they are in UTC; decimals
+without exponents; bytes in base64. The session's time zone is UTC.
+
+A number that becomes binary floating point, or stops being one, is the same number if its
+shortest text is: 0.1 as a decimal is the double 0.1 and back, 9007199254740993 is no double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from target_spark.columns import Double, LocalTimestamp
+from target_spark.columns.ddl_parser import parse_ddl
+from target_spark.frames.sql_casts import exact_cast, has_no_timezone
+
+__all__ = ["Conversion", "get_conversion"]
+
+_BEYOND_LONGS: Final = "9.223372036854775807E18D"
+"""The least double that no bigint is; a cast gives the greatest bigint for it."""
+
+_SPECIAL: Final = "('NaN', 'Infinity', '-Infinity')"
+"""What Java, and so Fivetran, writes for doubles that are no numbers."""
+
+
+class Conversion(NamedTuple):
+    """The SQL of the new value, and of the condition that a row's old one is lost."""
+
+    value: str
+    lost: str
+
+
+class _Step(NamedTuple):
+    """What becomes of a value that is not null, and when that is the same value."""
+
+    value: str
+    same: str
+
+
+_Way: TypeAlias = Callable[[str, str, str], _Step]
+
+
+def get_conversion(value: str, old: str, new: str) -> Conversion:
+    """Return how a value of one type, given as SQL, becomes one of another."""
+    made = _way(_kind(old), _kind(new))(value, old.lower(), new)
+    # Spark fails on a coalesce of conditions that it would hand down to Iceberg.
+    lost = f"(CASE WHEN {value} IS NULL OR {made.same} THEN 0 ELSE 1 END = 1)"
+    return Conversion(made.value, lost)
+
+
+def _way(old: str, new: str) -> _Way:
+    """Return how values of one kind become values of another."""
+    if new == "text":
+        return _to_text
+    return _from_text if old == "text" else _STEPS.get((old, new), _never)
+
+
+def _kind(ddl: str) -> str:
+    word = ddl.lower().partition("(")[0].partition("<")[0].strip()
+    return _KINDS.get(word, "other")
+
+
+# Text
+
+
+def _to_text(value: str, old: str, _new: str) -> _Step:
+    plain = f"CAST({value} AS STRING)"
+    kind = _kind(old)
+    if kind == "text":
+        return _exact(plain)
+    if kind == "bytes":  # Spark breaks the lines of long ones
+        return _exact(f"translate(base64({value}), chr(13) || chr(10), '')")
+    if kind == "nested":
+        return _exact(f"to_json({value}, map('ignoreNullFields', 'false'))")
+    if kind == "local":
+        return _exact(f"replace({plain}, ' ', 'T')")
+    return _exact(f"concat(replace({plain}, ' ', 'T'), 'Z')" if kind == "instant" else plain)
+
+
+def _from_text(value: str, _old: str, new: str) -> _Step:
+    kind, type_ = _kind(new), parse_ddl(new)
+    if kind == "binary":
+        return _to_binary_number(value, new)
+    if kind == "truth":
+        spelled = f"lower({value})"
+        return _exact(f"CASE {spelled} WHEN 'true' THEN true WHEN 'false' THEN false END")
+    made = exact_cast(value, type_)
+    if isinstance(type_, LocalTimestamp):
+        made = f"if({has_no_timezone(value)}, {made}, NULL)"
+    return _exact(made)
+
+
+def _to_binary_number(text: str, new: str) -> _Step:
+    """Return the binary number whose shortest text has the digits of this one."""
+    number = f"if({exact_cast(text, Double())} IS NOT NULL, try_cast({text} AS {new}), NULL)"
+    special = f"CAST({text} AS {new})"
+    value = f"CASE WHEN {text} IN {_SPECIAL} THEN {special} ELSE {number} END"
+    spelled = f"CAST({number} AS STRING)"
+    same = f"({text} IN {_SPECIAL} OR {_digits(text)} = {_digits(spelled)})"
+    return _Step(value, same)
+
+
+def _digits(number: str) -> str:
+    """Return the digits of a number in words, without the zeros around them."""
+    mantissa = f"substring_index(lower({number}), 'e', 1)"
+    return f"rtrim('0', ltrim('0', replace(replace({mantissa}, '.', ''), '-', '')))"
+
+
+# Numbers
+
+
+def _cast(value: str, _old: str, new: str) -> _Step:
+    return _exact(f"try_cast({value} AS {new})")
+
+
+def _there_and_back(value: str, old: str, new: str) -> _Step:
+    made = f"try_cast({value} AS {new})"
+    return _Step(made, f"try_cast({made} AS {old}) = {value}")
+
+
+def _whole_to_binary(value: str, _old: str, new: str) -> _Step:
+    made = f"CAST({value} AS {new})"
+    return _Step(made, f"({made} < {_BEYOND_LONGS} AND try_cast({made} AS BIGINT) = {value})")
+
+
+def _binary_to_whole(value: str, _old: str, new: str) -> _Step:
+    made = f"try_cast({value} AS {new})"
+    same = f"CAST({made} AS DOUBLE) = CAST({value} AS DOUBLE)"
+    return _Step(made, f"({value} < {_BEYOND_LONGS} AND {same})")
+
+
+def _decimal_to_binary(value: str, old: str, new: str) -> _Step:
+    made = f"CAST({value} AS {new})"
+    return _Step(made, f"try_cast(CAST({made} AS STRING) AS {old}) = {value}")
+
+
+def _binary_to_decimal(value: str, old: str, new: str) -> _Step:
+    made = f"try_cast(CAST({value} AS STRING) AS {new})"
+    return _Step(made, f"CAST({made} AS {old}) = {value}")
+
+
+def _to_truth(value: str, _old: str, _new: str) -> _Step:
+    return _exact(f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END")
+
+
+def _never(_value: str, _old: str, new: str) -> _Step:
+    """Return what becomes of a column whose values have no meaning in the new type."""
+    return _Step(f"CAST(NULL AS {new})", "false")
+
+
+def _exact(made: str) -> _Step:
+    """Return a step that gives null where the new type does not have the value."""
+    return _Step(made, f"({made}) IS NOT NULL")
+
+
+_KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "whole"),
+        **dict.fromkeys(("float", "double"), "binary"),
+        **dict.fromkeys(("string", "char", "varchar"), "text"),
+        **dict.fromkeys(("struct", "array", "map", "variant"), "nested"),
+        "boolean": "truth",
+        "decimal": "decimal",
+        "date": "day",
+        "timestamp": "instant",
+        "timestamp_ntz": "local",
+        "binary": "bytes",
+    }
+)
+
+_STEPS: Final[Mapping[tuple[str, str], _Way]] = MappingProxyType(
+    {
+        ("whole", "whole"): _cast,
+        ("whole", "decimal"): _cast,
+        ("whole", "binary"): _whole_to_binary,
+        ("whole", "truth"): _to_truth,
+        ("decimal", "decimal"): _there_and_back,
+        ("decimal", "whole"): _there_and_back,
+        ("decimal", "binary"): _decimal_to_binary,
+        ("decimal", "truth"): _to_truth,
+        ("binary", "binary"): _there_and_back,
+        ("binary", "whole"): _binary_to_whole,
+        ("binary", "decimal"): _binary_to_decimal,
+        ("binary", "truth"): _to_truth,
+        ("truth", "whole"): _cast,
+        ("truth", "decimal"): _cast,
+        ("truth", "binary"): _cast,
+        ("day", "instant"): _cast,
+        ("day", "local"): _cast,
+        ("instant", "local"): _cast,
+        ("local", "instant"): _cast,
+        ("instant", "day"): _there_and_back,
+        ("local", "day"): _there_and_back,
+    }
+)
+"""By the kinds of the old and the new type."""

@@ -1,0 +1,91 @@
+"""What Spark calls Fivetran's types, and which of them a column of anybody's table is.
+
+Rules of the room: pure; types of Spark are written as DDL. Several of Fivetran's types are
+one type in Spark, so the way back gives the widest of them: what a table that we made is to
+Fivetran stands in `target_spark.fivetran.table_metadata`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tap_core.protocols.fivetran.enums import DataType
+from target_spark.fivetran.table_schema import DestinationColumn
+
+__all__ = ["column_from_ddl", "to_ddl", "to_fivetran_type"]
+
+_DDL: Final[Mapping[DataType, str]] = MappingProxyType(
+    {
+        DataType.BOOLEAN: "boolean",
+        DataType.SHORT: "smallint",
+        DataType.INT: "int",
+        DataType.LONG: "bigint",
+        DataType.FLOAT: "float",
+        DataType.DOUBLE: "double",
+        DataType.NAIVE_DATE: "date",
+        DataType.NAIVE_DATETIME: "timestamp_ntz",
+        DataType.UTC_DATETIME: "timestamp",
+        DataType.BINARY: "binary",
+        DataType.STRING: "string",
+        DataType.XML: "string",
+        DataType.JSON: "string",
+        DataType.NAIVE_TIME: "string",
+    }
+)
+
+_LACKING: Final[Mapping[tuple[str, DataType], str]] = MappingProxyType(
+    {("iceberg", DataType.SHORT): "int"}
+)
+"""Types that a table format does not have, and what takes their values there."""
+
+_BACK: Final[Mapping[str, DataType]] = MappingProxyType(
+    {
+        "boolean": DataType.BOOLEAN,
+        "tinyint": DataType.SHORT,
+        "smallint": DataType.SHORT,
+        "int": DataType.INT,
+        "bigint": DataType.LONG,
+        "float": DataType.FLOAT,
+        "double": DataType.DOUBLE,
+        "date": DataType.NAIVE_DATE,
+        "timestamp": DataType.UTC_DATETIME,
+        "timestamp_ntz": DataType.NAIVE_DATETIME,
+        "binary": DataType.BINARY,
+        "variant": DataType.JSON,
+    }
+)
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_NESTED: Final = re.compile(r"(struct|array|map)\s*<")
+
+
+def to_ddl(column: DestinationColumn, table_format: str = "") -> str:
+    """Return the type that a column has in a table of this format, as Spark writes it.
+
+    Without a format it is the one that has just the values that the column may have.
+    """
+    if column.type is DataType.DECIMAL:
+        return "decimal({},{})".format(*column.digits)
+    return _LACKING.get((table_format, column.type), _DDL[column.type])
+
+
+def column_from_ddl(name: str, ddl: str) -> DestinationColumn:
+    """Return what a column is to Fivetran of which nothing but its name and type is known."""
+    lowered = ddl.lower()
+    if found := _DECIMAL.fullmatch(lowered):
+        return DestinationColumn(
+            name, DataType.DECIMAL, decimal=(int(found[1]), int(found[2])), column=name
+        )
+    if _NESTED.match(lowered):
+        return DestinationColumn(name, DataType.JSON, column=name)
+    return DestinationColumn(name, _BACK.get(lowered, DataType.STRING), column=name)
+
+
+def to_fivetran_type(column: DestinationColumn) -> str:
+    """Return the type of a column in words."""
+    if column.type is DataType.DECIMAL:
+        return "DECIMAL({}, {})".format(*column.digits)
+    return column.type.name

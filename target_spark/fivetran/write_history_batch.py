@@ -1,0 +1,112 @@
+"""A WriteHistoryBatch: versions of rows that begin and end, in a table that keeps all of them.
+
+Rules of the room: all that a batch does is told as one step per version (it goes, it ends, or it
+is as said) and made in one commit; the same batch once more gives the same table. What its files
+say holds in the order of their kinds:
+
+    earliest start  versions that began then or later go; the one that is active ends one
+                    millisecond before
+    replace         versions are as they are said
+    update          the same, with values that are not said: they are those of the version
+                    before, and in the first of a batch those of the active one
+    delete          the version that is active then ends
+
+Where the table has the very version that is the first of a row in the batch, it was written
+before, by this batch or one like it, and has those values already; nor is an active version that
+the batch says itself one that was there before. An update of a row that has no version is
+nothing. Source: Fivetran's Partner SDK, "How to handle history mode batch files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from tap_core.events import StreamId
+from target_spark.fivetran.batch_frame import read_files
+from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.batch_stats import BatchStats, count_rows
+from target_spark.fivetran.history_versions import (
+    VersionedSchema,
+    build_steps,
+    fill_unmodified,
+    parse_versioned_schema,
+    versions_in_batch,
+)
+from target_spark.fivetran.merge import cast_to_table, collapse_by_key, fill, merge_rows, persisted
+from target_spark.fivetran.table_schema import FivetranSchema
+from target_spark.fivetran.tables import TableService
+from target_spark.fivetran.write_batch import BatchResult, BatchTarget, write_with_retry
+from target_spark.writers.history_merge import BEGIN, END, REMOVE
+
+__all__ = ["write_history_batch"]
+
+_SAYING: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
+"""The files that say versions; the others say which end."""
+
+
+def write_history_batch(
+    tables: TableService, schema: str, name: str, shape: FivetranSchema, batch: BatchRequest
+) -> BatchResult:
+    """Put a batch into a table that keeps the versions of its rows; return what was in it.
+
+    The rest is as with `write_batch`.
+
+    Raises:
+        TableError: there is no such table, or it keeps no versions; or a column is not there or
+            cannot take its values.
+        BatchFileError: a file or its key is not as it should be.
+        StorageError: the table could not be written for longer than is waited.
+    """
+    return write_with_retry(tables, StreamId(name, schema or None), shape, batch, _write)
+
+
+def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
+    known = parse_versioned_schema(target.shape, target.name)
+    told = count_rows(files, params, known.shape, _SAYING)
+    if told.total:
+        found = [file for file in files if file.kind in told.kinds]
+        rows = read_files(target.tables.spark, found, params, known.shape)
+        _put(target, cast_to_table(rows, target.at, known.shape), known, told)
+    return told.total
+
+
+def _put(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats) -> None:
+    if told.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and fill(
+        target.tables.spark, _said(rows, known, told), target.at, target.tables.format
+    ):
+        return
+    with persisted(rows) as held:
+        held.count()  # Delta Lake refuses what is first kept while it merges
+        _merge(target, held, known, told)
+
+
+def _said(rows: DataFrame, known: VersionedSchema, told: BatchStats) -> DataFrame:
+    versions = versions_in_batch(rows)
+    if not told.repeats:
+        return versions
+    return collapse_by_key(versions, known.shape, has_flags=FileKind.UPDATE in told.kinds)
+
+
+def _merge(target: BatchTarget, rows: DataFrame, known: VersionedSchema, told: BatchStats) -> None:
+    spark, at = target.tables.spark, target.at
+    table, versions = spark.table(at.ref), _said(rows, known, told)
+    if FileKind.UPDATE in told.kinds:
+        versions = fill_unmodified(versions, table, known)
+    found = build_steps(rows, versions, table, known)
+    how = known.history.merge(at.ref, _get_actions(told))
+    merge_rows(spark, found, how, target.tables.format)
+
+
+def _get_actions(told: BatchStats) -> frozenset[str]:
+    """Return the steps that files of these kinds make."""
+    actions: set[str] = set()
+    if told.kinds & _SAYING:
+        actions.add(BEGIN)
+    if told.kinds - _SAYING:
+        actions.add(END)
+    if FileKind.EARLIEST_START in told.kinds:
+        actions.add(REMOVE)
+    return frozenset(actions)

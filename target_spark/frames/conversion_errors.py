@@ -1,0 +1,225 @@
+"""What can be wrong with a line, and how to say it.
+
+Rules of the room: pure text, made once per layout, from the same strict conversions as
+the values: a text whose value is null is a fault, and nothing else is. A fault is told
+for each value in a struct or an array too, by its path in the record. Faults are looked
+for by type, as the exact plan's values are made.
+What JSON's reader itself refused is found by reading each structured value once more by
+itself: the reader does not tell which one it was.
+
+In a layout that keeps misfits a value that does not fit is no fault of its line, but a
+change that is told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from target_spark.columns import (
+    Array,
+    Binary,
+    ColumnSource,
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    LocalTimestamp,
+    Struct,
+    TableSchema,
+    Timestamp,
+)
+from target_spark.frames.airbyte_meta import UNCASTABLE, UNREADABLE, change_entry, changes_in_json
+from target_spark.frames.json_reader import variants_from_json
+from target_spark.frames.misfit_repair import is_unreadable, structured_columns
+from target_spark.frames.sql_casts import exact_cast, is_scalar
+from target_spark.frames.sql_plan import (
+    by_type,
+    converted_columns,
+    find_corrupted_keys,
+    key_values,
+    source_expression,
+)
+from target_spark.tables.identifiers import quote, sql_literal
+
+__all__ = [
+    "ErrorColumns",
+    "UnparsedReasons",
+    "build_error_columns",
+    "build_unparsed_reasons",
+    "describe_expected_type",
+]
+
+_CACHED_LAYOUTS = 64
+
+_NO_DATE_TIME = "no date-time (RFC 3339, to the microsecond, years 0001 to 9999)"
+
+_LONGEST_TYPE = 120
+"""Signs of a type that a reason shows."""
+
+_UNREADABLE = "the record is not of the structure that the schema declares"
+
+_NONE = "CAST(array() AS ARRAY<STRUCT<`path`: STRING, `why`: STRING>>)"
+
+
+class ErrorColumns(NamedTuple):
+    """How to find what is wrong with a line that was read.
+
+    ``together`` are expressions to be made first. ``any`` is true for a line that does
+    not fit, else false; ``reasons`` tells what is wrong with its values, as texts.
+    ``changes`` is a JSON list of the values that are null for not fitting, in a line that
+    fits all the same; None where there are no such lines.
+    """
+
+    together: tuple[str, ...]
+    any: str
+    reasons: str
+    changes: str | None
+
+
+class _Fault(NamedTuple):
+    """A condition in SQL (true or false, never null), and what it says of which value."""
+
+    condition: str
+    path: str
+    why: str
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def build_error_columns(layout: TableSchema) -> ErrorColumns:
+    """Return how to find everything that can be wrong with a line."""
+    columns = converted_columns(layout)
+    each = partial(_faults_of_a_value, cut=layout.cut_timestamps)
+    together, places = by_type(columns, each, "_faults", source_expression)
+    asked = layout.must_fit if layout.keeps_misfits else places
+    found = [f"size({place}) > 0" for source, place in places.items() if source in asked]
+    of_values = [
+        f"transform({place}, `f` -> concat({sql_literal(source)}, `f`.`path`, ': ', `f`.`why`))"
+        for source, place in places.items()
+    ]
+    of_lines = _faults_of_a_line(layout)
+    conditions = ["`_corrupt` IS NOT NULL", *of_lines.values(), *found]
+    cases = ", ".join(f"CASE WHEN {condition} THEN 1 END" for condition in conditions)
+    reasons = f"concat({', '.join((_reasons(of_lines), *of_values))})"
+    changes = _changes(places) if layout.keeps_misfits else None
+    return ErrorColumns(together, f"(coalesce({cases}) IS NOT NULL)", reasons, changes)
+
+
+def _changes(places: Mapping[str, str]) -> str:
+    of_values = (
+        change_entry(place, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
+        for source, place in places.items()
+    )
+    return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *of_values])
+
+
+def _faults_of_a_value(type_: ColumnType, *, cut: bool) -> str:
+    cases = ", ".join(
+        f"CASE WHEN {fault.condition}"
+        f" THEN named_struct('path', {sql_literal(fault.path)},"
+        f" 'why', {sql_literal(fault.why)}) END"
+        for fault in _faults_inside("`i`", type_, "", cut=cut)
+    )
+    return f"array_compact(array({cases}))" if cases else _NONE
+
+
+def _reasons(faults: Mapping[str, str]) -> str:
+    """Return those texts, as an array, whose conditions hold."""
+    known = (
+        f"CASE WHEN {holds} THEN {sql_literal(reason)} END" for reason, holds in faults.items()
+    )
+    return f"array_compact(array({', '.join(known)}))"
+
+
+def _faults_of_a_line(layout: TableSchema) -> dict[str, str]:
+    """Return what can be wrong with a line as a whole, and when it is."""
+    faults = {"the record is null": "(`_corrupt` IS NULL AND `r` IS NULL)"}
+    if layout.keeps_whole:
+        faults["no object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
+    for key, value in key_values(layout).items():
+        faults[f"{key}: a key must have a value"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
+    for key, falsified in find_corrupted_keys(layout).items():
+        faults[f"{key}: half of a letter"] = falsified
+    for source in layout.filled:
+        empty = f"coalesce({quote('r', source)} = '', false)"
+        faults[f"{source}: an empty text, which would divide files as null"] = empty
+    return faults
+
+
+class UnparsedReasons(NamedTuple):
+    """How to find why JSON's reader gave up on the record in ``raw``, where ``unread``.
+
+    ``record`` and then ``together`` are expressions to be made first, one after the
+    other; ``reasons`` is an array of texts.
+    """
+
+    record: tuple[str, ...]
+    together: tuple[str, ...]
+    reasons: str
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def build_unparsed_reasons(layout: TableSchema) -> UnparsedReasons:
+    """Return how to find which values are not of the structure that was asked for.
+
+    Each becomes a variant first, because that alone keeps a string apart from what is in
+    it, and is then read again by itself.
+    """
+    columns = structured_columns(layout)
+    unknown = f"array({sql_literal(_UNREADABLE)})"
+    if not columns:
+        return UnparsedReasons((), (), unknown)
+    fields = ", ".join(f"{quote(column.source)} VARIANT" for column in columns)
+    record = f"if(`unread`, {variants_from_json('`raw`', fields)}, NULL) AS `_variants`"
+    together, places = by_type(
+        columns, is_unreadable, "_unread", lambda c: f"to_json({quote('_variants', c.source)})"
+    )
+    found = _reasons(
+        {
+            f"{c.source}: not of the declared type {_shown(c.type)}": places[c.source]
+            for c in columns
+        }
+    )
+    return UnparsedReasons((record,), together, f"coalesce(nullif({found}, array()), {unknown})")
+
+
+def _shown(type_: ColumnType) -> str:
+    ddl = type_.ddl
+    return ddl if len(ddl) <= _LONGEST_TYPE else f"{ddl[:_LONGEST_TYPE]}..."
+
+
+def _faults_inside(
+    value: str, type_: ColumnType, path: str, depth: int = 0, *, cut: bool
+) -> Iterator[_Fault]:
+    if isinstance(type_, Struct):
+        for field in type_.fields:
+            if field.feed is ColumnSource.PROPERTY:
+                inner = f"{value}.{quote(field.source)}"
+                place = f"{path}.{field.source}"
+                yield from _faults_inside(inner, field.type, place, depth, cut=cut)
+    elif isinstance(type_, Array):
+        item = f"`i{depth}`"
+        for fault in _faults_inside(item, type_.element, f"{path}[]", depth + 1, cut=cut):
+            found = f"coalesce(exists({value}, {item} -> {fault.condition}), false)"
+            yield _Fault(found, fault.path, fault.why)
+    elif is_scalar(type_):
+        condition = f"({value} IS NOT NULL AND ({exact_cast(value, type_, cut=cut)}) IS NULL)"
+        yield _Fault(condition, path, describe_expected_type(type_))
+
+
+def describe_expected_type(type_: ColumnType) -> str:
+    """Return what is to be said of a text that is no value of a scalar's type."""
+    if isinstance(type_, Integer):
+        return f"no whole number of {type_.bits} bits"
+    if isinstance(type_, Decimal):
+        whole = type_.precision - type_.scale
+        return f"no number of at most {whole} digits before and {type_.scale} after the point"
+    return {
+        Double: "no number, or one beyond the range of a double",
+        Timestamp: _NO_DATE_TIME,
+        LocalTimestamp: _NO_DATE_TIME,
+        Date: "no date (YYYY-MM-DD, years 0001 to 9999)",
+        Binary: "no base64",
+    }[type(type_)]

@@ -1,0 +1,107 @@
+"""Records of which a value is not of the structure that was asked for, without that value.
+
+Rules of the room: pure text. JSON's reader says of such a record only that it could not be
+read as asked, and gives what it could read. Which values those were that it could not is
+found by reading each structured one once more by itself. A record is mended only where that
+is known, and all else in its line is sound: then exactly these values are null, and
+`` `_nulled` `` names their properties. Any other line stays what it was, one that could not
+be read.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from target_spark.columns import (
+    Array,
+    Boolean,
+    Column,
+    ColumnSource,
+    ColumnType,
+    Struct,
+    TableSchema,
+)
+from target_spark.frames.json_reader import (
+    from_json,
+    record_fields,
+    source_type,
+    variants_from_json,
+)
+from target_spark.frames.sql_plan import by_type
+from target_spark.tables.identifiers import quote, sql_literal
+
+__all__ = ["RepairPlan", "build_repair", "is_unreadable", "structured_columns"]
+
+_NOTHING: Final = "CAST(array() AS ARRAY<STRING>)"
+
+
+class RepairPlan(NamedTuple):
+    """Expressions to be made one after the other, and those that then take a place anew."""
+
+    steps: tuple[tuple[str, ...], ...]
+    replaced: tuple[str, ...]
+
+
+def structured_columns(layout: TableSchema) -> list[Column]:
+    """Return the columns whose values the reader may refuse, and the record with them."""
+    return [
+        column
+        for column in layout.columns
+        if column.feed is ColumnSource.PROPERTY
+        and not column.path
+        and isinstance(column.type, Boolean | Struct | Array)
+    ]
+
+
+def is_unreadable(type_: ColumnType) -> str:
+    """Return the condition that the JSON in `` `i` `` is no value of the type."""
+    alone = "concat('{\"c\":', `i`, '}')"
+    read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
+    return f"{read}.`_corrupt` IS NOT NULL"
+
+
+def build_repair(layout: TableSchema) -> RepairPlan:
+    """Return how the lines of a layout are mended that lets rows stay with what fits."""
+    columns = structured_columns(layout)
+    if not columns or layout.keeps_whole:
+        return RepairPlan(((f"{_NOTHING} AS `_nulled`",),), ())
+    # Each value becomes a variant first: that alone keeps a string apart from what is in it.
+    fields = ", ".join(f"{quote(column.source)}: VARIANT" for column in columns)
+    again = variants_from_json("`_corrupt`", f"`r` STRUCT<{fields}>, `_corrupt` STRING")
+    arrays, places = by_type(
+        columns, is_unreadable, "_unfit", lambda column: f"to_json({_variant(column)})"
+    )
+    found = ", ".join(
+        f"CASE WHEN {places[column.source]} THEN {sql_literal(column.source)} END"
+        for column in columns
+    )
+    sound = ["`_again` IS NOT NULL", "`_again`.`_corrupt` IS NULL", "`r` IS NOT NULL"]
+    sound += (
+        f"NOT coalesce({places[column.source]}, false)"
+        for column in columns
+        if column.source in layout.must_fit
+    )
+    nulled = f"if({' AND '.join(sound)}, array_compact(array({found})), {_NOTHING})"
+    kept = ", ".join(_kept(name, places) for name in record_fields(layout))
+    return RepairPlan(
+        (
+            (f"if(`_corrupt` IS NULL, NULL, {again}) AS `_again`",),
+            arrays,
+            (f"{nulled} AS `_nulled`",),
+        ),
+        (
+            f"if(size(`_nulled`) = 0, `r`, struct({kept})) AS `r`",
+            "if(size(`_nulled`) = 0, `_corrupt`, NULL) AS `_corrupt`",
+        ),
+    )
+
+
+def _variant(column: Column) -> str:
+    return f"`_again`.`r`.{quote(column.source)}"
+
+
+def _kept(name: str, places: dict[str, str]) -> str:
+    value = quote("r", name)
+    if name in places:
+        value = f"if(coalesce({places[name]}, false), NULL, {value})"
+    return f"{value} AS {quote(name)}"

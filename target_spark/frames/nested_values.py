@@ -1,0 +1,51 @@
+"""Values that stand inside a property and have a column of their own.
+
+Rules of the room: pure text. They are read as text, whatever the property is read as, so
+that one conversion fits them all; null where the property is not there, or is another thing.
+"""
+
+from __future__ import annotations
+
+from target_spark.columns import Column, ColumnSource, Struct, TableSchema, Text
+from target_spark.frames.json_reader import from_json
+from target_spark.tables.identifiers import quote, sql_literal
+
+__all__ = ["extract_nested"]
+
+_NOTHING = "CAST(NULL AS STRING)"
+
+
+def extract_nested(layout: TableSchema) -> tuple[str, ...]:
+    """Return what is to be made of a record that was read, before anything looks at it."""
+    inside = [
+        column for column in layout.columns if column.path and column.feed is ColumnSource.PROPERTY
+    ]
+    if not inside:
+        return ()
+    fields = (f"{sql_literal(column.source)}, {_text_at(column.path, layout)}" for column in inside)
+    return (f"named_struct({', '.join(fields)}) AS `_inside`",)
+
+
+def _text_at(path: tuple[str, ...], layout: TableSchema) -> str:
+    column = layout.column_fed_by(path[0])
+    value = quote("r", path[0])
+    for at, part in enumerate(path[1:], 1):
+        if column is not None and isinstance(column.type, Text):
+            return _in_json(value, path[at:])
+        column = _field(column, part)
+        value = f"{value}.{quote(part)}"
+    return _NOTHING if column is None else f"CAST({value} AS STRING)"
+
+
+def _field(column: Column | None, source: str) -> Column | None:
+    fields = column.type.fields if column and isinstance(column.type, Struct) else ()
+    fed = (field for field in fields if field.feed is ColumnSource.PROPERTY)
+    return next((field for field in fed if field.source == source), None)
+
+
+def _in_json(text: str, path: tuple[str, ...]) -> str:
+    """Return a value of an object that is kept as its JSON."""
+    schema = "STRING"
+    for part in reversed(path[1:]):
+        schema = f"STRUCT<{quote(part)}: {schema}>"
+    return f"{from_json(text, f'{quote(path[0])} {schema}')}.{quote(*path)}"

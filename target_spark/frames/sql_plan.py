@@ -1,0 +1,296 @@
+"""A layout as Spark SQL: what each column is, and what can be wrong with a line.
+
+Rules of the room: pure text, made once per layout. A column or field is only ever named
+through `quote`. There are two plans for the same layout:
+
+- *usual*: one expression per column, for the spellings of every day. Whatever else
+  comes ends the job, so nothing has to be looked at twice;
+- *exact*: every spelling that is allowed. Values of one type are converted together, as
+  one array per type, because Spark compiles an expression per use and a wide table has
+  thousands. So are their faults, as an array of what is wrong with each.
+
+A layout too wide for an expression per column is converted by arrays in both plans. What
+stands inside a property was read as text, and is converted from it in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TypeAlias
+
+from target_spark.columns import (
+    DELETED_AT,
+    EXTRACTED_AT,
+    GENERATION,
+    IS_CURRENT,
+    META,
+    METADATA_COLUMNS,
+    RAW_ID,
+    VALID_FROM,
+    VALID_TO,
+    Array,
+    Column,
+    ColumnSource,
+    ColumnType,
+    LocalTimestamp,
+    Struct,
+    TableSchema,
+    Timestamp,
+)
+from target_spark.frames.airbyte_meta import build_meta, get_extracted_at, raw_id
+from target_spark.frames.json_reader import needs_record
+from target_spark.frames.sql_casts import exact_cast, fast_cast, has_no_timezone, is_converted
+from target_spark.tables.identifiers import quote
+
+__all__ = [
+    "BAD_ROWS_MARKER",
+    "SelectPlan",
+    "build_row_check",
+    "by_type",
+    "converted_columns",
+    "count_missing_timezones",
+    "fast_plan",
+    "find_corrupted_keys",
+    "key_values",
+    "source_expression",
+    "tolerant_plan",
+]
+
+BAD_ROWS_MARKER = "BAD_ROWS"
+"""The text in the error of a job that met a row which does not fit."""
+
+_CACHED_LAYOUTS = 64
+
+_WIDE = 48
+"""From so many converted columns on the time that Spark needs to compile an expression
+for each is felt."""
+
+_SEQUENCE_STEP = 2**20
+"""Records for each millisecond of a run before its sequence numbers could meet those of
+a run that starts later."""
+
+_HALF = r"r'\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..'"
+"""The escape of half of a letter without its other half."""
+
+_Convert: TypeAlias = Callable[[str, ColumnType], str]
+_Value: TypeAlias = Callable[[Column], str]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """How lines become rows.
+
+    ``together`` are expressions to be made first; ``values`` are the table's columns in
+    order, and may use those. Columns that are none of ours are not among them.
+    """
+
+    together: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def fast_plan(layout: TableSchema) -> SelectPlan:
+    """Return the plan that ends the job at a value which does not fit."""
+    wide = len(converted_columns(layout)) > _WIDE
+    cut = layout.cut_timestamps
+    convert, inside = partial(_usual_or_end, cut=cut), partial(_strict_or_end, cut=cut)
+    return _plan(layout, convert, inside, in_groups=wide)
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def tolerant_plan(layout: TableSchema) -> SelectPlan:
+    """Return the plan that gives null for a value which does not fit."""
+    convert = partial(exact_cast, cut=layout.cut_timestamps)
+    changes = "`_changes`" if layout.keeps_misfits else None
+    return _plan(layout, convert, convert, in_groups=True, changes=changes)
+
+
+def _usual_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
+    return _or_end(value, fast_cast(value, type_, cut=cut))
+
+
+def _strict_or_end(value: str, type_: ColumnType, *, cut: bool) -> str:
+    return _or_end(value, exact_cast(value, type_, cut=cut))
+
+
+def _or_end(value: str, converted: str) -> str:
+    if converted == value:
+        return value
+    return f"coalesce({converted}, assert_true({value} IS NULL, '{BAD_ROWS_MARKER}'))"
+
+
+def build_row_check(layout: TableSchema) -> str:
+    """Return a condition that is true, or ends the job where a whole line does not fit."""
+    fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
+    fits += (f"{value} IS NOT NULL" for value in key_values(layout).values())
+    fits += (f"coalesce({quote('r', source)} <> '', true)" for source in layout.filled)
+    fits += ["startswith(`whole`, '{')"] if layout.keeps_whole else []
+    fits += (f"NOT {falsified}" for falsified in find_corrupted_keys(layout).values())
+    return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS_MARKER}'))"
+
+
+def key_values(layout: TableSchema) -> dict[str, str]:
+    """Return where each key's value is, as it was read."""
+    columns = {
+        column.source: column for column in layout.columns if column.feed is ColumnSource.PROPERTY
+    }
+    return {key: source_expression(columns[key]) for key in layout.key_sources}
+
+
+def find_corrupted_keys(layout: TableSchema) -> dict[str, str]:
+    """Return, by key, the condition that it is not what stands in a record read as text.
+
+    Half of a letter becomes a question mark there; elsewhere the reader takes no such record.
+    """
+    if not layout.keeps_whole:
+        return {}
+    return {
+        key: f"(coalesce(contains({quote('r', key)}, '?'), false) AND `whole` RLIKE {_HALF})"
+        for key in layout.key_sources
+    }
+
+
+def converted_columns(layout: TableSchema) -> list[Column]:
+    """Return the columns that properties feed, and that are more than what was read."""
+    columns = [column for column in layout.columns if column.feed is ColumnSource.PROPERTY]
+    if needs_record(layout.columns):
+        columns.append(Column(DELETED_AT, DELETED_AT, METADATA_COLUMNS[DELETED_AT]))
+    return [column for column in columns if is_converted(column.type)]
+
+
+def by_type(
+    columns: Iterable[Column], each: Callable[[ColumnType], str], name: str, value: _Value
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return an array per type, and where in the arrays each property's result is.
+
+    ``each`` gives the result for a value called `` `i` ``, ``value`` the value of a
+    property; ``name`` begins the arrays' names.
+    """
+    groups: dict[ColumnType, list[Column]] = {}
+    for column in columns:
+        groups.setdefault(column.type, []).append(column)
+    arrays: list[str] = []
+    places: dict[str, str] = {}
+    for number, (type_, members) in enumerate(groups.items()):
+        values = ", ".join(map(value, members))
+        arrays.append(f"transform(array({values}), `i` -> {each(type_)}) AS `{name}{number}`")
+        places |= {each.source: f"`{name}{number}`[{at}]" for at, each in enumerate(members)}
+    return tuple(arrays), places
+
+
+def source_expression(column: Column) -> str:
+    """Return the value of a column's property, as it was read."""
+    return quote("_inside" if column.path else "r", column.source)
+
+
+def _plan(
+    layout: TableSchema,
+    convert: _Convert,
+    inside: _Convert,
+    *,
+    in_groups: bool,
+    changes: str | None = None,
+) -> SelectPlan:
+    together: tuple[str, ...] = ()
+    converted: dict[str, str] = {}
+    if in_groups:
+        together, converted = by_type(
+            (column for column in converted_columns(layout) if not column.path),
+            lambda type_: _converted("`i`", type_, convert),
+            "_values",
+            source_expression,
+        )
+    converted |= {
+        column.source: _converted(source_expression(column), column.type, inside)
+        for column in layout.columns
+        if column.path
+    }
+    values = tuple(
+        f"{_build_value(column, convert, converted, changes)} AS {quote(column.name)}"
+        for column in layout.columns
+        if column.feed is not ColumnSource.NOTHING
+    )
+    return SelectPlan(together, values)
+
+
+def _build_value(
+    column: Column, convert: _Convert, converted: Mapping[str, str], changes: str | None
+) -> str:
+    if column.feed is ColumnSource.WHOLE:
+        return quote("whole")
+    if column.feed is ColumnSource.EMPTIED:
+        return f"CAST(NULL AS {column.type.ddl})"
+    if column.feed is ColumnSource.METADATA and column.source == META:
+        return build_meta(changes)
+    if column.feed is ColumnSource.METADATA and column.source != DELETED_AT:
+        return _metadata(column.source)
+    if column.source in converted:
+        return converted[column.source]
+    return _converted(source_expression(column), column.type, convert)
+
+
+def _metadata(name: str) -> str:
+    extracted_at = f"if(`t` IS NULL, `_received_at`, {exact_cast('`t`', Timestamp(), cut=True)})"
+    return {
+        RAW_ID: raw_id(),
+        EXTRACTED_AT: get_extracted_at(),
+        GENERATION: "`v`",
+        "_sdc_extracted_at": extracted_at,
+        "_sdc_received_at": "`_received_at`",
+        "_sdc_batched_at": "`_batched_at`",
+        "_sdc_sequence": f"`_started_at` * {_SEQUENCE_STEP}L + `n`",
+        "_sdc_table_version": "`v`",
+        "_sdc_sync_started_at": "`_started_at`",
+        VALID_FROM: f"coalesce({exact_cast('`t`', Timestamp(), cut=True)}, `_received_at`)",
+        VALID_TO: "CAST(NULL AS TIMESTAMP)",
+        IS_CURRENT: "true",
+    }[name]
+
+
+def _converted(value: str, type_: ColumnType, convert: _Convert, depth: int = 0) -> str:
+    if not is_converted(type_):
+        return value
+    if isinstance(type_, Struct):
+        fields = ", ".join(_field(value, field, convert, depth) for field in type_.fields)
+        return f"if({value} IS NULL, NULL, struct({fields}))"
+    if isinstance(type_, Array):
+        item = f"`i{depth}`"
+        inner = _converted(item, type_.element, convert, depth + 1)
+        return value if inner == item else f"transform({value}, {item} -> {inner})"
+    return convert(value, type_)
+
+
+def _field(value: str, field: Column, convert: _Convert, depth: int) -> str:
+    if field.feed is not ColumnSource.PROPERTY:
+        return f"CAST(NULL AS {field.type.ddl}) AS {quote(field.name)}"
+    inner = _converted(f"{value}.{quote(field.source)}", field.type, convert, depth)
+    return f"{inner} AS {quote(field.name)}"
+
+
+@lru_cache(maxsize=_CACHED_LAYOUTS)
+def count_missing_timezones(layout: TableSchema) -> Mapping[str, str]:
+    """Return, by column name, how many date-times in a row say no zone (and are UTC)."""
+    counted = {}
+    for column in layout.columns:
+        if column.feed is ColumnSource.PROPERTY:
+            found = list(_zoneless(source_expression(column), column.type))
+            if found:
+                counted[column.name] = " + ".join(found)
+    return counted
+
+
+def _zoneless(value: str, type_: ColumnType, depth: int = 0) -> Iterator[str]:
+    if isinstance(type_, Timestamp | LocalTimestamp):
+        yield f"if({has_no_timezone(value)}, 1, 0)"
+    elif isinstance(type_, Struct):
+        for field in type_.fields:
+            if field.feed is ColumnSource.PROPERTY:
+                yield from _zoneless(f"{value}.{quote(field.source)}", field.type, depth)
+    elif isinstance(type_, Array):
+        item = f"`i{depth}`"
+        inner = " + ".join(_zoneless(item, type_.element, depth + 1))
+        if inner:
+            total = f"aggregate({value}, 0, (`s{depth}`, {item}) -> `s{depth}` + {inner})"
+            yield f"coalesce({total}, 0)"

@@ -1,0 +1,1 @@
+"""The loader: from decoded rows to committed tables and released states."""

@@ -1,0 +1,239 @@
+"""The files that a BATCH message names, as Spark is to read them.
+
+Rules of the room: pure but for a look at local files, so that a manifest that cannot be
+read is refused before anything is committed of it. Addresses are those of a tap: a path,
+a ``file:`` address with or without escapes, or the address of an object (``s3://`` is
+Spark's ``s3a://``). What a tap wrote is never changed here, and removed only where a user
+asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import unquote
+
+from tap_core.batch.encodings import BaseBatchFileEncoding
+from tap_core.batch.limits import FileLimits
+from tap_core.batch.reader import check_file
+from tap_core.batch.storage import to_local_path
+from tap_core.batch.url_schemes import check_url
+from tap_core.events import BatchFiles, StreamId
+from tap_core.exceptions import ConfigurationError
+from tap_core.limits.memory import InputTooLargeError
+from tap_core.redaction import redact_url
+from tap_core.schema.type_variants import object_schema, split_variants
+from tap_core.types import JsonSchema
+from target_spark.errors import FilesError, UnsupportedError
+from target_spark.storage.uris import to_local_folder
+
+__all__ = [
+    "JSONL",
+    "PARQUET",
+    "BatchFile",
+    "batch_files",
+    "check_size",
+    "explain_unreadable",
+    "get_file_key",
+]
+
+JSONL: Final = "jsonl"
+PARQUET: Final = "parquet"
+
+_SPARKS_SCHEMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"s3": "s3a", "s3n": "s3a", "gcs": "gs"}
+)
+"""How Spark's file systems call what fsspec and taps call otherwise."""
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_COMPRESSED: Final = re.compile(r"\.(gz|bz2|zst|zstd|lz4|snappy|deflate|xz|zip)$", re.IGNORECASE)
+_NOTHING_COMMITTED: Final = "Nothing of its batch is committed, and no state behind it is let out."
+_GLOB: Final = re.compile(r"[*?\[\]{}\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFile:
+    """A file of rows.
+
+    ``address`` is how Spark knows it; ``ordinal`` the place of its message in the input,
+    ``version`` the table version of its rows. ``nbytes`` is 0 where it is not known.
+    ``in_json`` are the properties that are more than text: where a column of texts holds
+    one, it is JSON.
+    """
+
+    stream: StreamId
+    address: str
+    format: str
+    ordinal: int
+    version: int | None = None
+    nbytes: int = 0
+    in_json: frozenset[str] = frozenset()
+
+    @property
+    def encoding(self) -> BaseBatchFileEncoding:
+        """How the file is encoded; Spark tells a compression by the name."""
+        is_packed = self.format == JSONL and _COMPRESSED.search(self.address)
+        return BaseBatchFileEncoding(self.format, "gzip" if is_packed else None)
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be told."""
+        return _told(self.address)
+
+    @property
+    def pattern(self) -> str:
+        """The address as a pattern that only it matches: Spark takes every path for one."""
+        return _GLOB.sub(lambda found: f"\\{found[0]}", self.address)
+
+
+def batch_files(
+    event: BatchFiles,
+    ordinal: int,
+    schema: JsonSchema,
+    limits: FileLimits | None = None,
+    roots: Iterable[str] = (),
+) -> tuple[BatchFile, ...]:
+    """Return the files of a BATCH message, in their order; ``schema`` is that of its stream.
+
+    Addresses are followed where the ``limits`` (the defaults unless given) allow their scheme,
+    or where they are at the host of one of ``roots``.
+
+    Raises:
+        UnsupportedError: they are encoded in a way that is not read here.
+        FilesError: one of them is not a regular file that is there, or not to be followed; or
+            they are too many.
+    """
+    limits = limits or FileLimits()
+    try:
+        limits.check_manifest(len(event.paths))
+    except InputTooLargeError as error:
+        raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
+    encoding = _encoding(event)
+    kind = (encoding.format, ordinal, event.version)
+    properties = object_schema(schema).get("properties") or {}
+    more = frozenset(name for name, each in properties.items() if not _is_text(each))
+    for path in event.paths:
+        _check_reach(event.stream, path, limits.schemes, roots)
+    addresses = [_address(event.stream, path, encoding) for path in event.paths]
+    return tuple(BatchFile(event.stream, each, *kind, _size(each), more) for each in addresses)
+
+
+def check_size(file: BatchFile, limits: FileLimits) -> None:
+    """Raise an error where a file of this machine holds more than Spark may read at once.
+
+    Raises:
+        FilesError: it does, or it is broken.
+        OSError: it cannot be opened, or the storage fails.
+    """
+    path = to_local_folder(file.address)
+    if path is None:
+        return
+    try:
+        check_file(path, file.encoding, limits.line)
+    except ValueError as error:
+        raise explain_unreadable(file.stream, file.address, str(error).rstrip(".")) from error
+
+
+def get_file_key(address: str, *, escaped: bool = False) -> str:
+    """Return what two spellings of one address have in common; Spark's own are escaped."""
+    plain = unquote(address) if escaped else address
+    scheme, _, rest = plain.partition(":")
+    return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
+
+
+def _encoding(event: BatchFiles) -> BaseBatchFileEncoding:
+    """Return how the files are encoded, if we can read that."""
+    try:
+        encoding = BaseBatchFileEncoding.from_dict(event.format)
+    except ConfigurationError as error:
+        raise _unsupported(event.stream, str(error)) from error
+    if encoding.format not in {JSONL, PARQUET}:
+        raise _unsupported(event.stream, f"their format is {encoding.format!r}")
+    if encoding.format == JSONL and encoding.compression not in {None, "none", "gzip"}:
+        raise _unsupported(event.stream, f"their compression is {encoding.compression!r}")
+    return encoding
+
+
+def _unsupported(stream: StreamId, reason: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"Stream {stream}: the files of a BATCH message cannot be read: {reason}. Formats are"
+        " jsonl (compression gzip or none) and parquet; set that in the tap's batch_config."
+    )
+
+
+def _address(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
+    """Return Spark's address of a file; raise where it would read it wrongly, or not at all."""
+    name = path.rsplit("/", 1)[-1]
+    if not name or name.startswith(("_", ".")):
+        raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
+    if encoding.format == JSONL:
+        _check_ending(stream, path, name, encoding.compression == "gzip")
+    local = to_local_path(path)
+    if local is None:
+        return _SCHEME.sub(lambda found: f"{_sparks(found[1])}://", path, count=1)
+    return f"file://{_existing(stream, path, local)}"
+
+
+def _check_reach(
+    stream: StreamId, path: str, schemes: Collection[str], roots: Iterable[str]
+) -> None:
+    try:
+        check_url(path, schemes, roots)
+    except ValueError as error:
+        raise explain_unreadable(stream, path, str(error)) from None
+
+
+def _check_ending(stream: StreamId, path: str, name: str, gzipped: bool) -> None:
+    """Refuse a name by which Spark would take the file for compressed when it is not."""
+    ending = _COMPRESSED.search(name)
+    if gzipped and (ending is None or ending[1].lower() != "gz"):
+        reason = "its encoding is gzip, and Spark tells that by a name that ends in .gz"
+        raise explain_unreadable(stream, path, reason)
+    if not gzipped and ending is not None:
+        reason = f"its encoding is not compressed, but its name ends in {ending[0]}"
+        raise explain_unreadable(stream, path, reason)
+
+
+def _sparks(scheme: str) -> str:
+    return _SPARKS_SCHEMES.get(scheme.lower(), scheme.lower())
+
+
+def _existing(stream: StreamId, path: str, local: Path) -> Path:
+    """Return a local file's absolute path; some taps do not escape what they write."""
+    as_it_stands = Path(_SCHEME.sub("", path, count=1))
+    for candidate in (local, as_it_stands):
+        if candidate.is_file():
+            return Path(os.path.abspath(candidate))  # noqa: PTH100  (links stay, .. does not)
+    is_there = local.exists() and not local.is_dir()
+    raise explain_unreadable(
+        stream, path, "it is not a regular file" if is_there else "it is not there"
+    )
+
+
+def _is_text(schema: Any) -> bool:
+    """Tell whether a property can be nothing but text, or null."""
+    return {kind for kind, _ in split_variants(schema)} == {"string"}
+
+
+def _size(address: str) -> int:
+    """Return how many bytes a local file has."""
+    local = to_local_folder(address)
+    return local.stat().st_size if local is not None else 0
+
+
+def _told(address: str) -> str:
+    """Return an address as it may be shown; a question mark is a letter in a local name."""
+    return address if to_local_path(address) is not None else redact_url(address, with_query=False)
+
+
+def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
+    """Return the error for a file that cannot be read."""
+    return FilesError(
+        f"Stream {stream}: batch file {_told(address)} cannot be read: {reason}."
+        f" {_NOTHING_COMMITTED}"
+    )

@@ -1,0 +1,563 @@
+"""One piece of work becomes one commit; rows that do not fit are set aside before it.
+
+Rules of the room:
+
+- Nearly every batch is good, so it is first written as if it were: the job fails on the
+  first row that does not fit, and nothing of it is committed. Then, and from then on for
+  that table, the careful way: good rows are staged, the others go to the quarantine by
+  a commit of their own, and only then the good ones to the table, with the state.
+- Rows written and rows set aside must be the rows that were spooled; a difference is an
+  error, never a rounding.
+- A table's commits are numbered from 1 within the run. Nobody else writes to it meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, TypeVar
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
+
+from target_spark.columns import (
+    DELETED_AT,
+    META,
+    TABLE_VERSION,
+    CanWiden,
+    SchemaChange,
+    TableSchema,
+    diff_with_table,
+)
+from target_spark.config.options import LoadOptions, RunInfo, WriteMode
+from target_spark.errors import RowCountError, StorageError
+from target_spark.frames import BAD_ROWS_MARKER, BatchMetadata, SpoolFrame, read_spool
+from target_spark.loader.batch_file_ingest import IngestedFiles, ingest_files, remove_files
+from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.loader.state_tracking import CoveredState
+from target_spark.loader.write_modes import (
+    build_version_delete,
+    check_scd2_compatible,
+    empty_frame,
+    has_other_versions,
+    select_write_operation,
+)
+from target_spark.spark.engine import SparkProvider
+from target_spark.spark.observation import get_row_count
+from target_spark.storage.hadoop_fs import is_remote_session
+from target_spark.storage.retry import (
+    FailureKind,
+    classify_failure,
+    disk_full_context,
+    first_error_line,
+    retry_transient,
+)
+from target_spark.storage.spool import SpoolFolder
+from target_spark.storage.staging import stage_frame, temporary_location, translate_write_errors
+from target_spark.storage.staging_upload import StagingArea, staged_for_spark
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables import quarantine
+from target_spark.tables.constraints import check_constraint_violation, is_not_null_violation
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import (
+    CommitStats,
+    MaintenanceOptions,
+    Table,
+    TableLayout,
+)
+from target_spark.tables.quarantine_summary import Reason, describe_reasons
+from target_spark.writers import get_writer
+from target_spark.writers.base import of_another_job, table_removed_error
+from target_spark.writers.sql import spark_conf
+
+__all__ = ["BatchWriter"]
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_DEATH_SECONDS: Final = 10.0
+"""How long a JVM whose connection broke may take to be gone."""
+
+_SET_ASIDE: Final = "Stream %s: %d rows do not fit and go to %s: %s"
+_NULLED: Final = (
+    "Stream %s: in %d rows of %s a value does not fit its column and is null; their %s says which."
+)
+
+_SIZES: Final = (
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+)
+
+
+@dataclass
+class _TableState:
+    """What this run knows of one table.
+
+    ``begun`` is the commit under way: tried again, it must be the very same, for it may be
+    in the table though its answer was lost. The bad rows of its batch are ``counted``, and
+    ``set_aside`` in the quarantine, once. ``changes`` are those made to its columns that nobody was
+    told of yet; ``remarks`` is what else is to be said. With ``takes_nulls`` its columns
+    shall take nulls. Files have ``moved`` the ordinals of its further rows. ``is_new`` says
+    that this run made it. ``written`` and ``quarantined`` are its rows in the run, and
+    ``reasons`` those of the rows of the batch under way that do not fit.
+    """
+
+    commits: int = 0
+    moved: int = 0
+    careful: bool = False
+    begun: tuple[CommitMetadata, CoveredState | None] | None = None
+    counted: bool = False
+    set_aside: bool = False
+    wanted: TableSchema | None = None
+    fitted: TableSchema | None = None
+    changes: list[SchemaChange] = field(default_factory=list)
+    remarks: tuple[str, ...] = ()
+    takes_nulls: bool = False
+    is_new: bool = False
+    written: int = 0
+    quarantined: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+    def news(self) -> tuple[SchemaChange, ...]:
+        """Return the changes that nobody was told of; from now on somebody is."""
+        news = tuple(self.changes)
+        self.changes.clear()
+        return news
+
+
+class BatchWriter:
+    """Writes work into the tables of one format. Two threads may use it, for two tables."""
+
+    def __init__(
+        self,
+        engine: SparkProvider,
+        options: LoadOptions,
+        run: RunInfo,
+        folder: SpoolFolder,
+        stopping: Callable[[], bool] = bool,
+    ) -> None:
+        self._engine = engine
+        self._stopping = stopping
+        self._run = run
+        self._started = run.started
+        self._starting = threading.Lock()
+        self._folder = folder
+        self._reach = StagingArea(folder, options.staging, run, alone=not options.dry_run)
+        self._writer = get_writer(options.format, dry=options.dry_run)
+        self._dry = options.dry_run
+        self._tables: dict[str, _TableState] = defaultdict(_TableState)
+        self._asked = options.of
+        self._versions_in = options.columns.version_column
+        self._one_version = options.columns.airbyte  # a run loads one generation of a stream
+        self._guard = quarantine.QuarantineGuard(options.max_quarantined, withholds=not run.replays)
+        self._limits = options.batch_limits
+        self._delete_files = options.delete_files and not options.dry_run
+
+    @property
+    def can_widen(self) -> CanWiden:
+        """Whether the format can widen a type in place."""
+        return self._writer.can_widen
+
+    def write(self, work: CommitRequest) -> CommitResult:
+        """Commit the rows; those that do not fit are set aside first.
+
+        Raises:
+            QuarantineError: more rows would be set aside than the user allows.
+            CountError: rows are missing or too many.
+            CommitLostError: the table does not have what was written.
+            StorageError: the storage, the catalog or another writer is in the way for long.
+            DiskFullError: there is no room.
+        """
+        state = self._tables[work.table.key]
+        near = _near(self._engine.spark, self._reach, work, partial(self._patiently, work.table))
+        with near as reached, self._spooled(reached) as (whole, from_files):
+            outcome = self._patiently(work.table, partial(self._write, whole))
+            state.written += outcome.written
+            state.quarantined += outcome.quarantined
+        return replace(outcome, changes=state.news(), remarks=state.remarks, from_files=from_files)
+
+    @contextmanager
+    def _spooled(self, work: CommitRequest) -> Iterator[tuple[CommitRequest, int]]:
+        """Give work whose rows all stand in the spool, and how many of them stood in files."""
+        files = [file for batch in work.batches for file in batch.files]
+        state = self._tables[work.table.key]
+        if not work.batches or not (files or state.moved):
+            yield work, 0
+            return
+        with temporary_location(self._engine.spark(), self._reach, "lines") as place:
+            tries = (f"{place}/{number}" for number in itertools.count(1))
+
+            def step() -> IngestedFiles:
+                spark, limits = self._engine.spark(), self._limits
+                with translate_write_errors(self._reach):
+                    return ingest_files(spark, work, state.moved, next(tries), limits)
+
+            made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
+            yield made.work, made.rows
+        state.moved = made.moved  # only now: what failed above was not committed
+        withheld = self._guard.judge(state.written, state.quarantined) is not None
+        if self._delete_files and not withheld:  # they may have to be sent again
+            remove_files(self._engine.spark(), files)
+
+    def _write(self, work: CommitRequest) -> CommitResult:
+        spark = self._engine.spark()
+        has_rows = work.retires is None
+        layout = self._fit(spark, work.table, work.layout, work.design, has_rows=has_rows)
+        check_scd2_compatible(work, layout)
+        if work.retires is not None:
+            return self._retire(spark, work, layout, work.retires)
+        if not work.batches:
+            return self._empty(spark, work, layout)
+        frame = read_spool(spark, _paths(work), layout, self._metadata(work))
+        outcome, state = None, self._tables[work.table.key]
+        if not state.careful and state.begun is None:
+            outcome = self._write_all(spark, work, layout, frame)
+        return outcome or self._write_good(spark, work, layout, frame)
+
+    def prepare(self, table: Table, layout: TableSchema, design: TableLayout) -> CommitResult:
+        """Make the table where there is none, and let it grow where it must."""
+        self._patiently(table, lambda: self._fit(self._engine.spark(), table, layout, design))
+        state = self._tables[table.key]
+        return CommitResult(0, 0, None, {}, changes=state.news(), remarks=state.remarks)
+
+    def care(self, table: Table, care: MaintenanceOptions) -> str | None:
+        """Tidy a table that this run wrote to; return what went wrong, which is no failure."""
+        if not self._tables[table.key].commits:
+            return None
+        try:
+            self._patiently(table, lambda: self._writer.care(self._engine.spark(), table, care))
+        except Exception as error:  # noqa: BLE001  (the rows are safe, and the next run tidies)
+            cause = error.__cause__ if isinstance(error, StorageError) else None
+            reason = first_error_line(cause or error)
+            logger.warning("Table %s could not be tidied: %s", table.name, reason)
+            return f"the table could not be tidied, and is whole: {reason}"
+        return None
+
+    def carry(self, table: Table, covered: CoveredState) -> None:
+        """Commit a state without rows."""
+        marker = self._marker(table, covered)
+        self._patiently(
+            table, lambda: self._writer.commit_empty(self._engine.spark(), table, marker)
+        )
+        self._tables[table.key].commits += 1
+
+    def _patiently(self, table: Table, step: Callable[[], _T], what: str | None = None) -> _T:
+        """Do a step again where its failure passes; never one that made its commit."""
+        state = self._tables[table.key]
+        commits = state.commits
+
+        def before_again(error: BaseException) -> None:
+            self._raise_death(error)
+            if state.commits != commits:
+                raise error
+            check_constraint_violation(table, error)
+            state.takes_nulls = is_not_null_violation(str(error))
+            state.fitted = None
+
+        with disk_full_context(f"table {table.name} ({table.key})", "Make room there"):
+            return retry_transient(
+                step, what or f"Table {table.name}", before_again, self._stopping
+            )
+
+    def _raise_death(self, error: BaseException) -> None:
+        """Raise what is behind an error if that is the end of Spark."""
+        end = time.monotonic() + (
+            _DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0
+        )
+        while self._engine.failure is None and time.monotonic() < end:
+            time.sleep(_DEATH_SECONDS / 100)
+        if self._engine.failure is not None:
+            raise self._engine.failure from error
+
+    # The table
+
+    def _fit(
+        self,
+        spark: SparkSession,
+        table: Table,
+        wanted: TableSchema,
+        design: TableLayout,
+        *,
+        has_rows: bool = False,
+    ) -> TableSchema:
+        """Return the layout in the table's terms, the table made (for rows or none) or grown."""
+        state = self._tables[table.key]
+        if state.fitted is not None and state.wanted == wanted:
+            return state.fitted
+        types = self._writer.table_types(spark, table)
+        if types is None:
+            if state.commits:
+                raise table_removed_error(table)
+            self._writer.create(spark, table, wanted, design, has_rows=has_rows)
+            state.is_new = True
+            state.remarks = (_would_be_made(table, wanted),) if self._dry else ()
+            fitted = wanted
+        else:
+            if state.fitted is None:
+                self._check_owner(spark, table)
+                state.remarks = self._find_layout_differences(spark, table, wanted, design)
+            full = wanted
+            for name in (DELETED_AT, TABLE_VERSION):  # else rows that come back keep the old ones
+                full = full.with_metadata(name) if name in types else full
+            fitted = self._grown(spark, table, full, types)
+        state.wanted, state.fitted = wanted, fitted
+        return fitted
+
+    def _grown(
+        self, spark: SparkSession, table: Table, wanted: TableSchema, types: Mapping[str, str]
+    ) -> TableSchema:
+        """Let a table that is there take what is wanted; return that in its terms."""
+        state, writer = self._tables[table.key], self._writer
+        sources = writer.sources(spark, table)
+        fitted, changes = diff_with_table(wanted, types, writer.can_widen, sources)
+        if changes:
+            writer.alter(spark, table, changes)
+            state.changes += changes
+        writer.annotate(spark, table, fitted)
+        if state.takes_nulls:
+            writer.allow_nulls(spark, table, fitted.keys)
+        return fitted
+
+    def _find_layout_differences(
+        self, spark: SparkSession, table: Table, wanted: TableSchema, design: TableLayout
+    ) -> tuple[str, ...]:
+        """Say where a table that is there is laid out in another way, and stays so."""
+        found = self._writer.arranged_otherwise(spark, table, wanted, design)
+        return (f"the table is {found}, and stays so",) if found else ()
+
+    def _check_owner(self, spark: SparkSession, table: Table) -> None:
+        """Refuse a table that another job loads: its states would be mixed with ours."""
+        marker = self._writer.last_marker(spark, table)
+        if marker is None:
+            return
+        if marker.run != self._run.id:  # whatever the clock says, this run is the newer one
+            with self._starting:
+                self._started = max(self._started, marker.run_started + 1)
+        if marker.job not in self._run.jobs:
+            raise of_another_job(table, marker.job, self._run.job)
+
+    # Rows
+
+    def _write_all(
+        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
+    ) -> CommitResult | None:
+        """Write the rows as if all of them fitted; None, and nothing written, if not."""
+        df = frame.good(strict=True)
+        try:
+            if self._reads_twice(spark, work):
+                with stage_frame(spark, self._reach, df) as rows:
+                    _check_count(work, frame.counts(work.count).rows, 0)
+                    carried, effect = self._put(spark, work, layout, rows, work.count)
+            else:
+                carried, effect = self._put(spark, work, layout, df, work.count)
+        except Exception as error:
+            if BAD_ROWS_MARKER not in str(error):
+                raise
+            state = self._tables[work.table.key]
+            state.careful, state.begun = True, None  # its job failed, so nothing was committed
+            return None
+        counts = frame.counts(work.count)
+        _check_count(work, counts.rows, 0)
+        return CommitResult(counts.rows, 0, carried, counts.zoneless, effect)
+
+    def _reads_twice(self, spark: SparkSession, work: CommitRequest) -> bool:
+        """Tell whether a commit reads its batch more than once: one that meets rows does."""
+        if work.mode is WriteMode.UPSERT:
+            kept = self._writer.keeps_batch and not is_remote_session(
+                spark
+            )  # it counts no rows of a MERGE
+            return not (kept or self._writer.is_empty(spark, work.table))
+        return work.mode is WriteMode.SCD2
+
+    def _write_good(
+        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, frame: SpoolFrame
+    ) -> CommitResult:
+        """Stage what fits, set the rest aside, then commit what fits."""
+        state = self._tables[work.table.key]
+        with stage_frame(spark, self._reach, frame.good(strict=False)) as rows:
+            counts = frame.counts()
+            bad = work.count - counts.rows
+            if bad and not state.set_aside:
+                self._set_aside(spark, work, frame, bad)
+            withheld = self._guard.judge(state.written + counts.rows, state.quarantined + bad)
+            told = CommitResult(counts.rows, bad, None, counts.zoneless, nulled=counts.nulled)
+            told = replace(told, reasons=state.reasons if bad else (), withheld=withheld)
+            if withheld and work.mode is WriteMode.OVERWRITE:  # what is there stays
+                return replace(told, written=0)
+            if withheld:
+                work = replace(work, covered=work.covered_without)
+            carried, effect = self._put(spark, work, layout, rows, counts.rows)
+        _warn_of_nulled(work, counts.nulled)
+        return replace(told, carried=carried, effect=effect)
+
+    def _put(
+        self,
+        spark: SparkSession,
+        work: CommitRequest,
+        layout: TableSchema,
+        df: DataFrame,
+        rows: int,
+    ) -> tuple[CoveredState | None, CommitStats]:
+        """Commit the rows, of which there are so many, in the way of the stream."""
+        with spark_conf(spark, _file_sizes(work.design)):
+            way = select_write_operation(
+                self._writer, spark, work, layout, df, self._asked(work.stream), rows
+            )
+            return self._commit(work, way)
+
+    def _commit(
+        self, work: CommitRequest, write: Callable[[CommitMetadata], CommitStats]
+    ) -> tuple[CoveredState | None, CommitStats]:
+        """Make the commit that carries the state; return the state, and what was done."""
+        table, state = work.table, self._tables[work.table.key]
+        if state.begun is None:
+            covered = work.covered()
+            state.begun = (self._marker(table, covered), covered)
+        marker, carried = state.begun
+        effect = write(marker)
+        state.commits, state.begun = state.commits + 1, None
+        state.counted = state.set_aside = False
+        return carried, effect
+
+    def _retire(
+        self, spark: SparkSession, work: CommitRequest, layout: TableSchema, version: int
+    ) -> CommitResult:
+        """End the rows of other versions."""
+        if self._one_version and self._tables[work.table.key].is_new:
+            return CommitResult(0, 0, None, {})
+        retirement = build_version_delete(work, layout, version, self._versions_in)
+        carried, effect = self._commit(
+            work, lambda marker: self._writer.retire(spark, work.table, retirement, marker)
+        )
+        return CommitResult(0, 0, carried, {}, effect)
+
+    def has_others(self, table: Table, version: int) -> bool:
+        """Tell whether a table has rows that are not of a version."""
+        column = self._versions_in
+
+        def step() -> bool:
+            return has_other_versions(self._writer, self._engine.spark(), table, version, column)
+
+        return self._patiently(table, step)
+
+    def _empty(self, spark: SparkSession, work: CommitRequest, layout: TableSchema) -> CommitResult:
+        """Let a table that is overwritten by nothing hold nothing."""
+        carried, effect = self._put(spark, work, layout, empty_frame(spark, layout), 0)
+        return CommitResult(0, 0, carried, {}, effect)
+
+    # Rows that do not fit
+
+    def _set_aside(
+        self, spark: SparkSession, work: CommitRequest, frame: SpoolFrame, count: int
+    ) -> None:
+        """Commit the rows that do not fit to the table's quarantine.
+
+        Raises:
+            QuarantineError: they are too many; nothing is written.
+            CountError: they are not as many as the good ones leave over.
+        """
+        bad = frame.bad()
+        state = self._tables[work.table.key]
+        if not state.counted:
+            state.reasons = quarantine.find_reasons(bad, work.layout)
+            self._guard.add(work, count, state.written, state.quarantined, state.reasons)
+            state.counted = True
+        table = quarantine.get_quarantine_table(work.table)
+        self._fit(spark, table, quarantine.LAYOUT, TableLayout(), has_rows=True)
+        number = state.commits + 1
+        observed = Observation()
+        counted = bad.observe(observed, F.count(F.lit(1)).alias("rows"))
+        rows = counted.selectExpr(*quarantine.get_values(number, self._run.id))
+        with stage_frame(spark, self._reach, rows) as aside:
+            _check_count(work, work.count - count, get_row_count(spark, observed, lambda: aside))
+            self._writer.append(spark, table, aside, self._marker(table, None), count)
+        self._tables[table.key].commits += 1
+        state.set_aside = True
+        example = describe_reasons(state.reasons)
+        logger.warning(_SET_ASIDE, work.stream, count, table.name, example)
+
+    def _marker(self, table: Table, covered: CoveredState | None) -> CommitMetadata:
+        run = self._run
+        number = self._tables[table.key].commits + 1
+        replay = run.id if run.replays else None
+        if covered is None:
+            return CommitMetadata(
+                run.job, run.id, self._started, number, 0, None, replay, run.former
+            )
+        at, state = covered.ordinal, covered.state.decode()
+        return CommitMetadata(run.job, run.id, self._started, number, at, state, replay, run.former)
+
+    def _metadata(self, work: CommitRequest) -> BatchMetadata:
+        return BatchMetadata(
+            received_at=work.received_at,
+            batched_at=work.cut_at,
+            sync_started_at=self._started,
+            sync_id=self._asked(work.stream).sync_id,
+            starts={part: at for batch in work.batches for part, at in batch.starts.items()},
+        )
+
+
+@contextmanager
+def _near(
+    spark: Callable[[], SparkSession],
+    reach: StagingArea,
+    work: CommitRequest,
+    patiently: Callable[[Callable[[], Sequence[str]], str], Sequence[str]],
+) -> Iterator[CommitRequest]:
+    """Give work whose spool stands where Spark reads it; local files are left where they are."""
+    named = (path for batch in work.batches for path in batch.paths)
+    paths = [path for path in named if to_local_folder(path) is not None]  # others are there
+    if not paths or not reach.is_elsewhere:
+        yield work
+        return
+    with ExitStack() as stack:
+        found = patiently(
+            lambda: stack.enter_context(staged_for_spark(spark(), reach, paths)),
+            f"Stream {work.stream}: its rows on the way to staging",
+        )
+        there = dict(zip(paths, found, strict=True))
+        batches = (
+            replace(batch, paths=tuple(there.get(path, path) for path in batch.paths))
+            for batch in work.batches
+        )
+        yield replace(work, batches=tuple(batches))
+
+
+def _would_be_made(table: Table, layout: TableSchema) -> str:
+    columns = ", ".join(f"{quote(name)} {ddl}" for name, ddl in layout.types.items())
+    return f"table {table.name} would be made: {columns}"
+
+
+def _paths(work: CommitRequest) -> list[str]:
+    return [to_spark_uri(path) for batch in work.batches for path in batch.paths]
+
+
+def _warn_of_nulled(work: CommitRequest, count: int) -> None:
+    if count:
+        logger.warning(_NULLED, work.stream, count, work.table.name, META)
+
+
+def _file_sizes(design: TableLayout) -> dict[str, str]:
+    """Return the settings by which Spark makes no file much larger than asked.
+
+    What becomes a file is bounded as it is read and as it is shuffled; as a file of a
+    table it is smaller still.
+    """
+    return {} if design.file_bytes is None else dict.fromkeys(_SIZES, str(design.file_bytes))
+
+
+def _check_count(work: CommitRequest, written: int, set_aside: int) -> None:
+    if written + set_aside != work.count:
+        raise RowCountError(
+            f"Stream {work.stream}: {work.count} rows were spooled, but {written} would be"
+            f" written and {set_aside} set aside. No state that covers them is let out."
+        )

@@ -1,0 +1,219 @@
+"""The lane of values: records that stream maps or flattening change on their way.
+
+Rules of the room: only here are records decoded. A stream that no map concerns, and that
+has nothing to flatten, goes by as it came. Integers keep all their digits and fractions
+are decimals, so a number that no map touches is what it was. A map that cannot be is an
+error at the stream's SCHEMA, before its first row. What a stream becomes (its names, its
+schema, its keys) is what the same settings make of it in any other target.
+
+A record that holds half of a letter cannot be a value. It goes by as the text of itself,
+under every name of its stream, and is set aside behind.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from tap_core.events import (
+    ActivateVersion,
+    BatchFiles,
+    Checkpoint,
+    Event,
+    Rows,
+    SchemaEvent,
+    StreamId,
+    StreamStatus,
+)
+from tap_core.exceptions import UnreadableRecordError
+from tap_core.protocols.singer.writer import encode_body
+from tap_core.records.serializer import encode_record
+from tap_core.sinks.message_conversion import decode_record
+from tap_core.types import JsonSchema, Record
+from target_spark.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from tap_core.mapper.plugin_mapper import PluginMapper
+    from tap_core.mapper.stream_maps import StreamMap
+
+__all__ = ["StreamMapper"]
+
+_QUOTE: Final = ord('"')
+_FLAT: Final = frozenset({"string", "integer", "number", "boolean", "null"})
+
+
+_Made: TypeAlias = tuple[list[bytes], list[str | None], list[bytes | None]]
+"""Rows, and of each when it was extracted and what its source says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """One of the streams that a stream becomes. Without ``transform`` only its name changes."""
+
+    stream: StreamId
+    transform: Callable[[Record], Record | None] | None
+    map: StreamMap
+
+
+class StreamMapper:
+    """Events as the maps of ``mapper`` leave them.
+
+    ``renamed`` is told what a stream is called from now on, for each of its names.
+    """
+
+    def __init__(
+        self,
+        mapper: PluginMapper,
+        renamed: Callable[[StreamId, StreamId], None] = lambda _old, _new: None,
+    ) -> None:
+        self._mapper = mapper
+        self._renamed = renamed
+        self._routes: dict[StreamId, tuple[_Route, ...] | None] = {}
+        self._described: dict[StreamId, SchemaEvent] = {}
+
+    def mapped(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield what becomes of each event, in their order.
+
+        Raises:
+            StreamMapConfigError: a map cannot be for the schema of its stream.
+            MapExpressionError: an expression of a map is wrong.
+            UnsupportedError: rows in files would have to be mapped.
+        """
+        for event in events:
+            if isinstance(event, SchemaEvent):
+                yield from self._describe(event)
+            elif isinstance(event, Checkpoint):
+                yield self._stated(event)
+            elif isinstance(event, Rows | ActivateVersion | BatchFiles | StreamStatus):
+                routes = self._routes.get(event.stream)
+                if routes is None:
+                    yield event
+                else:
+                    yield from _become(event, routes)
+            else:
+                yield event
+
+    def _describe(self, event: SchemaEvent) -> Iterator[Event]:
+        if self._described.get(event.stream) != event:
+            self._routes[event.stream] = self._get_routes(event)
+            self._described[event.stream] = event
+        routes = self._routes[event.stream]
+        if routes is None:
+            yield event
+            return
+        for route in routes:
+            self._renamed(event.stream, route.stream)
+            keys = tuple(route.map.transformed_key_properties or ())
+            schema = route.map.transformed_schema
+            yield SchemaEvent(route.stream, schema, keys, event.cursor, event.nested)
+
+    def _stated(self, event: Checkpoint) -> Checkpoint:
+        """Return a state of the stream that its rows go to, where that is one."""
+        routes = self._routes.get(event.scope) if event.scope else None
+        return replace(event, scope=routes[0].stream) if routes and len(routes) == 1 else event
+
+    def _get_routes(self, event: SchemaEvent) -> tuple[_Route, ...] | None:
+        """Return the routes of a stream; None where it goes by as it is."""
+        from tap_core.mapper.stream_maps import RemoveRecordTransform
+
+        name, schema = event.stream.name, dict(event.schema)
+        self._mapper.register_raw_stream_schema(name, schema, list(event.keys))
+        maps = [
+            each
+            for each in self._mapper.stream_maps[name]
+            if not isinstance(each, RemoveRecordTransform)
+        ]
+        routes = tuple(_route(event.stream, each, schema, len(maps)) for each in maps)
+        untouched = len(routes) == 1 and routes[0].transform is None
+        return None if untouched and routes[0].stream == event.stream else routes
+
+
+def _route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) -> _Route:
+    from tap_core.mapper.stream_maps import SameRecordTransform
+
+    name = replace(stream, name=map_.stream_alias)
+    same = type(map_) is SameRecordTransform
+    if same and (not map_.flattening_enabled or _is_flat(schema, map_)):
+        return _Route(name, None, map_)
+    transform = map_.quick_transform
+    if map_.may_mutate and count > 1:
+        return _Route(name, lambda record: transform(copy.deepcopy(record)), map_)
+    return _Route(name, transform, map_)
+
+
+def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
+    """Tell whether flattening has nothing to do: all that is declared is scalar."""
+    if map_.transformed_schema != schema:
+        return False
+    return all(map(_is_scalar, (schema.get("properties") or {}).values()))
+
+
+def _is_scalar(schema: Any) -> bool:
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    return isinstance(kinds, list) and bool(kinds) and _FLAT.issuperset(kinds)
+
+
+def _become(
+    event: Rows | ActivateVersion | BatchFiles | StreamStatus, routes: Sequence[_Route]
+) -> Iterator[Event]:
+    """Yield what an event of a mapped stream becomes: nothing where the map is null."""
+    if isinstance(event, Rows):
+        yield from _map_rows(event, routes)
+        return
+    for route in routes:
+        if isinstance(event, BatchFiles) and route.transform is not None:
+            raise UnsupportedError(
+                f"Stream {event.stream} comes as BATCH messages, and stream_maps or"
+                " flattening would change its rows: rows in files are read by Spark and"
+                " cannot be mapped. Set stream_maps (or flattening_enabled) in the tap, or"
+                " take batch_config out of the tap's settings."
+            )
+        yield replace(event, stream=route.stream)
+
+
+def _map_rows(event: Rows, routes: Sequence[_Route]) -> Iterator[Event]:
+    """Yield the rows of each route; where a map fails, those before that record first."""
+    times, said = event.extracted_at, event.meta
+    each_time = repeat(times) if times is None or isinstance(times, str) else times
+    each_meta = repeat(None) if said is None else said
+    made: list[_Made] = [([], [], []) for _ in routes]
+    failure = None
+    for body, time, meta in zip(event.rows, each_time, each_meta, strict=False):
+        try:
+            bodies = _bodies(routes, body)
+        except Exception as error:  # noqa: BLE001  (raised below)
+            failure = error
+            break
+        for mapped, (rows, own_times, own_meta) in zip(bodies, made, strict=True):
+            if mapped is not None:
+                rows.append(mapped)
+                own_times.append(time)
+                own_meta.append(meta)
+    for route, (rows, own_times, own_meta) in zip(routes, made, strict=True):
+        if rows:
+            mine = replace(event, stream=route.stream, rows=rows, extracted_at=own_times)
+            yield mine if said is None else replace(mine, meta=own_meta)
+    if failure is not None:
+        raise failure
+
+
+def _bodies(routes: Sequence[_Route], body: bytes) -> list[bytes | None]:
+    """Return what one record becomes on each route; None where it is left out."""
+    try:
+        record = None if body[0] == _QUOTE else decode_record(body)
+    except UnreadableRecordError:  # as a text of itself, which its reader sets aside
+        return [msgspec.json.encode(body.decode())] * len(routes)
+    return [_body(route, body, record) for route in routes]
+
+
+def _body(route: _Route, body: bytes, record: Record | None) -> bytes | None:
+    if record is None or route.transform is None:
+        return body
+    mapped = route.transform(record)
+    return None if mapped is None else bytes(encode_record(mapped, encode_body))

@@ -1,0 +1,152 @@
+"""How the rows of a batch go into their table, in each write mode.
+
+Rules of the room: the writer of the format does it; here stands what it is told. Of several
+rows with one key an overwrite puts in the newest, as an upsert would have left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from target_spark.columns import (
+    CDC_DELETED_AT,
+    DELETED_AT,
+    GENERATION,
+    HISTORY_COLUMNS,
+    IS_CURRENT,
+    METADATA_COLUMNS,
+    ORDINAL,
+    ColumnSource,
+    TableSchema,
+)
+from target_spark.config.options import StreamOptions, WriteMode
+from target_spark.errors import UnsupportedError
+from target_spark.loader.commit_request import CommitRequest
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import CommitStats, Table
+from target_spark.writers import MergeKeys, Writer, latest_by_key
+from target_spark.writers.base import VersionDelete, sort_rows
+from target_spark.writers.sql import as_initial_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "build_version_delete",
+    "check_scd2_compatible",
+    "empty_frame",
+    "has_other_versions",
+    "select_write_operation",
+]
+
+
+def select_write_operation(
+    writer: Writer,
+    spark: SparkSession,
+    work: CommitRequest,
+    layout: TableSchema,
+    df: DataFrame,
+    asked: StreamOptions,
+    rows: int,
+) -> Callable[[CommitMetadata], CommitStats]:
+    """Return what commits this many rows; ``asked`` is what the user wants of the stream."""
+    table, keys = work.table, _keys(layout, work, asked)
+    if work.mode is WriteMode.UPSERT:
+        return lambda marker: writer.upsert(spark, table, df, keys, marker)
+    if work.mode is WriteMode.SCD2:
+        return lambda marker: writer.history(spark, table, df, keys, marker)
+    if work.mode is WriteMode.OVERWRITE and keys.columns:
+        newest = as_initial_rows(latest_by_key(df, keys), keys)
+        return lambda marker: writer.replace(spark, table, newest, marker)
+    write = writer.append if work.mode is WriteMode.APPEND else writer.replace
+    ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
+    return lambda marker: write(spark, table, ordered, marker, rows)
+
+
+def _keys(layout: TableSchema, work: CommitRequest, asked: StreamOptions) -> MergeKeys:
+    compared = (
+        column.name
+        for column in layout.columns
+        if column.feed in {ColumnSource.PROPERTY, ColumnSource.WHOLE}
+        and column.name not in layout.keys
+        and column.name not in METADATA_COLUMNS
+    )
+    order = (layout.column_fed_by(source) for source in work.design.sort_by)
+    cursor = layout.column_fed_by(work.cursor) if work.cursor else None
+    is_airbytes = layout.column_fed_by(GENERATION, ColumnSource.METADATA) is not None
+    removed = layout.column_fed_by(CDC_DELETED_AT) if is_airbytes else None
+    least = asked.least_version
+    return MergeKeys(
+        columns=layout.keys,
+        order=ORDINAL,
+        deleted=DELETED_AT if DELETED_AT in layout.types else None,
+        hard_delete=work.hard_delete,
+        compared=tuple(compared),
+        cursor=None if cursor is None else cursor.name,
+        received=work.received_at,
+        sort_by=tuple(column.name for column in order if column is not None),
+        by_cursor=bool(asked.by_cursor),
+        outdated=(GENERATION, least) if is_airbytes and least is not None else None,
+        removed=None if removed is None else removed.name,
+    )
+
+
+def empty_frame(spark: SparkSession, layout: TableSchema) -> DataFrame:
+    """Return no rows, as a frame would have them."""
+    columns = ", ".join(
+        f"CAST(NULL AS {column.type.ddl}) AS {quote(column.name)}"
+        for column in layout.columns
+        if column.feed is not ColumnSource.NOTHING
+    )
+    return spark.sql(f"SELECT {columns}, 0L AS {quote(ORDINAL)} WHERE false")
+
+
+def build_version_delete(
+    work: CommitRequest, layout: TableSchema, version: int, column: str
+) -> VersionDelete:
+    """Return how the rows of all other versions end; ``column`` tells them apart."""
+    return VersionDelete(
+        version,
+        deleted=None if work.hard_delete else DELETED_AT,
+        at=datetime.now(timezone.utc),
+        history=layout.column_fed_by(IS_CURRENT, ColumnSource.METADATA) is not None,
+        column=column,
+    )
+
+
+def has_other_versions(
+    writer: Writer, spark: SparkSession, table: Table, version: int, column: str
+) -> bool:
+    """Tell whether a table has rows that are not of a version and have not ended.
+
+    ``column`` tells the versions apart.
+    """
+    types = writer.table_types(spark, table)
+    if types is None:
+        return False
+    rows = writer.rows(spark, table)
+    if column in types:
+        rows = rows.where(f"NOT ({quote(column)} <=> {version}L)")
+    if DELETED_AT in types:
+        rows = rows.where(f"{quote(DELETED_AT)} IS NULL")
+    if IS_CURRENT in types:
+        rows = rows.where(quote(IS_CURRENT))
+    return not rows.isEmpty()
+
+
+def check_scd2_compatible(work: CommitRequest, layout: TableSchema) -> None:
+    """Refuse to write over the versions of a table as if they were rows of their own.
+
+    Raises:
+        UnsupportedError: it has versions, and the stream is upserted or appended.
+    """
+    kept = {column.name for column in layout.columns if not column.is_fed}
+    if HISTORY_COLUMNS.keys() <= kept and work.mode in {WriteMode.UPSERT, WriteMode.APPEND}:
+        raise UnsupportedError(
+            f"Table {work.table.name} has every version of its rows (write_mode scd2), which"
+            f" {work.mode.value} would mix up. Set write_mode of {work.stream} to scd2, or to"
+            " overwrite for a table without them, or load it into another table."
+        )

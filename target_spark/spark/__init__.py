@@ -1,0 +1,1 @@
+"""Spark itself: sessions, the JVM, jars, and who may reach a session's data."""

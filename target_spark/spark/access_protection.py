@@ -1,0 +1,166 @@
+"""Settings that keep a Spark's blocks, pages and event log from whoever may not see them.
+
+A local master asks every client for a secret of the run. A cluster's protection is chosen where
+the cluster is, so for one it is only told what is missing. Source: Spark's "Security" page.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from tap_core.redaction import SECRET_NAME_PATTERN, SPARK_REDACTION_REGEX
+
+__all__ = [
+    "find_weaknesses",
+    "find_weaknesses_of_remote",
+    "is_local_master",
+    "loopback_environment",
+    "protective_conf",
+    "warn_if_open",
+]
+
+logger = logging.getLogger(__name__)
+
+_AUTHENTICATE: Final = "spark.authenticate"
+_SECRET: Final = "spark.authenticate.secret"  # noqa: S105  (a setting's name)
+_LOCAL_IP: Final = "SPARK_LOCAL_IP"
+_LOOPBACK: Final = "127.0.0.1"
+
+_HERE: Final = ("local", "spark://127.", "spark://localhost:")
+"""Masters whose executors are all on this machine."""
+
+_LOGIN: Final = r"://[^/\s:@]*:[^/\s@]+@"
+_SECRET_VALUE: Final = rf"{_LOGIN}|jdbc:\S*@|[?&;]sig=|\bbearer\s|[.]headers?[.]"
+_SECRET_PART: Final = (
+    rf"{_LOGIN}|\b(?:password|passwd|pwd|secret|token|sig|signature|api_?key|access_?key)"
+    r"=[^\s;&,'\")\]}]+"
+)
+
+_REDACTION: Final = {
+    "spark.redaction.regex": f"{SPARK_REDACTION_REGEX}|(?i:{_SECRET_VALUE})",
+    "spark.redaction.string.regex": f"(?i){_SECRET_PART}",
+}
+"""What Spark hides in its pages, its event log and its plans: settings whose name or value
+matches the first, and parts of texts that match the second."""
+
+
+def is_local_master(master: str) -> bool:
+    """Tell whether the executors of a master are all on this machine."""
+    return master.startswith(_HERE)
+
+
+def protective_conf(master: str) -> dict[str, str]:
+    """Return the settings that protect a Spark of this master, where the user says no other."""
+    conf = dict(_REDACTION)
+    if master.startswith("local"):  # Spark makes a secret for most of them, not local-cluster[…]
+        conf |= {_AUTHENTICATE: "true", _SECRET: secrets.token_hex(32)}
+    return conf
+
+
+def loopback_environment(master: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables by which Spark's pages on this machine listen on loopback alone.
+
+    No setting of Spark says where its pages listen. A ``SPARK_LOCAL_IP`` of the caller's stays.
+    """
+    given = os.environ if environ is None else environ
+    return {_LOCAL_IP: _LOOPBACK} if is_local_master(master) and not given.get(_LOCAL_IP) else {}
+
+
+def warn_if_open(master: str, conf: Mapping[str, str]) -> None:
+    """Log a warning where the user has switched off what protects a local master."""
+    if master.startswith("local") and not _is_on(conf, _AUTHENTICATE):
+        logger.warning(_OPEN_LOCAL)
+
+
+def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is not protected in a Spark of this master, and which setting protects it.
+
+    ``conf`` are the settings that are in force, or, before Spark is up, those that are given.
+    """
+    if master.startswith("local"):
+        if not _is_on(conf, _AUTHENTICATE, default=True):
+            yield _OPEN_LOCAL
+    else:
+        yield from _weaknesses_of_network(master, conf)
+    yield from _weaknesses_of_pages(conf)
+    yield from _options_of_executors(conf)
+
+
+def _weaknesses_of_network(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+    if not _is_on(conf, _AUTHENTICATE):
+        yield (
+            "whoever reaches the ports of driver and executors can read rows and secrets there,"
+            " and run code: set spark.authenticate to true, on the cluster's side as well"
+        )
+    elif master.startswith("spark://") and not conf.get(_SECRET):
+        yield (
+            "spark.authenticate is on without a secret: set spark.authenticate.secret to that of"
+            " the master and its workers"
+        )
+    if not (_is_on(conf, "spark.network.crypto.enabled") or _is_on(conf, "spark.ssl.rpc.enabled")):
+        yield (
+            "rows and secrets go over the network in plain: set spark.network.crypto.enabled to"
+            " true (with spark.authenticate), or spark.ssl.rpc.enabled"
+        )
+
+
+def _weaknesses_of_pages(conf: Mapping[str, str]) -> Iterator[str]:
+    has_login = conf.get("spark.ui.filters") and _is_on(conf, "spark.acls.enable")
+    if _is_on(conf, "spark.ui.enabled") and not has_login:
+        yield (
+            "Spark's pages (spark.ui.enabled) show queries and paths to whoever reaches them, and"
+            " let them end jobs: set it to false, or set spark.ui.filters and spark.acls.enable"
+        )
+    if _is_on(conf, "spark.eventLog.enabled"):
+        folder = conf.get("spark.eventLog.dir") or "file:/tmp/spark-events"
+        yield (
+            f"the event log in {folder} (spark.eventLog.enabled) holds queries and paths: let"
+            " nobody read that folder who may not know them"
+        )
+
+
+def _options_of_executors(conf: Mapping[str, str]) -> Iterator[str]:
+    for key in ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+        if SECRET_NAME_PATTERN.search(conf.get(key) or ""):
+            yield (
+                f"{key} seems to hold a secret, and stands on the command lines of executors: put"
+                " it into a file on the workers"
+            )
+
+
+def find_weaknesses_of_remote(remote: str) -> Iterator[str]:
+    """Yield what is not protected on the way to a Spark Connect server."""
+    address = urlsplit(remote)
+    parameters = dict(
+        part.partition("=")[::2] for part in address.path.lstrip("/").split(";") if part
+    )
+    has_tls = parameters.get("use_ssl", "").lower() == "true" or "token" in parameters
+    host = (address.hostname or "").rstrip(".")
+    if not has_tls and not _is_loopback(host):
+        yield (
+            f"rows, queries and whatever they hold go to {host} in plain, and nothing proves who"
+            " either side is: add use_ssl=true to the setting remote"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_on(conf: Mapping[str, str], key: str, *, default: bool = False) -> bool:
+    return conf.get(key, str(default)).strip().lower() == "true"
+
+
+_OPEN_LOCAL: Final = (
+    "spark.authenticate is false: every user of this machine can read rows, keys and tokens out"
+    " of the running Spark. Take spark.authenticate out of the setting spark."
+)

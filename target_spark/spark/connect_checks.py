@@ -1,0 +1,91 @@
+"""What a Spark Connect server must have before it can load, tried and told at the start.
+
+Rules of the room: a client can bring neither jars nor extensions, so what is missing ends the
+run with the words that the server is to be started with. It is tried rather than read out of
+settings where that is possible, since servers differ in how they come by a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.jar_versions import ARTIFACTS
+from target_spark.spark.jars import SPARK_WORDS
+from target_spark.storage.retry import first_error_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["check_server"]
+
+_LEAST: Final = (4, 0)
+_NOWHERE: Final = "file:///target-spark-looks-whether-this-is-known"
+_CATALOG: Final = "target_spark_probe"
+_EXTENSIONS: Final = "spark.sql.extensions"
+
+
+def check_server(spark: SparkSession, table_format: str) -> None:
+    """Let a server show that it can write tables of a format.
+
+    Raises:
+        SparkUnavailableError: it cannot, and what it is to be started with.
+    """
+    version = spark.version
+    if tuple(map(int, version.split(".")[:2])) < _LEAST:
+        raise SparkUnavailableError(
+            f"The Spark Connect server has Spark {version}; tables are loaded through"
+            f" {'.'.join(map(str, _LEAST))} or newer."
+        )
+    why = _TRIALS[table_format](spark)
+    if why is None:
+        return
+    line = ".".join(version.split(".")[:2])
+    packages = ",".join(ARTIFACTS.get((table_format, line), ("(none for this Spark)",)))
+    words = (f"--conf {key}={value}" for key, value in SPARK_WORDS[table_format].items())
+    raise SparkUnavailableError(
+        f"The Spark Connect server (Spark {version}) cannot write {table_format} tables: {why}."
+        " A client cannot bring what is missing; start the server with --packages"
+        f" {packages} {' '.join(words)}; or set format to what it has (parquet needs nothing)."
+    )
+
+
+def _of_delta(spark: SparkSession) -> str | None:
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(f"DESCRIBE HISTORY delta.`{_NOWHERE}`").collect()
+    except PySparkException as error:
+        if not (error.getCondition() or "").startswith("DELTA_"):
+            return first_error_line(error)
+    return _unless_extended(spark, "delta")
+
+
+def _of_iceberg(spark: SparkSession) -> str | None:
+    from pyspark.errors import PySparkException
+
+    key = f"spark.sql.catalog.{_CATALOG}"
+    spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
+    spark.conf.set(f"{key}.type", "hadoop")
+    spark.conf.set(f"{key}.warehouse", _NOWHERE)
+    try:
+        spark.sql(f"SHOW NAMESPACES IN {_CATALOG}").collect()
+    except PySparkException as error:
+        if "org.apache.iceberg.exceptions." not in str(error):
+            return first_error_line(error)
+    return _unless_extended(spark, "iceberg")
+
+
+def _unless_extended(spark: SparkSession, table_format: str) -> str | None:
+    wanted = SPARK_WORDS[table_format].get(_EXTENSIONS, "")
+    if wanted in (spark.conf.get(_EXTENSIONS, None) or ""):
+        return None
+    return f"its {_EXTENSIONS} have no {wanted}"
+
+
+_TRIALS: Final[Mapping[str, Callable[[SparkSession], str | None]]] = {
+    "delta": _of_delta,
+    "iceberg": _of_iceberg,
+    "parquet": lambda _spark: None,
+}

@@ -1,0 +1,178 @@
+"""The cache of jars: fetched by Spark's own resolver, and checked by SHA-256 before each use.
+
+No JVM that loads rows gets a jar of the cache that is not the published one, and the folder of
+the cache is used only if no other user can change it between the check and the use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from tap_core.io.private_files import (
+    UntrustedPathError,
+    check_folder,
+    check_parents,
+    make_private_folder,
+    open_regular,
+    trust_fault,
+)
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.jar_versions import SHA256
+from target_spark.spark.jvm import cache_folder
+
+__all__ = ["cached", "fetch", "ivy_folder", "locked", "remove_torn", "sha256"]
+
+_CHUNK: Final = 1024 * 1024
+_OF_RESOLVER: Final = (
+    "spark.jars.packages",
+    "spark.jars.excludes",
+    "spark.jars.ivy",
+    "spark.jars.ivySettings",
+    "spark.jars.repositories",
+    "spark.driver.extraJavaOptions",
+)
+"""Settings that Spark's resolver reads; of the last one, the proxies."""
+
+
+def ivy_folder(setting: str | None) -> Path:
+    """Return the folder in which resolved jars are kept: the setting, or a user's cache."""
+    return Path(setting) if setting else cache_folder() / "ivy"
+
+
+def cached(folder: Path, coordinates: Sequence[str]) -> list[str] | None:
+    """Return the paths of jars in the cache, checked; None where one is missing or torn.
+
+    Raises:
+        SparkUnavailableError: another user can change the cache, or a jar is not the published one.
+    """
+    jars = {name: _jar(folder, name) for name in coordinates}
+    try:
+        if not folder.exists():
+            return None
+        _check_trusted(folder)
+        if not all(map(zipfile.is_zipfile, jars.values())):
+            return None
+        for name, jar in jars.items():
+            _check_jar(folder, name, jar)
+    except UntrustedPathError as error:
+        raise SparkUnavailableError(
+            f"The cache of Spark's jars ({folder}) is not used, because another user could change"
+            f" it: {error}. Let only this user write it (chmod -R go-w), or set spark.jars.ivy (in"
+            " the setting spark) to another folder."
+        ) from None
+    except OSError:  # it cannot be reached, which fetching reports
+        return None
+    return [str(jar) for jar in jars.values()]
+
+
+def remove_torn(folder: Path, coordinates: Sequence[str]) -> None:
+    """Remove jars that are not whole: the resolver keeps any file that has the name of a jar."""
+    for jar in (_jar(folder, name) for name in coordinates):
+        if jar.is_file() and not zipfile.is_zipfile(jar):
+            jar.unlink()
+
+
+def _jar(folder: Path, coordinates: str) -> Path:
+    """Return where Spark's resolver puts a jar."""
+    return folder / "jars" / f"{coordinates.replace(':', '_', 1).replace(':', '-')}.jar"
+
+
+def _check_trusted(folder: Path) -> None:
+    check_parents(folder)
+    check_folder(folder)
+    if (folder / "jars").exists():
+        check_folder(folder / "jars")
+
+
+def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
+    """Check that a jar is the published one.
+
+    Raises:
+        SparkUnavailableError: its content is not the published one.
+        UntrustedPathError: another user can change it.
+    """
+    handle, status = open_regular(jar, os.O_RDONLY)
+    with os.fdopen(handle, "rb") as file:
+        if fault := trust_fault(status):
+            raise UntrustedPathError(jar, fault)
+        digest = sha256(file)
+    if digest != SHA256[coordinates]:
+        raise SparkUnavailableError(
+            f"The jar {jar} is not used, because it is not {coordinates} as published: its SHA-256"
+            f" is {digest} and should be {SHA256[coordinates]}. Remove the folder {folder}: the"
+            " next run fetches its jars again. If that does not help, the repository that they"
+            " come from holds another file. A jar of your own goes into the setting jars."
+        )
+
+
+def sha256(file: BinaryIO) -> str:
+    """Return the SHA-256 of an open file, in hexadecimal."""
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Hold the lock of the cache, which is made if needed: the resolver knows no other process.
+
+    The descriptor of the lock is yielded, for a child process that must hold it too.
+    """
+    try:
+        make_private_folder(folder)
+        lock, status = open_regular(folder / ".lock", os.O_RDWR | os.O_CREAT)
+        if fault := trust_fault(status):
+            os.close(lock)
+            raise UntrustedPathError(folder / ".lock", fault)
+    except OSError as error:
+        raise SparkUnavailableError(
+            f"The folder for Spark's jars cannot be written: {error}. Set spark.jars.ivy"
+            " (in the setting spark) to a folder that can."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
+    """Fetch ``spark.jars.packages`` into the cache by Spark's resolver; return True on success.
+
+    No class of a fetched jar is loaded: the program that Spark starts is the resolver itself, to
+    print its version. What it reports goes to standard error.
+    """
+    asked = {key: conf[key] for key in _OF_RESOLVER if key in conf}
+    asked |= {"spark.master": "local[1]", "spark.submit.deployMode": "client"}
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".conf") as file:
+        # In a private file, since addresses of repositories may hold passwords.
+        file.writelines(f"{key}={_escaped(value)}\n" for key, value in asked.items())
+        file.flush()
+        command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
+        command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
+        done = subprocess.run(  # noqa: S603  (Spark's own program)
+            [*command, "spark-internal", "-version"],
+            env={**os.environ, "SPARK_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # a signal to this process group is not for the resolver
+            pass_fds=[lock],
+            umask=0o022,
+            check=False,
+        )
+    return done.returncode == 0
+
+
+def _escaped(value: str) -> str:
+    """Return a value as a file of Java properties has it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,367 @@
+"""Which jars a table format or a storage needs beside Spark's own, and what Spark is told of them.
+
+The tables of `jar_versions` say which artifacts belong to which line of Spark; where they have
+no row, the run is refused with the way out. Spark's own resolver fetches the jars once, without
+what Spark ships already; afterwards they are used from the cache, offline.
+
+Of the SDK that object storage needs, the modules that Hadoop's classes use are taken (10 MB)
+and not the bundle that has all of Amazon's services (640 MB).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from target_spark.errors import SparkUnavailableError
+from target_spark.spark.jar_cache import cached, fetch, ivy_folder, locked, remove_torn
+from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS
+from target_spark.storage.uris import is_s3
+
+__all__ = [
+    "EXCLUDES",
+    "SPARK_WORDS",
+    "Library",
+    "every_library",
+    "format_conf",
+    "format_library",
+    "jars_hint",
+    "required_jars",
+    "required_s3_jars",
+    "resolve_lock",
+    "s3_library",
+    "uses_s3",
+    "with_fetched",
+]
+
+_EXTENSIONS = "spark.sql.extensions"
+SPARK_WORDS: Mapping[str, Mapping[str, str]] = {
+    "delta": {
+        _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "iceberg": {
+        _EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    },
+}
+"""What makes Spark know a format. Catalogs by path are told to it by their writer."""
+
+_CATALOG = re.compile(r"spark\.sql\.catalog\.[^.]+")
+_ICEBERG_CATALOGS = frozenset(
+    {
+        "org.apache.iceberg.spark.SparkCatalog",
+        "org.apache.iceberg.spark.SparkSessionCatalog",
+    }
+)
+
+EXCLUDES = (
+    "io.unitycatalog:unitycatalog-hadoop",
+    "io.unitycatalog:unitycatalog-client",
+    "io.delta:delta-kernel-api",
+    "io.delta:delta-kernel-defaults",
+    "io.delta:delta-kernel-unitycatalog",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
+    "com.fasterxml.jackson.core:jackson-databind",
+    "com.fasterxml.jackson.core:jackson-core",
+    "com.fasterxml.jackson.core:jackson-annotations",
+    "com.google.code.findbugs:jsr305",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.slf4j:slf4j-api",
+    "org.apache.parquet:parquet-hadoop",
+    "org.roaringbitmap:RoaringBitmap",
+    "org.antlr:antlr4-runtime",
+)
+"""What the artifacts name and Spark has in newer versions, or file tables never use."""
+
+_HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+_S3A_SETTINGS = "spark.hadoop.fs.s3a."
+_PATIENCE = {f"{_S3A_SETTINGS}retry.limit": "4"}
+"""Hadoop tries for two minutes by itself (limit 7), and we begin again five times."""
+
+_SDK = "software.amazon.awssdk"
+_ASKED_OF_SDK = ("s3", "s3-transfer-manager", "sts")
+_BESIDE_THEM = (
+    "annotations",
+    "apache-client",
+    "arns",
+    "auth",
+    "aws-core",
+    "aws-query-protocol",
+    "aws-xml-protocol",
+    "checksums",
+    "checksums-spi",
+    "crt-core",
+    "endpoints-spi",
+    "http-auth",
+    "http-auth-aws",
+    "http-auth-aws-eventstream",
+    "http-auth-spi",
+    "http-client-spi",
+    "identity-spi",
+    "json-utils",
+    "metrics-spi",
+    "netty-nio-client",
+    "profiles",
+    "protocol-core",
+    "regions",
+    "retries",
+    "retries-spi",
+    "sdk-core",
+    "third-party-jackson-core",
+    "utils",
+)
+_OF_OTHERS = (
+    "org.reactivestreams:reactive-streams:1.0.4",
+    "software.amazon.eventstream:eventstream:1.0.1",
+)
+_EXCLUDES_FOR_S3 = (
+    f"{_SDK}:bundle",
+    "software.amazon.s3.analyticsaccelerator:*",
+    "org.wildfly.openssl:*",
+    "org.apache.httpcomponents:*",
+    "commons-codec:*",
+    "commons-logging:*",
+    "io.netty:*",
+)
+"""The same for object storage: what is chosen by a setting alone is the user's to add."""
+
+
+_WAYS_OUT = (
+    "Ways out: let this machine reach Maven Central once, afterwards the cache is enough;"
+    " or name a mirror in an Ivy settings file (spark.jars.ivySettings);"
+    " or download the jars and give their paths in the setting jars;"
+    " or set format to parquet, which needs no jar in folders of this machine."
+    " If the words above are 'download failed' for a jar that was 'found in"
+    " local-m2-cache', remove that entry from ~/.m2/repository: it has no jar."
+)
+
+
+class Library(NamedTuple):
+    """Artifacts that belong together: those ``asked`` for bring the ``whole`` with them."""
+
+    asked: tuple[str, ...]
+    whole: tuple[str, ...]
+    excludes: tuple[str, ...] = EXCLUDES
+
+
+def format_library(artifacts: tuple[str, ...]) -> Library:
+    """Return the library of a table format: its artifact, then what that needs."""
+    return Library(artifacts[:1], artifacts)
+
+
+def s3_library(hadoop: str, sdk: str) -> Library:
+    """Return the library of object storage, by the releases of hadoop-aws and of Amazon's SDK."""
+    modules = tuple(f"{_SDK}:{name}:{sdk}" for name in (*_ASKED_OF_SDK, *_BESIDE_THEM))
+    whole = (f"{_HADOOP_AWS}:{hadoop}", *modules, *_OF_OTHERS)
+    return Library(whole[: 1 + len(_ASKED_OF_SDK)], whole, _EXCLUDES_FOR_S3)
+
+
+def every_library() -> Iterator[Library]:
+    """Yield the libraries of all formats and storages, for all lines of Spark."""
+    yield from map(format_library, ARTIFACTS.values())
+    yield from (s3_library(*releases) for releases in HADOOP_AWS.values())
+
+
+def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
+    """Return the Maven coordinates that a format needs on this version of Spark.
+
+    Raises:
+        SparkUnavailableError: nothing is published for this line of Spark.
+    """
+    if table_format == "parquet":
+        return ()
+    found = ARTIFACTS.get((table_format, _line(spark_version)))
+    if found is None:
+        lines = sorted(known for name, known in ARTIFACTS if name == table_format)
+        raise SparkUnavailableError(
+            f"There is no {table_format} library for Spark {spark_version}"
+            f" (there is for {', '.join(lines) or 'none'}). Install one of these lines,"
+            " for example: pip install 'pyspark>=4.1.4,<4.2'; or set format to parquet."
+        )
+    return found
+
+
+def uses_s3(addresses: Iterable[str], conf: Mapping[str, str]) -> bool:
+    """Tell whether a run reaches object storage: by its addresses, or by what Spark is told."""
+    told = any(key.startswith(_S3A_SETTINGS) for key in conf)
+    return told or any(map(is_s3, (*addresses, *conf.values())))
+
+
+def required_s3_jars(spark_version: str) -> tuple[str, ...]:
+    """Return the Maven coordinates that object storage needs on this version of Spark.
+
+    Raises:
+        SparkUnavailableError: nothing is known to fit this line of Spark.
+    """
+    found = HADOOP_AWS.get(_line(spark_version))
+    if found is None:
+        raise SparkUnavailableError(
+            f"It is not known which hadoop-aws fits Spark {spark_version} (it is for"
+            f" {', '.join(HADOOP_AWS)}), so s3a:// addresses cannot be reached. Give its jars, and"
+            " those of Amazon's SDK, in the setting jars; or install one of these lines, for"
+            " example: pip install 'pyspark>=4.1.4,<4.2'."
+        )
+    return s3_library(*found).whole
+
+
+def format_conf(
+    table_format: str,
+    conf: Mapping[str, str],
+    jars: Sequence[str],
+    spark_version: str,
+    addresses: Iterable[str] = (),
+) -> dict[str, str]:
+    """Return the settings that bring a format's classes, and those of a storage, into Spark.
+
+    ``addresses`` are those that the run is known to reach. Jars come from a local path
+    (`jars`, or `spark.jars` in `conf`), from the cache, or through `spark.jars.packages`.
+    What `conf` says itself is kept and added to.
+    """
+    out = _words_of_the_format(table_format, conf)
+    packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
+    given = (*jars, conf.get("spark.jars"), packages)
+    local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
+    for library in _libraries(table_format, conf, addresses, given, spark_version):
+        found = cached(ivy_folder(ivy), library.whole)
+        local += found or []
+        if found is None:
+            missing += library.asked
+            excludes += library.excludes
+    if uses_s3(addresses, conf):
+        out |= {key: conf.get(key, value) for key, value in _PATIENCE.items()}
+    if local:
+        out["spark.jars"] = _joined(*local, conf.get("spark.jars"))
+    if missing or packages:
+        out["spark.jars.ivy"] = str(ivy_folder(ivy))
+        out["spark.jars.packages"] = _joined(*missing, packages)
+        unneeded = (*dict.fromkeys(excludes), conf.get("spark.jars.excludes"))
+        out["spark.jars.excludes"] = _joined(*unneeded)
+    return out
+
+
+def _libraries(
+    table_format: str,
+    conf: Mapping[str, str],
+    addresses: Iterable[str],
+    given: Iterable[str | None],
+    spark_version: str,
+) -> Iterator[Library]:
+    """Yield what is needed and not among what the user gives."""
+    of_format = required_jars(table_format, spark_version)
+    if of_format and not _given(of_format[0], given):
+        yield format_library(of_format)
+    if uses_s3(addresses, conf) and not _given(_HADOOP_AWS, given):
+        required_s3_jars(spark_version)
+        yield s3_library(*HADOOP_AWS[_line(spark_version)])
+
+
+def with_fetched(conf: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return Spark's settings with the libraries that target-spark asks for fetched and checked.
+
+    ``spark.jars`` names their jars by path. Packages of the user's own stay for Spark to resolve.
+
+    Raises:
+        SparkUnavailableError: a jar cannot be had, or is not the published one.
+    """
+    packages = conf.get("spark.jars.packages", "").split(",")
+    libraries = [one for one in every_library() if set(one.asked) <= set(packages)]
+    if not libraries:
+        return dict(conf)
+    folder = ivy_folder(conf.get("spark.jars.ivy"))
+    asked = [name for library in libraries for name in library.asked]
+    excludes = dict.fromkeys((*EXCLUDES, *(name for one in libraries for name in one.excludes)))
+    ours = {
+        **conf,
+        "spark.jars.ivy": str(folder),
+        "spark.jars.packages": _joined(*asked),
+        "spark.jars.excludes": _joined(*excludes, conf.get("spark.jars.excludes")),
+    }
+    jars = _fetched(ours, libraries, home)
+    theirs = _joined(*(name for name in packages if name not in asked))
+    out = {**conf, "spark.jars": _joined(*jars, conf.get("spark.jars"))}
+    return out | {"spark.jars.packages": theirs} if theirs else _without_packages(out)
+
+
+def _fetched(conf: Mapping[str, str], libraries: Sequence[Library], home: Path) -> list[str]:
+    """Return the checked jars of libraries, fetched where another process has not done so."""
+    folder = Path(conf["spark.jars.ivy"])
+
+    def in_cache() -> list[list[str] | None]:
+        return [cached(folder, library.whole) for library in libraries]
+
+    with locked(folder) as lock:
+        found = in_cache()
+        if None in found:
+            remove_torn(folder, [name for library in libraries for name in library.whole])
+            found = in_cache() if fetch(conf, home, lock) else found
+    if None in found:
+        raise SparkUnavailableError(
+            f"Spark's jars could not be fetched ({conf['spark.jars.packages']}, cache {folder}; the"
+            f" resolver's words stand above). {_WAYS_OUT}"
+        )
+    return [jar for jars in found for jar in jars or ()]
+
+
+def _without_packages(conf: Mapping[str, str]) -> dict[str, str]:
+    left_out = ("spark.jars.packages", "spark.jars.excludes")
+    return {key: value for key, value in conf.items() if key not in left_out}
+
+
+@contextmanager
+def resolve_lock(conf: Mapping[str, str]) -> Iterator[None]:
+    """Hold the cache's lock while Spark resolves packages of the user's."""
+    if "spark.jars.packages" not in conf or "spark.jars.ivy" not in conf:
+        yield
+        return
+    with locked(Path(conf["spark.jars.ivy"])):
+        yield
+
+
+def jars_hint(table_format: str, conf: Mapping[str, str]) -> str:
+    """Return what to do when the jars were asked for and could not be had; else nothing."""
+    packages = conf.get("spark.jars.packages")
+    if not packages:
+        return ""
+    return (
+        f" Most likely {_get_jars(table_format, packages)} could not be fetched ({packages}, cache"
+        f" {conf.get('spark.jars.ivy')}; the resolver's words stand above). {_WAYS_OUT}"
+    )
+
+
+def _get_jars(table_format: str, packages: str) -> str:
+    what = f"the jars of {table_format}"
+    return f"{what} or those of object storage" if _HADOOP_AWS in packages else what
+
+
+def _line(spark_version: str) -> str:
+    return ".".join(spark_version.split(".")[:2])
+
+
+def _words_of_the_format(table_format: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return what Spark is told of a format; a catalog that the user names stays theirs."""
+    out = {key: conf.get(key, value) for key, value in SPARK_WORDS.get(table_format, {}).items()}
+    if _EXTENSIONS in out:
+        out[_EXTENSIONS] = _joined(SPARK_WORDS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS))
+    for key, value in conf.items():
+        if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
+            # Each session has caches of its own, and two of ours write one table in turn.
+            cache = f"{key}.cache-enabled"
+            out[cache] = conf.get(cache, "false")
+    return out
+
+
+def _given(coordinates: str, jars: Iterable[str | None]) -> bool:
+    """Tell whether the artifact is among what the user gives, in whatever version."""
+    artifact = re.split(r"[-_]\d", coordinates.split(":")[1])[0]
+    return any(artifact in jar for jar in jars if jar)
+
+
+def _joined(*parts: str | None) -> str:
+    return ",".join(part for part in parts if part)

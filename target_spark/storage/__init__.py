@@ -1,0 +1,1 @@
+"""Files and folders of a load: spool, staging area, locks, storage errors."""

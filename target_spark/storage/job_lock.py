@@ -1,0 +1,325 @@
+"""One run per job at a time: a lock that lives as long as anything that can commit.
+
+Rules of the room: the lease is a lock of the kernel on a file that is never removed, unless
+the name of the job is used once.
+The JVM inherits the open file, so the lock ends when both our process and its JVM are
+gone, in whatever way they died: no process id is guessed to be alive, none that was
+given to another program is waited for. What works on a Spark Connect server outlives both:
+its sessions are noted in the file, and the next run ends them first. What else stands there is
+for people, and to
+tell an owner that works from one that is dead and leaves a JVM behind; and the time
+of the last run, which stays, so that a clock that was set back makes no run the older one.
+
+A warehouse on this machine holds its own leases; for any other address they lie in the
+user's cache, and hold for the runs of this machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tap_core.io.private_files import UntrustedPathError
+from target_spark.errors import JobLockError, TableError
+from target_spark.storage.lock_files import open_lease
+from target_spark.storage.uris import resolve_address, to_local_folder
+
+__all__ = [
+    "JobLock",
+    "get_lock_holder",
+    "lease_file",
+    "monotonic_run_start",
+    "wait_for_orphaned_jvms",
+]
+
+_PAUSE = 0.1
+_STARTED = "run_started"
+_SESSIONS = "sessions"
+_SHORT = 100
+
+
+def lease_file(warehouse: str, job: str) -> Path:
+    """Return where the lease of a job lies, for a warehouse at this address, however spelled."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", job).lstrip(".")[:_SHORT]
+    if name != job:
+        name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
+    location = resolve_address(warehouse)
+    folder = to_local_folder(location)
+    if folder is not None:
+        return folder / "_target_spark" / f"{name}.lease"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    place = hashlib.sha256(location.encode()).hexdigest()[:16]
+    return Path(cache, "target-spark", "leases", place, f"{name}.lease")
+
+
+def get_lock_holder(warehouse: str, job: str) -> str | None:
+    """Say who holds the lease of a job; None where nobody does. Nothing is made or kept.
+
+    Raises:
+        LeaseError: the file system knows no locks, or the lease is not trusted.
+        OSError: the lease cannot be opened.
+    """
+    path = lease_file(warehouse, job)
+    try:
+        file = _open_file(warehouse, path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except UntrustedPathError as error:
+        raise _untrusted(error, job) from None
+    try:
+        return None if _locked(file, path) else _named(_read(file))
+    finally:
+        os.close(file)
+
+
+def monotonic_run_start(warehouse: str, jobs: Collection[str], now: int) -> int:
+    """Return now, or right after the last run's start if that is later (both in milliseconds).
+
+    ``jobs`` are the names of one job, former ones among them.
+    """
+    return max(now, *(_last_start(warehouse, job) + 1 for job in jobs))
+
+
+def _last_start(warehouse: str, job: str) -> int:
+    try:
+        file = _open_file(warehouse, lease_file(warehouse, job), os.O_RDONLY)
+    except OSError:
+        return -1
+    try:
+        return int(_read(file)[_STARTED])
+    except (ValueError, KeyError, TypeError):
+        return -1
+    finally:
+        os.close(file)
+
+
+def wait_for_orphaned_jvms(warehouse: str, prefix: str, wait_seconds: float = 60) -> None:
+    """Wait until nothing that dead owners of jobs with this prefix started can commit any more.
+
+    The names of such jobs are used once: what is left of them is removed. Owners that are
+    alive are left alone.
+
+    Raises:
+        LeaseError: what a dead one started did not end in time.
+    """
+    for path in sorted(lease_file(warehouse, prefix).parent.glob(f"{prefix}*.lease")):
+        try:
+            file = _open_file(warehouse, path, os.O_RDWR)
+        except OSError:  # its owner has removed it meanwhile, or is another user
+            continue
+        try:
+            _wait_for_lock(file, path, path.stem, wait_seconds)
+            path.unlink(missing_ok=True)
+        except JobLockError:
+            owner = _read(file)
+            if not owner.get("pid") or _is_dead(owner):
+                raise
+        finally:
+            os.close(file)
+
+
+class JobLock:
+    """The right to commit for a job. Made by `take`, ended by `release`."""
+
+    def __init__(self, path: Path, file: int, owner: Mapping[str, Any]) -> None:
+        self._path = path
+        self._file = file
+        self._owner = dict(owner)
+
+    @classmethod
+    def take(
+        cls,
+        warehouse: str,
+        job: str,
+        *,
+        run: str = "",
+        started: int = 0,
+        wait_seconds: float = 60,
+    ) -> JobLock:
+        """Take the lease of a job, waiting for the JVM of a dead owner to end.
+
+        ``started`` (milliseconds since 1970) is remembered for the next run.
+
+        Raises:
+            LeaseError: another run is alive, a dead one's JVM did not end in time, or the lease
+                is not trusted.
+            TableError: the folder cannot be written.
+        """
+        path = lease_file(warehouse, job)
+        file = _open(warehouse, path, job)
+        try:
+            _wait_for_lock(file, path, job, wait_seconds)
+            left = _read(file).get(_SESSIONS, [])
+            owner = {"job": job, "run": run, _STARTED: started, **_this_process(), _SESSIONS: left}
+            lease = cls(path, file, owner)
+            lease._write()
+        except OSError as error:  # a full disk
+            os.close(file)
+            raise _not_written(error) from error
+        except BaseException:
+            os.close(file)
+            raise
+        return lease
+
+    def fileno(self) -> int:
+        """Return the open file that the JVM must inherit."""
+        return self._file
+
+    def jvm_started(self, pid: int) -> None:
+        """Note the JVM's process id."""
+        self._owner["jvm"] = pid
+        self._write()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The sessions on a Spark Connect server that a run left which was killed."""
+        return tuple(self._owner.get(_SESSIONS, ()))
+
+    def sessions_are(self, names: Sequence[str]) -> None:
+        """Note the sessions on a Spark Connect server that may be at work."""
+        self._owner[_SESSIONS] = list(names)
+        self._write()
+
+    def release(self, *, remove: bool = False) -> None:
+        """End the lease, for the JVM too if it still holds the file; a second call does nothing.
+
+        With ``remove`` the file goes too, which only a job that nobody else has may ask for.
+        """
+        if self._file < 0:
+            return
+        kept = {_SESSIONS: self._owner.get(_SESSIONS)}  # those that could not be ended
+        self._owner = {_STARTED: self._owner[_STARTED], **(kept if kept[_SESSIONS] else {})}
+        with suppress(OSError):  # a full disk: the lock ends all the same
+            self._write()
+        if remove:
+            self._path.unlink(missing_ok=True)
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        os.close(self._file)
+        self._file = -1
+
+    def _write(self) -> None:
+        text = json.dumps(self._owner).encode()
+        os.pwrite(self._file, text, 0)
+        os.ftruncate(self._file, len(text))
+
+
+def _open_file(warehouse: str, path: Path, flags: int) -> int:
+    return open_lease(path, flags, in_warehouse=to_local_folder(warehouse) is not None)
+
+
+def _open(warehouse: str, path: Path, job: str) -> int:
+    try:
+        return _open_file(warehouse, path, os.O_RDWR | os.O_CREAT)
+    except UntrustedPathError as error:
+        raise _untrusted(error, job) from None
+    except OSError as error:
+        raise _not_written(error) from error
+
+
+def _not_written(error: OSError) -> TableError:
+    return TableError(
+        f"The folder for the tables cannot be written: {error}. Give this user the right, or the"
+        " room, to write there, or set path to a folder that can be written."
+    )
+
+
+def _untrusted(error: UntrustedPathError, job: str) -> JobLockError:
+    return JobLockError(
+        f"The lease of job {job!r} cannot be trusted: {error}. Change its owner and mode, or remove"
+        " it, while no run of the job is at work; or choose a folder that only this user, or one"
+        " group, may write (path; for tables at an address, XDG_CACHE_HOME)."
+    )
+
+
+def _wait_for_lock(file: int, path: Path, job: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        if _locked(file, path):
+            return
+        owner = _read(file)
+        if owner.get("pid") and not _is_dead(owner):
+            raise JobLockError(
+                f"Another run of job {job!r} is at work: {_named(owner)}. Wait for it or"
+                " end it; two pipelines that load into one place need a setting job each."
+                f" (The lease is {path}.)"
+            )
+        if time.monotonic() >= end:
+            raise JobLockError(
+                f"The last run of job {job!r} is dead, but what it started still holds the"
+                f" lease after {seconds:g} s and may yet commit: {_named(owner)}. End that"
+                f" JVM and start again. (The lease is {path}.)"
+            )
+        time.sleep(_PAUSE)
+
+
+def _locked(file: int, path: Path) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise JobLockError(
+            f"The file system of {path} knows no locks ({error}), so nothing keeps two runs"
+            " apart. Set path to a folder on one that does."
+        ) from error
+    return True
+
+
+def _read(file: int) -> dict[str, Any]:
+    """Return what the owner wrote; nothing while it is writing."""
+    try:
+        found = json.loads(os.pread(file, 65536, 0))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _this_process() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "born": _born(os.getpid()),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _is_dead(owner: Mapping[str, Any]) -> bool:
+    """Tell whether the owner's own process is gone; of another machine's, none is known to be."""
+    if owner.get("host") != socket.gethostname():
+        return False
+    pid = int(owner["pid"])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # it lives, and is another user's
+    return _born(pid) != owner.get("born")
+
+
+def _born(pid: int) -> str | None:
+    """Return when a process began, in the kernel's ticks; None where that cannot be known.
+
+    A dead process that nobody has waited for counts as gone.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _named(owner: Mapping[str, Any]) -> str:
+    if "pid" not in owner:
+        return "its owner is not known"
+    jvm = f", JVM {owner['jvm']}" if "jvm" in owner else ""
+    return f"process {owner['pid']} on {owner['host']}, since {owner['started']}{jvm}"

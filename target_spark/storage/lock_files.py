@@ -1,0 +1,118 @@
+"""The files behind leases: opened so that no other user can block a job or redirect a write.
+
+The folder of a warehouse decides who shares its leases: this user alone, or its group where the
+group may write the folder. Its owner and root are always trusted. Leases outside a warehouse are
+in the user's cache and are shared with nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tap_core.io.private_files import (
+    UntrustedPathError,
+    check_parents,
+    make_parents,
+    open_regular,
+    owner_fault,
+)
+
+__all__ = ["open_lease"]
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Sharing(NamedTuple):
+    """Who may use the leases of a warehouse besides this user and root."""
+
+    owner: int
+    group: int | None
+
+    def fault(self, status: os.stat_result) -> str:
+        """Return why a file or folder is not trusted, in words that follow its name."""
+        if status.st_gid == self.group:
+            return ""
+        return owner_fault(status, {self.owner})
+
+    def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
+        """Give what this user owns to the group or to nobody else."""
+        if status.st_uid != os.geteuid():
+            return
+        with suppress(OSError):  # a user outside the group; a file system without modes
+            if self.group is not None and status.st_gid != self.group:
+                os.fchown(file, -1, self.group)
+            if stat.S_IMODE(status.st_mode) != mode:
+                os.fchmod(file, mode)
+
+
+def open_lease(path: Path, flags: int, *, in_warehouse: bool) -> int:
+    """Open a lease file; with ``O_CREAT`` its folders are made.
+
+    Raises:
+        UntrustedPathError: another user controls the file or its folder, or it is a link.
+        OSError: it does not exist, or cannot be opened.
+    """
+    folder, warehouse = path.parent, path.parent.parent
+    is_new = bool(flags & os.O_CREAT)
+    if is_new and in_warehouse:
+        warehouse.mkdir(parents=True, exist_ok=True)
+    elif is_new:
+        make_parents(folder)
+    sharing = _sharing(warehouse) if in_warehouse else _Sharing(os.geteuid(), None)
+    if is_new:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    if not in_warehouse:
+        check_parents(folder)
+    handle = _open_folder(folder, sharing, tighten=is_new)
+    try:
+        return _open_file(path, flags, handle, sharing)
+    finally:
+        os.close(handle)
+
+
+def _sharing(warehouse: Path) -> _Sharing:
+    status = warehouse.stat()
+    is_of_group = status.st_mode & stat.S_IWGRP and not status.st_mode & stat.S_IWOTH
+    return _Sharing(status.st_uid, status.st_gid if is_of_group else None)
+
+
+def _open_folder(folder: Path, sharing: _Sharing, *, tighten: bool) -> int:
+    try:
+        handle = os.open(folder, _FOLDER_FLAGS)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            raise UntrustedPathError(folder, "is a link or a file instead of a folder") from None
+        raise
+    status = os.fstat(handle)
+    if fault := sharing.fault(status):
+        os.close(handle)
+        raise UntrustedPathError(folder, fault)
+    if tighten:
+        sharing.tighten(handle, status, 0o700 if sharing.group is None else 0o2770)
+    return handle
+
+
+def _open_file(path: Path, flags: int, folder: int, sharing: _Sharing) -> int:
+    mode = 0o600 if sharing.group is None else 0o660
+    try:
+        file, status = open_regular(path.name, flags, mode, dir_fd=folder)
+    except UntrustedPathError as error:
+        raise UntrustedPathError(path, error.fault) from None
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    fault = sharing.fault(status)
+    if status.st_nlink > 1:
+        fault = "has a second name, so that a write could change another file"
+    if fault:
+        os.close(file)
+        raise UntrustedPathError(path, fault)
+    if flags & os.O_RDWR:
+        sharing.tighten(file, status, mode)
+    return file

@@ -1,0 +1,407 @@
+"""What waits for its commit: one file of lines per stream and batch.
+
+Rules of the room:
+
+- A line is ``{"n":ordinal,"t":time_extracted,"v":version,"r":record}``; the record's bytes
+  go in as they came. Where the source says more of a row, that stands before the record, as
+  ``"m"``. The ordinal, the place of the message in the input, is what decides
+  later which of two rows is newer: files and their splits keep no order.
+- A folder belongs to one process, which holds a lock on a file in it for as long as it
+  lives. A folder whose lock is free is a dead run's and is removed; another running
+  target's never is.
+- Nobody but the owner may read it: rows stand here in plain text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import count, repeat
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from tap_core.events import Op, Rows, SpooledRows, StreamId
+from tap_core.exceptions import InvalidInputLine
+from tap_core.limits.environment import Limit
+from tap_core.limits.memory import MIB, shown
+from target_spark.errors import TableError
+from target_spark.loader.batch_files import BatchFile
+from target_spark.storage.retry import translate_disk_full
+from target_spark.storage.uris import to_local_folder
+
+__all__ = [
+    "MAX_OPEN_FILES",
+    "RECORD_BYTES",
+    "Batch",
+    "Spool",
+    "SpoolFolder",
+    "encode_lines",
+    "may_contain_deletes",
+    "open_spool_folder",
+]
+
+_FOLDER_PREFIX: Final = "target-spark-"
+_UNBORN_PREFIX: Final = ".new-target-spark-"
+_LOCK_NAME: Final = "lock"
+_OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
+_BUFFER_SIZE: Final = 32 * 1024
+RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 24 * MIB)
+"""The most bytes of one record: Spark's JVM takes some twenty times as much for it."""
+
+MAX_OPEN_FILES: Final = 200
+"""How many spools are written without closing and opening files in between."""
+
+_DELETED_AT: Final = b'"_sdc_deleted_at"'
+
+
+class _Line(msgspec.Struct, gc=False):
+    """One line; the names are short because each row carries them."""
+
+    n: int
+    t: str | None
+    v: int | None
+    r: msgspec.Raw
+
+
+class _ToldLine(msgspec.Struct, gc=False):
+    """One line of a row of which its source says more."""
+
+    n: int
+    t: str | None
+    v: int | None
+    m: msgspec.Raw
+    r: msgspec.Raw
+
+
+class _Head(msgspec.Struct, gc=False, omit_defaults=True):
+    """What stands in a line before the record."""
+
+    n: int
+    t: str | None
+    v: int | None
+    m: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+_NOTHING: Final = msgspec.Raw(b"null")
+_LONG: Final = 1 << 20
+"""Bytes from which on a record is written as it is, without a copy of it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one stream that are committed together.
+
+    Beside the rows in the spool, which ``count`` and ``nbytes`` count, there are those of
+    ``files``, of which nobody knows yet how many they are. ``first`` and ``last`` are the
+    ordinals of the first and last message; ``received_at`` and ``cut_at`` are the wall
+    times (seconds since 1970) of its first row and of its end. ``has_deletes`` is False
+    only if no row in the spool can be a delete record. ``starts`` are the ordinals at which parts
+    begin whose lines have the number of their part (`target_spark.storage.row_ordinals`).
+    """
+
+    stream: StreamId
+    paths: tuple[str, ...]
+    first: int
+    last: int
+    count: int
+    nbytes: int
+    version: int | None
+    has_deletes: bool
+    received_at: float
+    cut_at: float
+    files: tuple[BatchFile, ...] = ()
+    starts: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, event: SpooledRows, ordinal: int) -> Batch:
+        """Return rows that others have put down, which message ``ordinal`` names, as a batch."""
+        now = time.time()
+        return cls(
+            stream=event.stream,
+            paths=tuple(event.paths),
+            first=ordinal,
+            last=ordinal,
+            count=event.count,
+            nbytes=event.nbytes,
+            version=event.version,
+            has_deletes=event.has_deletes,
+            received_at=now,
+            cut_at=now,
+            starts=event.starts,
+        )
+
+    def remove(self) -> None:
+        """Delete the files of this machine; they may be gone already."""
+        for folder in filter(None, map(to_local_folder, self.paths)):
+            if folder.is_dir():
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                folder.unlink(missing_ok=True)
+
+
+def open_spool_folder(staging: str | None, holds: str) -> SpoolFolder:
+    """Return a new folder in ``staging``; ``holds`` says what is put there, for the error.
+
+    Where that is an address, it is in the system's temporary folder: see
+    `target_spark.storage.staging_upload`.
+
+    Raises:
+        TableError: it cannot be written.
+    """
+    try:
+        return SpoolFolder(to_local_folder(staging) if staging else None)
+    except OSError as error:
+        raise TableError(
+            f"The folder for {holds} cannot be written: {error}. Set staging to a folder that can."
+        ) from error
+
+
+class SpoolFolder:
+    """A private folder for one run's spools and staged files.
+
+    ``base`` is a folder that exists or can be made; none means the system's temporary
+    one. Raises `OSError` where it cannot be written.
+    """
+
+    def __init__(self, base: str | os.PathLike[str] | None = None) -> None:
+        """Make the folder, lock it, and remove what dead runs left beside it."""
+        root = Path(base) if base is not None else Path(tempfile.gettempdir())
+        root.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(root)
+        self.path, self._lock = _new_folder(root)
+        self._open_files: OrderedDict[Path, IO[bytes]] = OrderedDict()
+
+    def new_path(self, name: str) -> Path:
+        """Return an unused path in the folder; nothing is created."""
+        return self.path / f"{name}-{uuid.uuid4().hex[:12]}"
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Append to a file. Few files stay open, however many streams take turns."""
+        file = self._open_files.get(path)
+        if file is None:
+            if len(self._open_files) >= MAX_OPEN_FILES:
+                _, oldest = self._open_files.popitem(last=False)
+                oldest.close()
+            file = self._open_files[path] = _for_the_owner(path)
+        else:
+            self._open_files.move_to_end(path)
+        try:
+            file.write(data)
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def finish(self, path: Path) -> None:
+        """Bring everything written to a file out of this process's memory."""
+        file = self._open_files.pop(path, None)
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                raise self._not_written(error) from error
+
+    def _not_written(self, error: OSError) -> Exception:
+        place = f"rows that wait ({self.path})"
+        return (
+            translate_disk_full(place, "Make room there, or set staging to another folder", error)
+            or error
+        )
+
+    def close(self) -> None:
+        """Remove the folder and all that is in it."""
+        for file in self._open_files.values():
+            with contextlib.suppress(OSError):  # a full disk: it is being removed anyway
+                file.close()
+        self._open_files.clear()
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+        _remove_leftovers(self.path.parent)  # a dead run's Spark may have lived when we began
+
+
+@dataclass
+class Spool:
+    """The rows of one stream that wait, in their order, and files of rows.
+
+    ``count`` is of both, a file counting as one; ``nbytes`` is of the rows. `add` is on
+    the path of every record: its cost counts.
+    """
+
+    folder: SpoolFolder
+    stream: StreamId
+    count: int = 0
+    nbytes: int = 0
+    first: int = 0
+    last: int = 0
+    version: int | None = None
+    has_deletes: bool = False
+    oldest: float = 0.0
+    received_at: float = 0.0
+    files: list[BatchFile] = field(default_factory=list)
+    _path: Path | None = None
+
+    def add(self, rows: Rows, first_ordinal: int) -> int:
+        """Append a chunk whose first row is message ``first_ordinal``; return its bytes."""
+        if not self.count:
+            self._begin(first_ordinal)
+        if self._path is None:
+            self._path = self.folder.new_path("rows")
+        nbytes = 0
+        for data in encode_lines(rows, first_ordinal):
+            self.folder.write(self._path, data)
+            nbytes += len(data)
+            self.has_deletes = self.has_deletes or may_contain_deletes(data)
+        self.count += len(rows.rows)
+        self.nbytes += nbytes
+        self.last = first_ordinal + len(rows.rows) - 1
+        self.version = rows.version
+        return nbytes
+
+    def add_files(self, files: Sequence[BatchFile], ordinal: int, version: int | None) -> None:
+        """Append the files that message ``ordinal`` names."""
+        if not self.count:
+            self._begin(ordinal)
+        self.files += files
+        self.count += len(files)
+        self.last = ordinal
+        self.version = version
+
+    def _begin(self, ordinal: int) -> None:
+        self.first = ordinal
+        self.oldest, self.received_at = time.monotonic(), time.time()
+
+    def age(self) -> float:
+        """Return for how many seconds the oldest row has waited; 0 when none does."""
+        return time.monotonic() - self.oldest if self.count else 0.0
+
+    def cut(self) -> Batch:
+        """Close the batch and start an empty one. Raises `ValueError` when none waits."""
+        if not self.count:
+            raise ValueError(f"Nothing is spooled for stream {self.stream}.")
+        if self._path is not None:
+            self.folder.finish(self._path)
+        batch = Batch(
+            stream=self.stream,
+            paths=() if self._path is None else (str(self._path),),
+            first=self.first,
+            last=self.last,
+            count=self.count - len(self.files),
+            nbytes=self.nbytes,
+            version=self.version,
+            has_deletes=self.has_deletes,
+            received_at=self.received_at,
+            cut_at=time.time(),
+            files=tuple(self.files),
+        )
+        self._path, self.has_deletes = None, False
+        self.files.clear()
+        self.count = self.nbytes = 0
+        return batch
+
+
+def _new_folder(root: Path) -> tuple[Path, IO[bytes]]:
+    """Make a folder and hold its lock; a run that starts at the same time may be in the way."""
+    while True:
+        # Under a name of its own until the lock is held.
+        unborn = Path(tempfile.mkdtemp(prefix=_UNBORN_PREFIX, dir=root))
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
+            lock = stack.enter_context(_for_the_owner(unborn / _LOCK_NAME))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            path = unborn.rename(root / f"{_FOLDER_PREFIX}{uuid.uuid4().hex}")
+            stack.pop_all()
+            return path, lock
+
+
+def _for_the_owner(path: Path) -> IO[bytes]:
+    """Open a file for appending that nobody else may read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    file = os.open(path, flags, 0o600)
+    return os.fdopen(file, "ab", buffering=_BUFFER_SIZE)
+
+
+def may_contain_deletes(lines: bytes) -> bool:
+    """Tell whether lines may hold a delete record."""
+    return _DELETED_AT in lines
+
+
+def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
+    """Yield the lines of a chunk, all at once; long records as they are, between their ends.
+
+    Raises:
+        InvalidInputLine: a record is too long for Spark.
+    """
+    bodies = map(_deleted, rows.rows, _times(rows)) if rows.op is Op.DELETE else rows.rows
+    beside = (count(first_ordinal), _times(rows), repeat(rows.version), *_told(rows))
+    longest = max(map(len, rows.rows))
+    if longest < _LONG:
+        line = _Line if rows.meta is None else _ToldLine
+        yield _encode_lines(list(map(line, *beside, map(msgspec.Raw, bodies))))
+        return
+    if longest > RECORD_BYTES.whole:
+        raise InvalidInputLine(
+            f"Stream {rows.stream}: a record of {longest:,} bytes is longer than"
+            f" {shown(RECORD_BYTES.whole)}. Let the tap send smaller records, or raise"
+            f" {RECORD_BYTES.variable} (bytes) and spark.driver.memory (in spark)."
+        )
+    for head, body in zip(map(_Head, *beside), bodies, strict=False):
+        yield msgspec.json.encode(head)[:-1] + b',"r":'
+        yield body
+        yield b"}\n"
+
+
+def _told(rows: Rows) -> Iterator[Iterator[msgspec.Raw]]:
+    """Yield what the source says of each row, if it says anything of any."""
+    if rows.meta is not None:
+        yield (_NOTHING if each is None else msgspec.Raw(each) for each in rows.meta)
+
+
+def _deleted(row: bytes, at: str | None) -> bytes:
+    """Return a row as a record that deletes: the way in which Singer's taps say it."""
+    time = at or datetime.now(timezone.utc).isoformat()
+    values = row.rstrip()[:-1].rstrip()
+    comma = b"" if values.endswith(b"{") else b","
+    return b"%s%s%s:%s}" % (values, comma, _DELETED_AT, msgspec.json.encode(time))
+
+
+def _times(rows: Rows) -> Iterator[str | None] | Sequence[str | None]:
+    times = rows.extracted_at
+    return repeat(times) if times is None or isinstance(times, str) else times
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Remove the folders of runs that are dead and were this user's."""
+    for prefix in (_FOLDER_PREFIX, _UNBORN_PREFIX):
+        for folder in root.glob(f"{prefix}*"):
+            with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+                if folder.lstat().st_uid == os.getuid() and not _is_locked(folder):
+                    shutil.rmtree(folder)
+    for folder in root.glob(f"{_UNBORN_PREFIX}*"):
+        with contextlib.suppress(OSError):  # not empty, or another user's
+            folder.rmdir()
+
+
+def _is_locked(folder: Path) -> bool:
+    """Say whether a living process holds the folder.
+
+    One without a lock file is somebody else's, or, under a name of ours, what is left of
+    one whose removal was broken off.
+    """
+    try:
+        with (folder / _LOCK_NAME).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return _OURS.fullmatch(folder.name) is None
+    return False

@@ -1,0 +1,167 @@
+"""Where rows stand that wait for their commit, so that whoever reads them for Spark can.
+
+Rules of the room:
+
+- In a folder of this machine they are read where the spool has them; nothing is copied. Where
+  ``staging`` is an address, rows are spooled on this machine all the same, their files are put
+  to the address when their commit begins, and removed when it is made or has failed.
+- At an address each job has a folder, and in it each run has one of its own, so no run ever
+  writes into what another one reads. What is left of a run that was killed is removed by the
+  next run of its job that puts something there: at once if it was a run of this machine, for
+  then the lease of the job says that it is gone; else when nothing in it was written for a
+  day, for a lease of another machine is not seen from here. Who removes too much only makes
+  the other one's commit fail: a file that is away is an error, never fewer rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Final
+
+from target_spark.config.options import RunInfo
+from target_spark.storage.hadoop_fs import (
+    get_last_modified,
+    list_folders,
+    remove_folder,
+    upload_file,
+)
+from target_spark.storage.retry import first_error_line
+from target_spark.storage.spool import SpoolFolder
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["STALE_AFTER_SECONDS", "StagingArea", "run_folder", "staged_for_spark"]
+
+logger = logging.getLogger(__name__)
+
+STALE_AFTER_SECONDS: Final = 24 * 60 * 60.0
+"""Seconds after which what a run of another machine left counts as left."""
+
+_OURS: Final = "target-spark"
+_SHORT: Final = 40
+
+
+def run_folder(staging: str, run: RunInfo) -> str:
+    """Return the address of a run's own folder below a staging address."""
+    return f"{_job_folder(staging, run.job)}/{_this_machine()}{run.id}"
+
+
+class StagingArea:
+    """The places of one run: ``folder`` of its spool, and its folder at ``staging``, if any.
+
+    ``alone`` says that the run holds the lease of its job. Threads may use it side by side.
+    """
+
+    def __init__(
+        self, folder: SpoolFolder, staging: str | None, run: RunInfo, *, alone: bool = True
+    ) -> None:
+        self._folder = folder
+        self._alone = alone
+        self._clearing = threading.Lock()
+        self._is_cleared = False
+        self._unwanted: set[str] = set()
+        is_elsewhere = bool(staging) and to_local_folder(staging or "") is None
+        self._base = _job_folder(staging, run.job) if staging and is_elsewhere else None
+        self._address = run_folder(staging, run) if staging and is_elsewhere else None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether files must be put somewhere before Spark reads them."""
+        return self._address is not None
+
+    @property
+    def place(self) -> str:
+        """Where rows wait, for people."""
+        return self._address or str(self._folder.path)
+
+    def new_address(self, name: str) -> str:
+        """Return an unused address for files that Spark writes; nothing is created."""
+        if self._address is None:
+            return to_spark_uri(str(self._folder.new_path(name)))
+        return f"{self._address}/{name}-{uuid.uuid4().hex[:12]}"
+
+    def put(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
+        """Put files of this machine to an address; return the addresses that they have there."""
+        self._clear(spark)
+        found: list[str] = []
+        for path in paths:
+            there = f"{address}/{Path(path).name}"
+            upload_file(spark, path, there)
+            found.append(there)
+        return found
+
+    def forget(self, spark: SparkSession, address: str) -> None:
+        """Remove what stands at an address; what cannot be removed is said, and tried again."""
+        folder = to_local_folder(address)
+        if folder is not None:
+            rmtree(folder, ignore_errors=True)
+            return
+        self._unwanted.add(address)
+        try:
+            for each in tuple(self._unwanted):
+                remove_folder(spark, each)
+                self._unwanted.discard(each)
+        except Exception as error:  # noqa: BLE001  (the rows are safe, or the run says why not)
+            words = "Rows that do not wait any more still stand at %s: %s"
+            logger.warning(words, address, first_error_line(error))
+
+    def _clear(self, spark: SparkSession) -> None:
+        """Remove, once, what runs of this job left that were killed."""
+        with self._clearing:
+            if self._is_cleared or self._base is None or self._address is None:
+                return
+            self._is_cleared = True
+            try:
+                for name in list_folders(spark, self._base):
+                    other = f"{self._base}/{name}"
+                    if other != self._address and self._is_left(spark, other, name):
+                        remove_folder(spark, other)
+            except Exception as error:  # noqa: BLE001  (a later run does it)
+                words = "What earlier runs left at %s could not be removed: %s"
+                logger.warning(words, self._base, first_error_line(error))
+
+    def _is_left(self, spark: SparkSession, address: str, name: str) -> bool:
+        if self._alone and name.startswith(_this_machine()):
+            return True
+        changed = get_last_modified(spark, address)
+        return changed is None or time.time() - changed > STALE_AFTER_SECONDS
+
+
+@contextmanager
+def staged_for_spark(
+    spark: SparkSession, reach: StagingArea, paths: Sequence[str]
+) -> Iterator[Sequence[str]]:
+    """Give the addresses at which Spark reads files of the spool, as long as this lasts."""
+    if not reach.is_elsewhere:
+        yield [to_spark_uri(path) for path in paths]
+        return
+    address = reach.new_address("rows")
+    try:
+        yield reach.put(spark, paths, address)
+    finally:
+        reach.forget(spark, address)
+
+
+def _job_folder(staging: str, job: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9-]", "-", job)[:_SHORT]
+    name += "-" + hashlib.sha256(job.encode()).hexdigest()[:12]
+    return f"{staging.rstrip('/')}/{_OURS}/{name}"
+
+
+def _this_machine() -> str:
+    """Return what the names of this user's runs on this machine begin with."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())
+    return f"of-{host}-{os.getuid()}-"

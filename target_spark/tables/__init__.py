@@ -1,0 +1,1 @@
+"""Tables as the loader sees them: identifiers, layout, constraints, quarantine."""

@@ -1,0 +1,196 @@
+"""The quarantine of a table: its columns, what goes into it, and how much of it is allowed.
+
+Rules of the room: a record is kept as it came, byte by byte, with every reason why it did
+not fit and with where it stood in the input, so that it can be loaded again. What is done
+with a quarantine as a table (fitting it, committing to it) is the writers' business.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812  (as all of Spark's users call it)
+
+from tap_core.redaction import HIDDEN, clean_document, is_secret_name, redact, redact_line
+from tap_core.redaction.row_values import show_value
+from target_spark.columns import Array, Column, ColumnType, Integer, TableSchema, Text, Timestamp
+from target_spark.config.options import QuarantineLimit
+from target_spark.errors import QuarantineError
+from target_spark.loader.commit_request import CommitRequest
+from target_spark.tables.model import QUARANTINE, Table
+from target_spark.tables.quarantine_summary import Reason, describe_reasons
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "LAYOUT",
+    "QuarantineGuard",
+    "find_example",
+    "find_reasons",
+    "get_quarantine_table",
+    "get_values",
+]
+
+_COLUMNS: Final[Mapping[str, ColumnType]] = {
+    "raw": Text(),
+    "reasons": Array(Text()),
+    "ordinal": Integer(),
+    "extracted_at": Timestamp(),
+    "quarantined_at": Timestamp(),
+    "batch": Integer(),
+    "run": Text(),
+    "version": Integer(),
+    "replay": Text(),
+}
+LAYOUT: Final = TableSchema(tuple(Column(name, name, type_) for name, type_ in _COLUMNS.items()))
+"""The columns of every quarantine. ``replay`` names the run that loads the record again."""
+
+_REASONS: Final = 100
+"""Reasons that are found in one batch, of those that most rows share."""
+
+_LONGEST_RECORD: Final = 1 << 20
+"""Bytes of a record in which an example is looked for."""
+
+_LONGEST_EXAMPLE: Final = 80
+
+_OF_THE_VALUE: Final = re.compile(r"[:.\[]")
+"""What follows the name of a property in a reason."""
+
+
+class QuarantineGuard:
+    """How many rows may be set aside in a run, over all tables and threads.
+
+    Without ``withholds`` states may cover a stream none of whose rows fit: in a replay.
+    """
+
+    def __init__(self, limit: QuarantineLimit, *, withholds: bool = True) -> None:
+        self._limit = limit
+        self._withholds = withholds
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def add(
+        self,
+        work: CommitRequest,
+        count: int,
+        written: int,
+        quarantined: int,
+        reasons: Sequence[Reason],
+    ) -> None:
+        """Count rows that are about to be set aside.
+
+        ``written`` and ``quarantined`` are the stream's rows of the run before this batch.
+
+        Raises:
+            QuarantineError: they are too many.
+        """
+        limit = self._limit
+        with self._lock:
+            total = self._count + count
+            if limit.rows is not None and total > limit.rows:
+                raise _too_many(work, count, f"That makes {total} in this run", limit, reasons)
+            self._count = total
+        aside, rows = quarantined + count, written + quarantined + work.count
+        if rows >= limit.judged_from and limit.is_exceeded(aside, rows):
+            so_far = f"That makes {aside} of {rows} rows of this stream"
+            raise _too_many(work, count, so_far, limit, reasons)
+
+    def judge(self, written: int, quarantined: int) -> str | None:
+        """Return why no state may cover the rows that a stream has by now; None: it may."""
+        if not quarantined or not self._withholds:
+            return None
+        if not written:
+            return "none of its rows could be written"
+        if self._limit.is_exceeded(quarantined, written + quarantined):
+            return f"more of its rows do not fit than max_quarantined ({self._limit}) allows"
+        return None
+
+
+def _too_many(
+    work: CommitRequest, count: int, so_far: str, limit: QuarantineLimit, reasons: Sequence[Reason]
+) -> QuarantineError:
+    return QuarantineError(
+        f"{count} of {work.count} rows of stream {work.stream} do not fit their columns, for"
+        f" example: {describe_reasons(reasons)}. {so_far}, and max_quarantined is {limit};"
+        " nothing of this batch is committed."
+    )
+
+
+def get_quarantine_table(table: Table) -> Table:
+    """Return where the rows go that do not fit a table."""
+    return table.beside(QUARANTINE)
+
+
+def get_values(batch: int, run: str) -> tuple[str, ...]:
+    """Return SQL for each column, over the rows that `frames.Frame.bad` gives."""
+    made = {
+        "quarantined_at": "current_timestamp()",
+        "batch": f"{batch}L",
+        "run": f"'{run}'",
+        "replay": "CAST(NULL AS STRING)",
+    }
+    return tuple(f"{made.get(name, f'`{name}`')} AS `{name}`" for name in _COLUMNS)
+
+
+def find_reasons(bad: DataFrame, layout: TableSchema) -> tuple[Reason, ...]:
+    """Return why rows do not fit, those first that most rows share, each with an example."""
+    short = f"if(octet_length(`raw`) <= {_LONGEST_RECORD}, `raw`, NULL) AS `raw`"
+    found = (
+        bad.selectExpr("`ordinal`", short, "explode(`reasons`) AS `reason`")
+        .groupBy("reason")
+        .agg(F.count(F.lit(1)).alias("rows"), F.min_by("raw", "ordinal").alias("raw"))
+        .orderBy(F.desc("rows"), "reason")
+        .limit(_REASONS)
+        .collect()
+    )
+    return tuple(
+        Reason(row["reason"], row["rows"], find_example(row["raw"], row["reason"], layout))
+        for row in found
+    )
+
+
+def find_example(raw: str | None, reason: str, layout: TableSchema) -> str | None:
+    """Return the value that a reason speaks of as a message may show it.
+
+    Where the reason is of the record as a whole, that is the record; None where the record
+    does not have the value, or is too long to be read here.
+    """
+    if raw is None:
+        return None
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return _shown(raw, raw)
+    path = _path_in(reason, layout)
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return None
+        value = value[name]
+    if any(map(is_secret_name, path)):
+        return HIDDEN
+    return _shown(value, json.dumps(clean_document(value, redact), ensure_ascii=False))
+
+
+def _path_in(reason: str, layout: TableSchema) -> tuple[str, ...]:
+    """Return where the value stands that a reason speaks of; nothing: it is the record."""
+    columns = [each for each in layout.columns if _mentions(reason, each.source)]
+    if not columns:
+        return ()
+    column = max(columns, key=lambda each: len(each.source))
+    return tuple(column.path or (column.source,))
+
+
+def _mentions(reason: str, source: str) -> bool:
+    found = source and reason.startswith(source)
+    return bool(found and _OF_THE_VALUE.match(reason, len(source)))
+
+
+def _shown(value: Any, text: str) -> str:
+    clean = redact_line(text)
+    cut = clean if len(clean) <= _LONGEST_EXAMPLE else f"{clean[:_LONGEST_EXAMPLE]}..."
+    return show_value(value, cut)

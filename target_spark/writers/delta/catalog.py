@@ -1,0 +1,247 @@
+"""Delta tables as a catalog knows them: found, made with their database, and dropped.
+
+Rules of the room: a table has a name in a catalog. Where an address is given as well, its
+files lie there and the catalog refers to them; a Delta table that lies there already is
+made known to a catalog that does not have it. What a catalog says of a table's files wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from target_spark.columns import TableSchema
+from target_spark.errors import TableError, UnsupportedError
+from target_spark.storage.hadoop_fs import remove_folder
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.identifiers import quote, sql_literal
+from target_spark.tables.model import Table, TableLayout
+from target_spark.writers.base import column_ddl
+from target_spark.writers.delta.layout import (
+    build_layout_ddl,
+    build_partition_specs,
+    generated_columns,
+    get_clustering,
+    layout_columns,
+)
+from target_spark.writers.delta.log_reader import NO_TABLE, delta_ref
+from target_spark.writers.delta.transaction import DeltaSnapshot, create_table, read_snapshot
+from target_spark.writers.sql import check_folder_is_table, format_properties, get_columns
+from target_spark.writers.table_properties import build_properties, properties_in
+
+__all__ = [
+    "create_catalog_table",
+    "describe_layout_mismatch",
+    "drop_table",
+    "get_layout",
+    "get_schema",
+    "get_table_id",
+    "get_types",
+    "has_files",
+    "properties_of_table",
+]
+
+_PROPERTIES: Final = {"delta.setTransactionRetentionDuration": "interval 14 days"}
+"""Of every new table: else an entry for each run would stay in it for ever."""
+
+_NO_CATALOG = {"REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"}
+
+
+def get_types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    """Return each column's type as DDL, in order; None where there is no table.
+
+    Raises:
+        TableError: there are files or a name, but no Delta table.
+        UnsupportedError: Spark does not know the catalog.
+    """
+    by_path = Table(table.path, table.name)
+    if not table.identifier:
+        return _types(spark, by_path) if _may_be_there(by_path) else None
+    found = _types(spark, table)
+    if found is not None:
+        _check_format(spark, table)
+        return found
+    if not table.path or not _may_be_there(by_path) or _types(spark, by_path) is None:
+        return None
+    _create(spark, table, f"{delta_ref(table)} USING delta{_location(table)}")
+    return _types(spark, table)
+
+
+def create_catalog_table(
+    spark: SparkSession,
+    table: Table,
+    layout: TableSchema,
+    design: TableLayout,
+    *,
+    through_spark: bool,
+) -> None:
+    """Make an empty table, and its database in a catalog that does not have it.
+
+    A plain table in a local folder is made without Spark, unless ``through_spark`` is set.
+    """
+    words, properties = build_layout_ddl(layout, design)
+    properties |= _PROPERTIES | build_properties(layout)
+    folder = None if table.identifier else to_local_folder(table.path)
+    is_plain = not words and not design.properties
+    if is_plain and folder is not None and not through_spark:
+        schema = T.StructType.fromDDL(get_columns(layout))
+        create_table(folder, schema.json(), properties)
+        return
+    properties |= dict(design.properties)
+    listed = format_properties(properties)
+    columns = f"{get_columns(layout)}{layout_columns(build_partition_specs(layout, design))}"
+    location = _location(table) if table.identifier else ""
+    _create(
+        spark,
+        table,
+        f"{delta_ref(table)} ({columns}) USING delta{words}{location} TBLPROPERTIES ({listed})",
+    )
+
+
+def get_schema(spark: SparkSession, table: Table) -> T.StructType:
+    """Return the columns that a table has now.
+
+    Raises:
+        AnalysisException: there is none.
+    """
+    snapshot = _read_snapshot(table)
+    if snapshot is None:
+        return spark.table(delta_ref(table)).schema
+    return T.StructType(list(snapshot.fields))
+
+
+def properties_of_table(spark: SparkSession, table: Table) -> Mapping[str, str]:
+    """Return the properties that a table has now."""
+    snapshot = _read_snapshot(table)
+    return properties_in(spark, delta_ref(table)) if snapshot is None else snapshot.properties
+
+
+def get_table_id(spark: SparkSession, table: Table) -> str | None:
+    """Return the id that Delta gave to a table when it was made; None where there is no table."""
+    snapshot = _read_snapshot(table)
+    if snapshot is not None:
+        return snapshot.id
+    folder = None if table.identifier else to_local_folder(table.path)
+    if folder is not None and not (folder / "_delta_log").is_dir():
+        return None
+    try:
+        return str(_detail(spark, table)["id"])
+    except AnalysisException as error:
+        if error.getCondition() not in NO_TABLE:
+            raise
+        return None
+
+
+def has_files(spark: SparkSession, table: Table) -> bool:
+    """Tell whether a table has any file of rows."""
+    snapshot = _read_snapshot(table)
+    return bool(_detail(spark, table)["numFiles"]) if snapshot is None else snapshot.has_files()
+
+
+def _read_snapshot(table: Table) -> DeltaSnapshot | None:
+    """Return the newest version of a table in a local folder, where deltalake can read it."""
+    folder = None if table.identifier else to_local_folder(table.path)
+    return None if folder is None else read_snapshot(folder)
+
+
+def drop_table(spark: SparkSession, table: Table) -> None:
+    """Remove the table and its files."""
+    if not table.identifier:
+        remove_folder(spark, table.path)
+    elif _types(spark, table) is not None:
+        folder = _detail(spark, table)["location"]
+        spark.sql(f"DROP TABLE IF EXISTS {delta_ref(table)}")
+        remove_folder(spark, folder)
+
+
+def describe_layout_mismatch(
+    spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+) -> str | None:
+    """Say how a table is laid out, if it is not as it would be made now."""
+    if not design.partition_by and not design.cluster_by:
+        return None
+    parts, clusters = get_layout(spark, table)
+    wanted = tuple(part.name for part in build_partition_specs(layout, design))
+    if (parts, clusters) == (wanted, get_clustering(layout, design)):
+        return None
+    if not parts and not clusters:
+        return "neither partitioned nor clustered"
+    return "; ".join(
+        f"{how} by {', '.join(names)}"
+        for how, names in (("partitioned", parts), ("clustered", clusters))
+        if names
+    )
+
+
+def get_layout(spark: SparkSession, table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns by which a table is partitioned, and those by which it is clustered."""
+    detail = _detail(spark, table)
+    return tuple(detail["partitionColumns"]), _unquoted(detail["clusteringColumns"])
+
+
+def _unquoted(names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of which Delta quotes those that have odd names."""
+    return tuple(name.strip("`").replace("``", "`") for name in names or ())
+
+
+def _may_be_there(table: Table) -> bool:
+    """Tell whether there may be a table in a folder, which on this machine costs no job."""
+    folder = to_local_folder(table.path)
+    if folder is None or (folder / "_delta_log").is_dir():
+        return True
+    check_folder_is_table(folder, "Delta")
+    return False
+
+
+def _types(spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+    try:
+        schema = get_schema(spark, table)
+    except AnalysisException as error:
+        if table.identifier and error.getCondition() in _NO_CATALOG:
+            catalog = table.identifier[0]
+            raise UnsupportedError(
+                f"Spark does not know the catalog {catalog!r} of table {table.name}. Put"
+                f" spark.sql.catalog.{catalog} and what belongs to it into the setting spark."
+            ) from error
+        if error.getCondition() not in NO_TABLE:
+            raise
+        return None
+    return generated_columns({field.name: column_ddl(field) for field in schema.fields})
+
+
+def _check_format(spark: SparkSession, table: Table) -> None:
+    try:
+        found = _detail(spark, table)["format"]
+    except AnalysisException as error:
+        if "VIEW" not in (error.getCondition() or ""):
+            raise
+        found = "a view"
+    if found != "delta":
+        raise TableError(
+            f"{table.key} is no Delta table but {found}. Set table, table_prefix or database"
+            " to another name, or move it away."
+        )
+
+
+def _detail(spark: SparkSession, table: Table) -> Mapping[str, Any]:
+    (found,) = spark.sql(f"DESCRIBE DETAIL {delta_ref(table)}").collect()
+    return found.asDict()
+
+
+def _location(table: Table) -> str:
+    return f" LOCATION {sql_literal(to_spark_uri(table.path))}" if table.path else ""
+
+
+def _create(spark: SparkSession, table: Table, words: str) -> None:
+    statement = f"CREATE TABLE IF NOT EXISTS {words}"
+    try:
+        spark.sql(statement)
+    except AnalysisException as error:
+        if not table.identifier or error.getCondition() != "SCHEMA_NOT_FOUND":
+            raise
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(*table.identifier[:-1])}")
+        spark.sql(statement)

@@ -1,0 +1,145 @@
+"""Parquet files of a Delta table in a local folder: written by Spark, checked, and synced to disk.
+
+Invariant: files of others are never removed. Spark writes a batch to a hidden staging folder that
+is named by the job, and its files are moved beside the table's others before the commit that names
+them. A staging folder that a killed run left is removed by the next run of the same job, which
+holds the job's lock. Files that were moved and never committed are left to VACUUM, because a commit
+whose answer was lost may name them. Source: the Delta protocol, "Add File and Remove File".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame
+
+from target_spark.errors import CommitLostError
+from target_spark.spark.observation import Count
+from target_spark.storage.hadoop_fs import sync_table
+from target_spark.storage.uris import to_spark_uri
+from target_spark.tables.model import Table
+from target_spark.writers.base import check_count
+from target_spark.writers.parquet_footers import delta_statistics, describe_file_fault, row_count
+from target_spark.writers.sql import spark_conf
+
+__all__ = [
+    "DataFile",
+    "check_commit",
+    "remove_files",
+    "remove_stale_staging",
+    "write_files",
+]
+
+_WITH_BOUNDS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Parquet keeps no bounds of Spark's other way to write points in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file: its rows, bytes, time of change (ms since 1970) and Delta's statistics."""
+
+    path: Path
+    rows: int
+    size: int
+    modified: int
+    statistics: str
+
+
+def write_files(
+    df: DataFrame, table: Table, folder: Path, job: str, count: Count
+) -> list[DataFile]:
+    """Let Spark write rows into a table's folder as files that no commit names yet.
+
+    ``count`` returns how many rows the files must have.
+
+    Raises:
+        CountError: the files do not have as many rows as expected; none of them is left.
+    """
+    staging = folder / f"{_staging_prefix(job)}{uuid.uuid4().hex}"
+    try:
+        writer = df.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        with spark_conf(df.sparkSession, _WITH_BOUNDS):
+            writer.parquet(to_spark_uri(str(staging)))
+        found = sorted(staging.glob("*.parquet"))
+        files = [_data_file(path) for path in found]
+        written = sum(file.rows for file in files)
+        check_count(table, count(written), written)
+        return [_moved(file, folder) for file in files if file.rows]
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def remove_stale_staging(folder: Path, job: str) -> None:
+    """Remove the staging folders of killed runs of a job; the caller holds the job's lock."""
+    for left in folder.glob(f"{_staging_prefix(job)}*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def check_commit(table: Table, folder: Path, version: int) -> int:
+    """Check the files that a commit adds, sync them and the commit, and return their rows.
+
+    Raises:
+        CommitLostError: a file is not there, or is not the one that the commit names.
+    """
+    log = folder / "_delta_log" / f"{version:020}.json"
+    rows, files = 0, [log]
+    for add in _added(log):
+        path = _local_path(folder, add["path"])
+        if path is None:
+            continue
+        said = json.loads(add["stats"])["numRecords"] if add.get("stats") else None
+        fault = describe_file_fault(path, add["size"], said)
+        if fault:
+            raise CommitLostError(
+                f"Commit {version} of table {table.name} names the file {path.name}, which"
+                f" {fault}. No state that covers its rows leaves; restore the file, or start"
+                " again from a state before this commit."
+            )
+        rows += said or 0
+        files.append(path)
+    sync_table(folder, files)
+    return rows
+
+
+def remove_files(files: Iterable[DataFile]) -> None:
+    """Remove files that no commit names and none can name any more."""
+    for file in files:
+        file.path.unlink(missing_ok=True)
+
+
+def _staging_prefix(job: str) -> str:
+    return f".target-spark-{hashlib.sha256(job.encode()).hexdigest()[:16]}-"
+
+
+def _data_file(path: Path) -> DataFile:
+    status = path.stat()
+    modified = status.st_mtime_ns // 1_000_000
+    return DataFile(path, row_count(path), status.st_size, modified, delta_statistics(path))
+
+
+def _moved(file: DataFile, folder: Path) -> DataFile:
+    path = file.path.rename(folder / file.path.name)
+    return DataFile(path, file.rows, file.size, file.modified, file.statistics)
+
+
+def _added(log: Path) -> Iterator[dict[str, Any]]:
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith('{"add"'):
+                yield json.loads(line)["add"]
+
+
+def _local_path(folder: Path, path: str) -> Path | None:
+    """Return where a file that a commit names lies; None where it is not in a local folder."""
+    address = urlsplit(path)
+    if address.scheme not in {"", "file"}:
+        return None
+    return folder / unquote(address.path)

@@ -1,0 +1,149 @@
+"""How a Delta table is laid out when it is made, as SQL.
+
+Rules of the room: pure. A design names properties of the stream; what stands here are the
+columns that they feed. A property that the stream does not have is left out.
+
+Delta divides files by columns alone, so the part of a date or of an instant is a column
+of the table's own, which Delta computes. It is told how in UTC whatever zone a session
+has: Delta would else leave out files that hold what a reader in another zone asks for.
+Such columns are no columns of the stream: nothing is written to them, and no schema
+changes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from target_spark.columns import (
+    ColumnType,
+    Date,
+    Decimal,
+    Double,
+    Integer,
+    TableSchema,
+    Text,
+    Timestamp,
+)
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import PartitionField, TableLayout, Transform
+
+__all__ = [
+    "PartitionSpec",
+    "build_layout_ddl",
+    "build_partition_specs",
+    "generated_columns",
+    "get_clustering",
+    "layout_columns",
+]
+
+_TYPES: Final[Mapping[str, str]] = {
+    "year": "int",
+    "month": "string",
+    "day": "date",
+    "hour": "string",
+}
+_OURS: Final = re.compile(r"_part_(year|month|day|hour)_(.+)", re.DOTALL)
+
+_COUNTED: Final = 32
+"""Of so many leading columns Delta keeps the least and the greatest value of each file."""
+
+_COMPARED: Final = (Integer, Decimal, Double, Text, Timestamp, Date)
+"""Types of which it does."""
+
+
+class PartitionSpec(NamedTuple):
+    """A column by which files are divided; ``made_by`` says how Delta computes it."""
+
+    name: str
+    ddl: str
+    made_by: str | None
+
+
+def build_partition_specs(layout: TableSchema, design: TableLayout) -> tuple[PartitionSpec, ...]:
+    """Return the columns by which the files of a stream's table are divided."""
+    return tuple(_parts(layout, design))
+
+
+def layout_columns(parts: tuple[PartitionSpec, ...]) -> str:
+    """Return what follows the stream's columns in CREATE TABLE."""
+    return "".join(
+        f", {quote(part.name)} {part.ddl} GENERATED ALWAYS AS ({part.made_by})"
+        for part in parts
+        if part.made_by is not None
+    )
+
+
+def build_layout_ddl(layout: TableSchema, design: TableLayout) -> tuple[str, dict[str, str]]:
+    """Return what follows ``USING delta`` in CREATE TABLE, and the properties it needs."""
+    parts = ", ".join(quote(part.name) for part in build_partition_specs(layout, design))
+    clustered = get_clustering(layout, design)
+    if parts or not clustered:
+        return (f" PARTITIONED BY ({parts})" if parts else ""), {}
+    words = f" CLUSTER BY ({', '.join(map(quote, clustered))})"
+    return words, _statistics(layout, clustered)
+
+
+def get_clustering(layout: TableSchema, design: TableLayout) -> tuple[str, ...]:
+    """Return the columns by which a stream's table is clustered."""
+    fed = (layout.column_fed_by(source) for source in design.cluster_by)
+    return tuple(column.name for column in fed if column is not None)
+
+
+def generated_columns(types: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns of a table without those that Delta computes for `parts_of`."""
+    return {name: ddl for name, ddl in types.items() if not _is_part(name, ddl, types)}
+
+
+def _is_part(name: str, ddl: str, types: Mapping[str, str]) -> bool:
+    found = _OURS.fullmatch(name)
+    return found is not None and found[2] in types and ddl == _TYPES[found[1]]
+
+
+def _parts(layout: TableSchema, design: TableLayout) -> Iterator[PartitionSpec]:
+    for partition in design.partition_by:
+        column = layout.column_fed_by(partition.source)
+        if column is not None:
+            yield _part(partition, column.name, column.type)
+
+
+def _part(partition: PartitionField, name: str, type_: ColumnType) -> PartitionSpec:
+    transform = partition.transform
+    if transform == "identity" or (transform == "day" and isinstance(type_, Date)):
+        return PartitionSpec(name, type_.ddl, None)
+    day = quote(name) if isinstance(type_, Date) else _day(_seconds(name))
+    made_by = _hour(name) if transform == "hour" else _of_day(day, transform)
+    return PartitionSpec(f"_part_{transform}_{name}", _TYPES[transform], made_by)
+
+
+def _of_day(day: str, transform: Transform) -> str:
+    if transform == "year":
+        return f"YEAR({day})"
+    return f"SUBSTRING(CAST({day} AS STRING), 1, 7)" if transform == "month" else day
+
+
+def _seconds(name: str) -> str:
+    return f"CAST({quote(name)} AS BIGINT)"
+
+
+def _day(seconds: str) -> str:
+    days = f"CAST(({seconds} - PMOD({seconds}, 86400)) DIV 86400 AS INT)"
+    return f"DATE_ADD(DATE'1970-01-01', {days})"
+
+
+def _hour(name: str) -> str:
+    seconds = _seconds(name)
+    hour = f"LPAD(CAST(PMOD({seconds}, 86400) DIV 3600 AS STRING), 2, '0')"
+    return f"CONCAT(CAST({_day(seconds)} AS STRING), '-', {hour})"
+
+
+def _statistics(layout: TableSchema, clustered: tuple[str, ...]) -> dict[str, str]:
+    """Return the property that has Delta compare these columns, where it would not."""
+    if len(layout.columns) <= _COUNTED and all(
+        isinstance(column.type, _COMPARED) for column in layout.columns
+    ):
+        return {}
+    others = (c.name for c in layout.columns if isinstance(c.type, _COMPARED))
+    counted = list(dict.fromkeys([*clustered, *others]))[:_COUNTED]
+    return {"delta.dataSkippingStatsColumns": ",".join(map(quote, counted))}

@@ -1,0 +1,159 @@
+"""A Delta table's commits, newest first: their versions, what they say of themselves and did.
+
+Rules of the room: reading only. The log of a table on this machine is read as files
+(the Delta protocol: one `<20 digits>.json` per version, with one `commitInfo`), which
+costs no Spark job; any other through `DESCRIBE HISTORY`. Old versions may have been
+removed from the log, and commits of others carry anything or nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.storage.uris import to_local_folder, to_spark_uri
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import CommitStats, Table
+
+__all__ = [
+    "NO_TABLE",
+    "Commit",
+    "commits",
+    "delta_ref",
+    "has_had_rows",
+    "latest_commit",
+    "latest_marker",
+]
+
+NO_TABLE = {
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_TABLE_ONLY_OPERATION",
+    "PATH_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "TABLE_OR_VIEW_NOT_FOUND",
+}
+"""The names of Spark's errors for an address, or a name, without a table."""
+
+_FIRST_LOOKS = (10, 1000)
+_OF_HISTORY = ("version", "userMetadata", "operationMetrics")
+
+
+def delta_ref(table: Table) -> str:
+    """Return what SQL calls a table: its name in a catalog, or its address."""
+    if table.identifier:
+        return quote(*table.identifier)
+    return f"delta.{quote(to_spark_uri(table.path))}"
+
+
+class Commit(NamedTuple):
+    """One commit: ``metrics`` are Delta's own counts of what it did, as text."""
+
+    version: int
+    marker: CommitMetadata | None = None
+    metrics: Mapping[str, str] = {}
+
+    @property
+    def effect(self) -> CommitStats:
+        """What it did, whatever the operation was."""
+        return CommitStats(
+            inserted=self._count("numTargetRowsInserted", "numOutputRows"),
+            updated=self._count("numTargetRowsUpdated", "numUpdatedRows"),
+            deleted=self._count("numTargetRowsDeleted", "numDeletedRows"),
+            files=self._count("numTargetFilesAdded", "numAddedFiles", "numFiles"),
+            nbytes=self._count("numTargetBytesAdded", "numAddedBytes", "numOutputBytes"),
+        )
+
+    def _count(self, *names: str) -> int:
+        return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
+
+
+def commits(spark: SparkSession, table: Table) -> Iterator[Commit]:
+    """Yield the commits in the log, newest first."""
+    folder = None if table.identifier else to_local_folder(table.path)
+    if folder is None:
+        yield from _by_history(spark, table)
+        return
+    yield from _by_files(folder)
+
+
+def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return the marker of the newest commit that has one."""
+    return _newest(commits(spark, table))
+
+
+def latest_commit(folder: Path) -> CommitMetadata | None:
+    """Return the same for a table on this machine, without Spark."""
+    return _newest(_by_files(folder))
+
+
+def has_had_rows(folder: Path) -> bool:
+    """Tell whether any commit that is left in the log of a table on this machine added files."""
+    log = folder / "_delta_log"
+    if any(log.glob("*.checkpoint*.parquet")):
+        return True
+    for version in _versions(log):
+        with _log_file(folder, version).open(encoding="utf-8") as lines:
+            if any(line.startswith('{"add"') for line in lines):
+                return True
+    return False
+
+
+def _newest(found: Iterator[Commit]) -> CommitMetadata | None:
+    return next((commit.marker for commit in found if commit.marker is not None), None)
+
+
+def _by_files(folder: Path) -> Iterator[Commit]:
+    for version in sorted(_versions(folder / "_delta_log"), reverse=True):
+        yield _commit(version, _in_file(folder, version))
+
+
+def _commit(version: int, info: Mapping[str, Any]) -> Commit:
+    marker = CommitMetadata.from_json(info.get("userMetadata"))
+    return Commit(version, marker, info.get("operationMetrics") or {})
+
+
+def _log_file(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020}.json"
+
+
+def _versions(log: Path) -> Iterator[int]:
+    for file in log.glob("*.json"):
+        if len(file.stem) == 20 and file.stem.isdigit():  # noqa: PLR2004  (the protocol's)
+            yield int(file.stem)
+
+
+def _in_file(folder: Path, version: int) -> Mapping[str, Any]:
+    try:
+        with _log_file(folder, version).open(encoding="utf-8") as lines:
+            for line in lines:
+                if '"commitInfo"' in line[:20]:
+                    info: dict[str, Any] = json.loads(line)["commitInfo"]
+                    return info
+    except FileNotFoundError:  # removed by Delta's own cleaning since it was listed
+        pass
+    return {}
+
+
+def _by_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
+    seen = 0
+    for limit in (*_FIRST_LOOKS, None):
+        words = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
+        try:
+            rows = spark.sql(words).select(*_OF_HISTORY).collect()
+        except AnalysisException as error:
+            if error.getCondition() not in NO_TABLE:
+                raise
+            return
+        for row in rows[seen:]:
+            yield _commit(row["version"], row.asDict())
+        if limit is None or len(rows) < limit:
+            return
+        seen = len(rows)

@@ -1,0 +1,189 @@
+"""Transactions on a Delta table in a local folder, made by deltalake (delta-rs) without a JVM.
+
+They create a table, and commit Parquet files that Spark has written. Planning and committing the
+same append in Spark's Delta costs more than a small batch itself. A table whose rows need more than
+files (partitions, clusters, constraints, column mapping, generated columns) is left to Spark.
+Invariant: a commit follows exactly the version that was read, or is not made.
+Source: the Delta protocol, "Actions" and "Requirements for Writers".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import types as T  # noqa: N812
+
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.writers.delta.data_files import DataFile
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+__all__ = ["DeltaSnapshot", "commit_files", "create_table", "read_snapshot"]
+
+_WRITABLE_FEATURES: Final = frozenset(
+    {"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"}
+)
+"""Features of a table that ask nothing of a commit that only adds files."""
+
+_LEGACY_WRITER: Final = 2
+"""The newest writer version whose features are appendOnly and invariants alone."""
+
+_FEATURES_WRITER: Final = 7
+_LEFT_TO_SPARK: Final = (
+    "delta.autoOptimize.",
+    "delta.columnMapping.",
+    "delta.constraints.",
+    "delta.dataSkipping",
+    "delta.enableInCommitTimestamps",
+    "delta.enableIcebergCompat",
+    "delta.enableRowTracking",
+    "delta.feature.",
+    "delta.parquet.",
+    "delta.randomize",
+    "delta.targetFileSize",
+    "delta.tuneFileSizes",
+    "delta.universalFormat.",
+)
+"""Beginnings of table properties that say how rows, files or statistics are written."""
+
+_LEFT_TO_SPARK_FIELDS: Final = (
+    '"delta.generationExpression"',
+    '"delta.identity.',
+    '"delta.invariants"',
+    '"CURRENT_DEFAULT"',
+    '"nullable":false',
+    '"containsNull":false',
+    '"valueContainsNull":false',
+)
+"""Words in the schema of a table of which Spark computes or checks values."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSnapshot:
+    """One version of a table: its id, its columns, and its properties.
+
+    ``takes_files`` says that a commit of plain Parquet files adds rows to it correctly.
+    """
+
+    folder: Path
+    table: DeltaTable
+    id: str
+    version: int
+    fields: tuple[T.StructField, ...]
+    properties: Mapping[str, str]
+    takes_files: bool
+
+    def has_files(self) -> bool:
+        """Tell whether the version has any file of rows."""
+        return bool(self.table.file_uris())
+
+    def has_batch(self, app_id: str, batch: int) -> bool:
+        """Tell whether a transaction is in the table."""
+        return self.table.transaction_version(app_id) == batch
+
+
+def read_snapshot(folder: Path) -> DeltaSnapshot | None:
+    """Return the newest version of a table; None where deltalake finds or understands none."""
+    if not (folder / "_delta_log").is_dir():
+        return None
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(folder)
+    except DeltaError:
+        return None
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":  # of the Rust code, for an unknown protocol
+            return None
+        raise
+    metadata = table.metadata()
+    schema, properties = table.schema().to_json(), metadata.configuration
+    fields = tuple(T.StructType.fromJson(json.loads(schema)).fields)
+    takes_files = (
+        not metadata.partition_columns
+        and _has_plain_protocol(table)
+        and not any(name.startswith(_LEFT_TO_SPARK) for name in properties)
+        and not any(words in schema for words in _LEFT_TO_SPARK_FIELDS)
+    )
+    version = table.version()
+    return DeltaSnapshot(folder, table, str(metadata.id), version, fields, properties, takes_files)
+
+
+def create_table(folder: Path, schema: str, properties: Mapping[str, str]) -> None:
+    """Create an empty table with a schema in Delta's JSON.
+
+    Where another writer has created one meanwhile, that one is left as it is.
+    """
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        DeltaTable.create(
+            folder,
+            Schema.from_json(schema),
+            mode="error",
+            configuration=dict(properties),
+            raise_if_key_not_exists=False,
+        )
+    except DeltaError:
+        if read_snapshot(folder) is None:
+            raise
+
+
+def commit_files(
+    snapshot: DeltaSnapshot, files: Sequence[DataFile], marker: CommitMetadata, app_id: str
+) -> bool:
+    """Commit files, or none, as the version after a snapshot, with a marker and its transaction.
+
+    Return False where another writer has committed that version. After an error the commit may
+    have been made.
+    """
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError
+    from deltalake.transaction import AddAction
+
+    now = time.time_ns() // 1_000_000
+    metrics = {
+        "numFiles": len(files),
+        "numOutputRows": sum(file.rows for file in files),
+        "numOutputBytes": sum(file.size for file in files),
+    }
+    properties = CommitProperties(
+        custom_metadata={
+            "userMetadata": marker.to_json(),
+            "operationMetrics": {name: str(count) for name, count in metrics.items()},
+            "isBlindAppend": True,
+        },
+        max_commit_retries=0,
+        app_transactions=[Transaction(app_id, marker.batch, now)],
+    )
+    actions: list[Any] = [
+        AddAction(file.path.name, file.size, {}, file.modified, True, file.statistics)  # noqa: FBT003
+        for file in files
+    ]
+    table = snapshot.table
+    try:
+        table.create_write_transaction(
+            actions, "append", table.schema(), commit_properties=properties
+        )
+    except CommitFailedError:
+        newest = read_snapshot(snapshot.folder)
+        if newest is not None and newest.version > snapshot.version:
+            return False
+        raise
+    return True
+
+
+def _has_plain_protocol(table: DeltaTable) -> bool:
+    protocol = table.protocol()
+    if protocol.min_writer_version < _FEATURES_WRITER:
+        return protocol.min_writer_version <= _LEGACY_WRITER
+    return _WRITABLE_FEATURES.issuperset(protocol.writer_features or ())

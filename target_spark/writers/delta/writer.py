@@ -1,0 +1,596 @@
+"""Delta Lake tables, by their path or by their name in a catalog.
+
+A write and its marker are one commit, in its ``userMetadata``. The transaction id is new for each
+run and table, its version is the batch number. After each write the commit is read back: it must be
+ours, follow the table that was looked at, and name files that exist and have the rows that were
+written. In a local folder, rows that meet no others are committed through deltalake
+(`delta_transaction`), everything else through Spark's Delta, whose session carries id and marker
+into MERGE and ALTER: each writing thread has a session of its own.
+
+Tables are made for the oldest readers that can have them; type widening is switched on with the
+first column that widens. Names that would need column mapping never get here (see
+`target_spark.tables.identifiers`), so readers without it can read every table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.columns import IS_CURRENT, SchemaChange, TableSchema
+from target_spark.errors import CommitLostError, ConflictError, RowCountError, TargetSparkError
+from target_spark.loader.ledger import CommitMetadata, txn_app_id
+from target_spark.spark.observation import Count, counted
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.identifiers import quote
+from target_spark.tables.model import CommitStats, MaintenanceOptions, Table, TableLayout
+from target_spark.writers.base import (
+    DELETE_ONLY_COLUMN,
+    MergeKeys,
+    VersionDelete,
+    column_ddl,
+    latest_by_key,
+    next_marker,
+    same_table,
+    table_removed_error,
+)
+from target_spark.writers.delta.catalog import (
+    create_catalog_table,
+    describe_layout_mismatch,
+    drop_table,
+    get_schema,
+    get_table_id,
+    get_types,
+    has_files,
+    properties_of_table,
+)
+from target_spark.writers.delta.data_files import (
+    DataFile,
+    check_commit,
+    remove_files,
+    remove_stale_staging,
+    write_files,
+)
+from target_spark.writers.delta.log_reader import Commit, commits, delta_ref, latest_marker
+from target_spark.writers.delta.maintenance import optimize_and_vacuum
+from target_spark.writers.delta.transaction import (
+    DeltaSnapshot,
+    commit_files,
+    read_snapshot,
+)
+from target_spark.writers.merge_statement import Merge, build_upsert
+from target_spark.writers.scd2 import (
+    build_adoption_sql,
+    build_merge_sql,
+    compute_changes,
+    initial_versions,
+)
+from target_spark.writers.sql import (
+    BATCH_VIEW,
+    as_initial_rows,
+    build_alter_statements,
+    build_version_delete,
+    spark_conf,
+    version_delete_condition,
+)
+from target_spark.writers.table_properties import build_annotations, nullable_columns, read_sources
+from target_spark.writers.type_widening import delta_widens
+
+__all__ = ["MATERIALIZE_SOURCE_CONF", "DeltaWriter", "insert_first"]
+
+_WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+MATERIALIZE_SOURCE_CONF = {"spark.databricks.delta.merge.materializeSource": "all"}
+"""A MERGE reads its batch twice, and keeps it on disk in between."""
+
+_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+_APP_ID: Final = "spark.databricks.delta.write.txnAppId"
+_VERSION: Final = "spark.databricks.delta.write.txnVersion"
+_DELTA_SETTINGS: Final = "spark.databricks.delta."
+_OUR_SETTINGS: Final = {"spark.databricks.delta.snapshotPartitions"}
+
+
+_HAS_ROWS: Final = "target-spark: the table has rows by now"
+
+
+@dataclass
+class _Known:
+    """What a run knows of one table.
+
+    ``id`` is Delta's, of the table that was first looked at. ``newest`` is the newest marker in it,
+    once it was ``looked_for``. ``version`` and ``batch`` are those of the run's last commit, and
+    ``effect`` what that commit did. ``is_empty`` is None where it is not known.
+    """
+
+    id: str | None = None
+    newest: CommitMetadata | None = None
+    looked_for: bool = False
+    acknowledged: CommitMetadata | None = None
+    version: int | None = None
+    batch: int = 0
+    effect: CommitStats = field(default_factory=CommitStats)
+    is_empty: bool | None = None
+    adopted: bool = False
+    is_staging_clean: bool = False
+
+
+class DeltaWriter:
+    """Writes Delta tables; remembers of each what it found and did in this run."""
+
+    keeps_batch = True
+
+    def __init__(self) -> None:
+        self._tables: defaultdict[str, _Known] = defaultdict(_Known)
+        self._has_own_settings: bool | None = None
+
+    def can_widen(self, old: str, new: str) -> bool:
+        """Tell whether a column's type, as DDL, can be changed in place."""
+        return delta_widens(old, new)
+
+    def table_types(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+        """Return each column's type as DDL, in order; None where there is no table.
+
+        Raises:
+            TableError: there are files, but no Delta table; or another table than before.
+        """
+        self._check_same(spark, table)
+        return get_types(spark, table)
+
+    def create(
+        self,
+        spark: SparkSession,
+        table: Table,
+        layout: TableSchema,
+        design: TableLayout,
+        *,
+        has_rows: bool = False,  # noqa: ARG002  (an empty table is made in any case)
+    ) -> None:
+        """Make an empty table."""
+        create_catalog_table(
+            spark, table, layout, design, through_spark=self._uses_spark_alone(spark)
+        )
+        known = self._tables[table.key]
+        known.is_empty, known.newest, known.looked_for = True, None, True
+        self._check_same(spark, table)
+
+    def alter(self, spark: SparkSession, table: Table, changes: Sequence[SchemaChange]) -> None:
+        """Add columns and fields, and widen types; the newest marker is repeated."""
+        self._alter(spark, table, build_alter_statements(changes, to_widen=_WIDENING))
+
+    def sources(self, spark: SparkSession, table: Table) -> Mapping[str, str] | None:
+        """Return what the table remembers of `Layout.sources`; None if it is none of ours."""
+        return read_sources(properties_of_table(spark, table))
+
+    def annotate(self, spark: SparkSession, table: Table, layout: TableSchema) -> None:
+        """Let the table remember the layout's sources, and have its comments."""
+        properties, schema = properties_of_table(spark, table), get_schema(spark, table)
+        self._alter(spark, table, build_annotations(properties, schema, layout))
+
+    def allow_nulls(self, spark: SparkSession, table: Table, keep: Collection[str]) -> None:
+        """Let all columns of the table take nulls but those to ``keep``."""
+        self._alter(spark, table, nullable_columns(get_schema(spark, table), keep))
+
+    def _alter(self, spark: SparkSession, table: Table, alterations: Iterable[str]) -> None:
+        """Make alterations, each a commit; the newest marker is repeated in it."""
+        for words in alterations:
+            self._check_same(spark, table)
+            before = self._before(spark, table)
+            with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
+                spark.sql(f"ALTER TABLE {delta_ref(table)} {words}")
+
+    def append(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: CommitMetadata,
+        rows: int | None = None,
+    ) -> CommitStats:
+        """Add the rows of a batch."""
+        return self._save(spark, table, df, commit, "append", rows)
+
+    def replace(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: CommitMetadata,
+        rows: int | None = None,
+    ) -> CommitStats:
+        """Put these rows in the place of all others; readers see the old until then."""
+        return self._save(spark, table, df, commit, "overwrite", rows)
+
+    def commit_empty(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
+        """Commit a marker without rows."""
+        with self._committing(spark, table, commit, _no_rows) as marker:
+            if marker is not None and not self._append_files(spark, table, None, marker, _no_rows):
+                nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
+                _write(table, nothing, marker, commit, "append")
+
+    def upsert(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+    ) -> CommitStats:
+        """Replace the rows that have the batch's keys, and add those that are new."""
+        newest = latest_by_key(df, keys)
+        if self.is_empty(spark, table):  # no rows to meet: an append costs a quarter
+            return self._fill(spark, table, as_initial_rows(newest, keys), commit)
+        columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
+        how = build_upsert(delta_ref(table), columns, keys)
+        with spark_conf(spark, MATERIALIZE_SOURCE_CONF):
+            return self._merge(spark, table, newest, how, commit)
+
+    def history(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        keys: MergeKeys,
+        commit: CommitMetadata,
+    ) -> CommitStats:
+        """Keep the versions of each row: what differs ends the current one and begins another."""
+        if self.is_empty(spark, table):
+            return self._fill(spark, table, initial_versions(df, keys), commit)
+        self._adopt(spark, table, keys.deleted, commit)
+        columns = [name for name in df.columns if name != keys.order]
+        how = build_merge_sql(delta_ref(table), columns, keys)
+        found = compute_changes(df, self.rows(spark, table), keys, commit.run_started * 1000)
+        return self._merge(spark, table, found, how, commit)
+
+    def retire(
+        self, spark: SparkSession, table: Table, retirement: VersionDelete, commit: CommitMetadata
+    ) -> CommitStats:
+        """End the rows of other versions, in one commit."""
+        if retirement.history:
+            self._adopt(spark, table, retirement.deleted, commit)
+        if self.rows(spark, table).where(version_delete_condition(retirement)).isEmpty():
+            self.commit_empty(spark, table, commit)  # Delta makes none of an empty DELETE
+            return CommitStats()
+        words = build_version_delete(delta_ref(table), retirement)
+        with self._committing(spark, table, commit, None) as marker:
+            if marker is not None:
+                with spark_conf(spark, _build_settings(marker, table)):
+                    spark.sql(words)
+        return self._tables[table.key].effect
+
+    def last_marker(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+        """Return the newest marker in the table; None where no table or no marker is."""
+        known = self._tables[table.key]
+        known.newest, known.looked_for = latest_marker(spark, table), True
+        return known.newest
+
+    def rows(self, spark: SparkSession, table: Table) -> DataFrame:
+        """Return the rows that the table has now."""
+        return spark.table(delta_ref(table))
+
+    def drop(self, spark: SparkSession, table: Table) -> None:
+        """Remove the table and its files."""
+        drop_table(spark, table)
+
+    def arranged_otherwise(
+        self, spark: SparkSession, table: Table, layout: TableSchema, design: TableLayout
+    ) -> str | None:
+        """Say how a table is laid out, if it is not as it would be made now."""
+        return describe_layout_mismatch(spark, table, layout, design)
+
+    def care(self, spark: SparkSession, table: Table, care: MaintenanceOptions) -> None:
+        """Tidy the table; the newest marker is repeated in every commit that this makes."""
+        self._check_same(spark, table)
+        before = self._before(spark, table)
+        metadata = {} if before is None else {_METADATA: before.to_json()}
+        optimize_and_vacuum(spark, delta_ref(table), care, metadata)
+
+    def is_empty(self, spark: SparkSession, table: Table) -> bool:
+        """Tell whether a table had no file of rows when it was last looked at."""
+        known = self._tables[table.key]
+        if known.is_empty is None:
+            known.is_empty = not has_files(spark, table)
+        return known.is_empty
+
+    def _adopt(
+        self, spark: SparkSession, table: Table, deleted: str | None, commit: CommitMetadata
+    ) -> None:
+        """Make versions of rows that were written before the table had any, from this run on."""
+        known = self._tables[table.key]
+        if known.adopted:
+            return
+        self._check_same(spark, table)
+        strange = F.col(quote(IS_CURRENT)).isNull()
+        if not self.rows(spark, table).where(strange).isEmpty():
+            before = self._before(spark, table)
+            with spark_conf(spark, {} if before is None else {_METADATA: before.to_json()}):
+                spark.sql(build_adoption_sql(delta_ref(table), commit.run_started * 1000, deleted))
+        known.adopted = True
+
+    # Commits
+
+    def _save(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame,
+        commit: CommitMetadata,
+        mode: str,
+        rows: int | None,
+    ) -> CommitStats:
+        df, count = counted(df, rows)
+        with self._committing(spark, table, commit, count) as marker:
+            if marker is not None and not (
+                mode == "append" and self._append_files(spark, table, df, marker, count)
+            ):
+                _write(table, df, marker, commit, mode)
+        return self._tables[table.key].effect
+
+    def _fill(
+        self, spark: SparkSession, table: Table, df: DataFrame, commit: CommitMetadata
+    ) -> CommitStats:
+        """Append the first rows of a table.
+
+        Raises:
+            ConflictError: another writer has put some into it; nothing was written. The next try
+                looks at the table, and whose it is, anew.
+        """
+        df, count = counted(df, None)
+        known = self._tables[table.key]
+        with self._committing(spark, table, commit, count) as marker:
+            if marker is not None and not self._append_files(
+                spark, table, df, marker, count, first=True
+            ):
+                with spark_conf(spark, _build_settings(marker, table)):
+                    insert_first(spark, table, df)
+        return known.effect
+
+    def _append_files(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame | None,
+        marker: CommitMetadata,
+        count: Count,
+        *,
+        first: bool = False,
+    ) -> bool:
+        """Commit rows, or none, through deltalake; False where Spark's Delta must do it.
+
+        With ``first`` they are the first rows of the table: the commit follows a version without
+        any, or is not made.
+        """
+        folder = _folder(table)
+        snapshot = None if folder is None else read_snapshot(folder)
+        if folder is None or snapshot is None or not self._takes(spark, snapshot, df):
+            return False
+        if first and snapshot.has_files():
+            raise _filled_meanwhile(table)
+        files = [] if df is None else write_files(df, table, folder, marker.job, count)
+        try:
+            while not self._commit_files(spark, table, df, files, marker, first=first):
+                pass
+        except TargetSparkError:  # no commit names the files, and none can any more
+            remove_files(files)
+            raise
+        return True
+
+    def _commit_files(
+        self,
+        spark: SparkSession,
+        table: Table,
+        df: DataFrame | None,
+        files: Sequence[DataFile],
+        marker: CommitMetadata,
+        *,
+        first: bool,
+    ) -> bool:
+        """Commit files to the newest version of a table; False where another commit was faster."""
+        folder, known = _folder(table), self._tables[table.key]
+        snapshot = None if folder is None else read_snapshot(folder)
+        same_table(table, known.id, None if snapshot is None else snapshot.id)
+        if snapshot is None:
+            raise table_removed_error(table)
+        app_id = txn_app_id(marker.job, table.name, marker.run)
+        if snapshot.has_batch(app_id, marker.batch):
+            remove_files(files)  # an earlier try has made the commit, with files of its own
+            return True
+        if first and snapshot.has_files():
+            raise _filled_meanwhile(table)
+        is_known = latest_marker(spark, table) == known.newest
+        if not is_known or not self._takes(spark, snapshot, df):
+            raise ConflictError(f"Table {table.name} was changed while rows were written to it.")
+        return commit_files(snapshot, files, marker, app_id)
+
+    def _merge(
+        self,
+        spark: SparkSession,
+        table: Table,
+        batch: DataFrame,
+        how: Merge,
+        commit: CommitMetadata,
+    ) -> CommitStats:
+        """Let a MERGE make the commit."""
+        batch, count = counted(batch, None)
+        with self._committing(spark, table, commit, None, source=count) as marker:
+            if marker is not None:
+                with spark_conf(spark, _build_settings(marker, table)):
+                    how.run(batch)
+        return self._tables[table.key].effect
+
+    @contextmanager
+    def _committing(
+        self,
+        spark: SparkSession,
+        table: Table,
+        commit: CommitMetadata,
+        rows: Count | None,
+        *,
+        source: Count | None = None,
+    ) -> Iterator[CommitMetadata | None]:
+        """Give the marker to write, and hold the commit that follows against it.
+
+        None says that the table has the batch already: its answer was lost. ``rows`` are those
+        that the commit adds, ``source`` those that its MERGE reads, where they are known.
+        """
+        self._check_same(spark, table)
+        known = self._tables[table.key]
+        acknowledged = commit.same_batch(known.acknowledged)
+        try:
+            before = self._before(spark, table)
+            marker = next_marker(before, commit, table, acknowledged=acknowledged)
+            self._clean_staging(table, commit.job)
+            is_made = commit.same_batch(before)
+            yield None if is_made else marker
+            found = self._verify(spark, table, commit)
+            if not is_made:
+                _check_counts(table, found, rows, source)
+        except BaseException as error:  # the commit may be in the table all the same
+            known.looked_for, known.is_empty = False, None
+            if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
+                self._check_same(spark, table)  # which may be why
+            raise
+        known.newest = known.acknowledged = marker
+        known.effect, known.is_empty = found.effect, False
+
+    def _check_same(self, spark: SparkSession, table: Table) -> None:
+        """Check that the table is the one that was first looked at.
+
+        Raises:
+            TableError: it was removed, or another stands in its place.
+        """
+        known = self._tables[table.key]
+        known.id = same_table(table, known.id, get_table_id(spark, table))
+
+    def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
+        """Read the log: the newest commit of this run must be the batch just written."""
+        of_run = (
+            found
+            for found in commits(spark, table)
+            if found.marker is not None
+            and (found.marker.job, found.marker.run) == (commit.job, commit.run)
+        )
+        newest = next(of_run, Commit(0))
+        if not commit.same_batch(newest.marker):
+            raise CommitLostError(
+                f"Batch {commit.batch} of table {table.name} was written without an error,"
+                " but no commit in the table says that it is this batch: Delta took it for"
+                " one that it has seen, or another writer's word stands in its place. No"
+                " state that covers its rows leaves."
+            )
+        known = self._tables[table.key]
+        if known.version is not None and commit.batch != known.batch:
+            before = next((found for found in of_run if found.version <= known.version), None)
+            if before is None or before.version != known.version:
+                raise table_removed_error(table)
+        folder = _folder(table)
+        if folder is not None:
+            check_commit(table, folder, newest.version)
+        known.version, known.batch = newest.version, commit.batch
+        return newest
+
+    def _before(self, spark: SparkSession, table: Table) -> CommitMetadata | None:
+        known = self._tables[table.key]
+        if not known.looked_for:
+            known.newest, known.looked_for = latest_marker(spark, table), True
+        return known.newest
+
+    def _clean_staging(self, table: Table, job: str) -> None:
+        known, folder = self._tables[table.key], _folder(table)
+        if folder is not None and not known.is_staging_clean:
+            remove_stale_staging(folder, job)
+            known.is_staging_clean = True
+
+    def _takes(self, spark: SparkSession, snapshot: DeltaSnapshot, df: DataFrame | None) -> bool:
+        """Tell whether rows can be committed as files: the table and Spark's settings allow it."""
+        if not snapshot.takes_files or self._uses_spark_alone(spark):
+            return False
+        types = {field.name: column_ddl(field) for field in snapshot.fields}
+        fields = [] if df is None else df.schema.fields
+        return all(types.get(field.name) == column_ddl(field) for field in fields)
+
+    def _uses_spark_alone(self, spark: SparkSession) -> bool:
+        """Tell whether the user's settings of Spark say how Delta makes and writes tables."""
+        if self._has_own_settings is None:  # asked once: it is hundreds of answers
+            self._has_own_settings = any(
+                key.startswith(_DELTA_SETTINGS) and key not in _OUR_SETTINGS
+                for key in spark.conf.getAll
+            )
+        return self._has_own_settings
+
+
+def insert_first(spark: SparkSession, table: Table, rows: DataFrame) -> None:
+    """Let Spark append the first rows of a table in a transaction that fails where it has some.
+
+    Delta takes another writer's rows that come in between for a conflict.
+
+    Raises:
+        ConflictError: another writer has put some into it; nothing was written.
+    """
+    ref, names = delta_ref(table), ", ".join(map(quote, rows.columns))
+    words = (
+        f"INSERT INTO {ref} ({names}) SELECT {names} FROM {BATCH_VIEW} WHERE CASE WHEN EXISTS"  # noqa: S608
+        f" (SELECT 1 FROM {ref}) THEN raise_error('{_HAS_ROWS}') ELSE true END"
+    )
+    rows.createOrReplaceTempView(BATCH_VIEW)
+    try:
+        spark.sql(words)
+    except Exception as error:
+        if _HAS_ROWS not in str(error):
+            raise
+        raise _filled_meanwhile(table) from error
+    finally:
+        spark.catalog.dropTempView(BATCH_VIEW)
+
+
+def _filled_meanwhile(table: Table) -> ConflictError:
+    return ConflictError(f"Another writer has put the first rows into table {table.name}.")
+
+
+def _no_rows(_found: int) -> int:
+    return 0
+
+
+def _folder(table: Table) -> Path | None:
+    """Return the folder of a table on this machine; None for any other."""
+    return None if table.identifier else to_local_folder(table.path)
+
+
+def _check_counts(table: Table, found: Commit, rows: Count | None, source: Count | None) -> None:
+    """Compare a commit's own numbers with the rows that were given to it.
+
+    Raises:
+        CountError: they differ.
+    """
+    inserted, read = found.effect.inserted, int(found.metrics.get("numSourceRows", 0))
+    for count, there, words in ((rows, inserted, "has"), (source, read, "was made from")):
+        if count is not None and found.metrics and count(there) != there:
+            raise RowCountError(
+                f"Table {table.name}: {count(there)} rows were to be written, but commit"
+                f" {found.version} {words} {there}. No state that covers these rows leaves; restore"
+                f" the table to version {found.version - 1} and start again."
+            )
+
+
+def _build_settings(marker: CommitMetadata, table: Table) -> dict[str, str]:
+    return {
+        _METADATA: marker.to_json(),
+        _APP_ID: txn_app_id(marker.job, table.name, marker.run),
+        _VERSION: str(marker.batch),
+    }
+
+
+def _write(
+    table: Table, df: DataFrame, marker: CommitMetadata, commit: CommitMetadata, mode: str
+) -> None:
+    rows = df.writeTo(delta_ref(table)).options(
+        userMetadata=marker.to_json(),
+        txnAppId=txn_app_id(commit.job, table.name, commit.run),
+        txnVersion=commit.batch,
+    )
+    rows.overwrite(F.lit(True)) if mode == "overwrite" else rows.append()  # noqa: FBT003

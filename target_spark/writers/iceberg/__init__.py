@@ -1,0 +1,1 @@
+"""Iceberg tables: writer, snapshots, layout, maintenance."""

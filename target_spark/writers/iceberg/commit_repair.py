@@ -1,0 +1,69 @@
+"""Commits to an Iceberg table that Iceberg took for failed, though the storage had made them.
+
+A file system can do a rename and still report that it failed. Iceberg then removes the files of the
+commit, which the table names by now, and nobody can read or write the table any more. Such a
+snapshot is taken back to the one before it, unless another commit followed; no rows of others are
+lost, because the table is only changed if it still is what was looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from target_spark.storage.hadoop_fs import is_remote_session
+from target_spark.tables.model import Table
+from target_spark.writers.iceberg.catalog import load, resolve_table
+from target_spark.writers.iceberg.snapshots import IcebergSnapshot
+
+__all__ = ["find_missing_file", "take_back"]
+
+_MAIN = "main"
+
+
+def find_missing_file(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:
+    """Return a file that a snapshot added and that is not there; None where all are.
+
+    Through Spark Connect an error is raised instead, where the snapshot's own files are gone.
+    """
+    place = resolve_table(spark, table)
+    if is_remote_session(spark):
+        spark.sql(f"SELECT * FROM {place.ref}.files").count()  # noqa: S608  (it is quoted)
+        return None
+    made = load(spark, place)
+    found, io = made.snapshot(snapshot.id), made.io()
+    listed = found.manifestListLocation()
+    if not _is_there(io, listed):
+        return str(listed)
+    own = [file.path() for file in found.allManifests(io) if file.snapshotId() == snapshot.id]
+    manifest = next((path for path in own if not _is_there(io, path)), None)
+    if manifest is not None:
+        return str(manifest)
+    files = itertools.chain(found.addedDataFiles(io), found.addedDeleteFiles(io))
+    paths = (file.location() for file in files)
+    return next((str(path) for path in paths if not _is_there(io, path)), None)
+
+
+def take_back(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> bool:
+    """Make the snapshot before a table's newest one the newest; False where others followed it."""
+    known: Any = spark
+    jvm = known._jvm  # noqa: SLF001
+    operations = load(spark, resolve_table(spark, table)).operations()
+    base = operations.current()
+    if base.currentSnapshot().snapshotId() != snapshot.id:
+        return False
+    changed = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+    if snapshot.parent is None:
+        changed.removeRef(_MAIN)
+    else:
+        changed.setBranchSnapshot(snapshot.parent, _MAIN)
+    gone = jvm.java.util.HashSet()
+    gone.add(snapshot.id)
+    operations.commit(base, changed.removeSnapshots(gone).build())
+    return True
+
+
+def _is_there(io: Any, path: str) -> bool:
+    return bool(io.newInputFile(path).exists())

@@ -1,0 +1,310 @@
+"""An Iceberg table's snapshots, newest first, and what they say of themselves.
+
+Rules of the room: nothing is changed; files that a snapshot names are read and synced. What
+counts are the current snapshot and those it came from: one that was rolled back says nothing
+any more. Older ones may have been expired, and snapshots of others carry anything or nothing.
+A table in a folder of this machine is read from its metadata file (Iceberg's table
+specification, "Table Metadata"), which costs no Spark job; any other through its metadata tables.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from target_spark.errors import CommitLostError, TableError
+from target_spark.loader.ledger import CommitMetadata
+from target_spark.storage.hadoop_fs import is_remote_session, sync_table
+from target_spark.storage.uris import to_local_folder
+from target_spark.tables.model import CommitStats, Table
+from target_spark.writers.iceberg.catalog import catalog_table_exists, load, resolve_table
+from target_spark.writers.parquet_footers import describe_file_fault
+from target_spark.writers.sql import check_folder_is_table
+from target_spark.writers.table_properties import properties_in
+
+__all__ = [
+    "PROPERTY",
+    "IcebergSnapshot",
+    "check_files",
+    "check_is_iceberg",
+    "check_isolation",
+    "get_table_uuid",
+    "is_path_table",
+    "latest_marker",
+    "parse_summary",
+    "snapshot_properties",
+    "snapshots",
+    "table_exists",
+    "table_folder",
+]
+
+PROPERTY = "target-spark"
+"""The property of a snapshot that holds the marker."""
+
+_LONG = 4096
+_PACKED = "zlib:"
+
+_METADATA = re.compile(r"v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_OF_CATALOGS = re.compile(r"\d{5}-.*metadata\.json")
+"""Metadata files that a catalog points to, and no version in their name."""
+
+_ISOLATION = "write.merge.isolation-level"
+_SERIALIZABLE = "serializable"
+
+_MERGED = "spark.merge-into.num-target-rows-"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSnapshot:
+    """One commit of a table: what its summary says, and the commit before it."""
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
+
+    @property
+    def marker(self) -> CommitMetadata | None:
+        """What we said in it; None in everybody else's."""
+        said = self.summary.get(PROPERTY)
+        if said is None or not said.startswith(_PACKED):
+            return CommitMetadata.from_json(said)
+        try:
+            packed = base64.b64decode(said.removeprefix(_PACKED), validate=True)
+            return CommitMetadata.from_json(zlib.decompress(packed).decode())
+        except (ValueError, zlib.error):
+            return None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it added or removed rows; one that only packs files anew does not."""
+        changed = ("added-data-files", "deleted-data-files", "added-delete-files")
+        of_rows = any(int(self.summary.get(name, "0")) for name in changed)
+        return of_rows and self.summary.get("operation") != "replace"
+
+    @property
+    def counts_merged(self) -> bool:
+        """Whether it says how many rows a MERGE inserted and updated, which Spark 4.1 knows."""
+        return f"{_MERGED}inserted" in self.summary
+
+
+def snapshot_properties(marker: CommitMetadata) -> str:
+    """Return a marker as a snapshot holds it: a long one packed.
+
+    A table's metadata hold the summaries of all its snapshots, and are written anew with
+    every commit.
+    """
+    said = marker.to_json()
+    if len(said) < _LONG:
+        return said
+    return _PACKED + base64.b64encode(zlib.compress(said.encode())).decode()
+
+
+class _Written(msgspec.Struct, rename="kebab"):
+    """A snapshot in a metadata file."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None = None
+    summary: dict[str, str] = {}
+
+
+class _Metadata(msgspec.Struct, rename="kebab"):
+    """What is read of a metadata file; -1 stands for no snapshot in old ones."""
+
+    table_uuid: str | None = None
+    current_snapshot_id: int | None = None
+    snapshots: list[_Written] = []
+
+
+def table_folder(table: Table) -> Path | None:
+    """Return the folder of a table that can be read as files here."""
+    return None if table.identifier else to_local_folder(table.path)
+
+
+def table_exists(folder: Path) -> bool:
+    """Tell whether a folder of this machine is a table."""
+    return _newest_metadata(folder) is not None
+
+
+def check_is_iceberg(folder: Path) -> None:
+    """Refuse a folder that has what is no table of ours.
+
+    A run that died while it made the table leaves its folders, without a metadata file.
+
+    Raises:
+        TableError: there are files, or a table of another catalog.
+    """
+    metadata = folder / "metadata"
+    if metadata.is_dir() and any(_OF_CATALOGS.match(file.name) for file in metadata.iterdir()):
+        raise TableError(
+            f"{folder} is an Iceberg table of a catalog, which alone may change it. Name that"
+            " catalog in the settings catalog and database, or set path to another folder."
+        )
+    check_folder_is_table(folder, "Iceberg", but={"metadata", "data"})
+
+
+def snapshots(spark: SparkSession, table: Table) -> Iterator[IcebergSnapshot]:
+    """Yield the current snapshot and those it came from, newest first."""
+    folder = table_folder(table)
+    yield from is_path_table(folder) if folder is not None else _line(*_by_query(spark, table))
+
+
+def is_path_table(folder: Path) -> Iterator[IcebergSnapshot]:
+    """Yield the same of a table in a folder of this machine, without Spark."""
+    yield from _line(*_in_files(folder))
+
+
+def _line(current: int | None, known: Mapping[int, IcebergSnapshot]) -> Iterator[IcebergSnapshot]:
+    while current is not None and (found := known.get(current)) is not None:
+        yield found
+        current = found.parent
+
+
+def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
+    """Return the id that a table was given when it was made; None where there is no table.
+
+    A Spark Connect server does not tell that of a table in a catalog: it is empty then.
+    """
+    folder = table_folder(table)
+    if folder is not None:
+        metadata = _read_metadata(folder)
+        return None if metadata is None else metadata.table_uuid or ""
+    place = resolve_table(spark, table)
+    if not catalog_table_exists(spark, place):
+        return None
+    return "" if is_remote_session(spark) else str(load(spark, place).uuid())
+
+
+def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
+    """Check the files that a snapshot adds to a table in a folder of this machine, and sync them.
+
+    Raises:
+        CommitLostError: one is not there, or is not the one that the snapshot names.
+    """
+    folder = table_folder(table)
+    if folder is None or is_remote_session(spark):
+        return
+    made = load(spark, resolve_table(spark, table))
+    found, io = made.snapshot(snapshot.id), made.io()
+    paths = [found.manifestListLocation()]
+    paths += [file.path() for file in found.allManifests(io) if file.snapshotId() == snapshot.id]
+    for file in itertools.chain(found.addedDataFiles(io), found.addedDeleteFiles(io)):
+        path, size, rows = (
+            to_local_folder(file.location()),
+            file.fileSizeInBytes(),
+            file.recordCount(),
+        )
+        is_data = file.content().id() == 0
+        fault = path and describe_file_fault(path, size, rows if is_data else None)
+        if fault:
+            raise CommitLostError(
+                f"Snapshot {snapshot.id} of table {table.name} names the file {path}, which"
+                f" {fault}. No state that covers its rows leaves; restore the file, or start"
+                " again from a state before this commit."
+            )
+        paths.append(file.location())
+    files = (_newest_metadata(folder), *map(to_local_folder, paths))
+    sync_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
+
+
+def check_isolation(spark: SparkSession, ref: str) -> None:
+    """Check that rows which others add during a MERGE are a conflict for it, as by default.
+
+    Raises:
+        TableError: they are none, and a key could be in the table twice.
+    """
+    level = properties_in(spark, ref).get(_ISOLATION, _SERIALIZABLE)
+    if level.lower() != _SERIALIZABLE:
+        raise TableError(
+            f"Table {ref} has the property {_ISOLATION} = {level!r}: a MERGE would not see the rows"
+            " that another writer adds meanwhile, and keys could be in the table twice. Nothing was"
+            f" written. Set the property to {_SERIALIZABLE!r}, or take it away."
+        )
+
+
+def latest_marker(spark: SparkSession, table: Table) -> CommitMetadata | None:
+    """Return the marker of the newest snapshot that has one."""
+    markers = (snapshot.marker for snapshot in snapshots(spark, table))
+    return next((marker for marker in markers if marker is not None), None)
+
+
+def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
+    """Return what a commit did, as its summary says.
+
+    A MERGE writes untouched rows of the files that it changes anew. Spark 4.1 counts them
+    apart; before it only the growth of the table is known.
+    """
+    added, removed = _number(snapshot, "added-records"), _number(snapshot, "deleted-records")
+    updated = 0
+    if merged and snapshot.counts_merged:
+        added = _number(snapshot, f"{_MERGED}inserted")
+        updated = _number(snapshot, f"{_MERGED}updated")
+        removed = _number(snapshot, f"{_MERGED}deleted")
+    elif merged:
+        added, removed = max(0, added - removed), max(0, removed - added)
+    return CommitStats(
+        inserted=added,
+        updated=updated,
+        deleted=removed,
+        files=_number(snapshot, "added-data-files"),
+        nbytes=_number(snapshot, "added-files-size"),
+    )
+
+
+def _number(snapshot: IcebergSnapshot, name: str) -> int:
+    return max(0, int(snapshot.summary.get(name, "0")))
+
+
+def _newest_metadata(folder: Path) -> Path | None:
+    """Return the metadata file with the highest version; `version-hint.text` may be behind."""
+    versions: dict[int, Path] = {}
+    try:
+        for file in (folder / "metadata").iterdir():
+            if found := _METADATA.fullmatch(file.name):
+                versions[int(found[1])] = file
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return versions[max(versions)] if versions else None
+
+
+def _in_files(folder: Path) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+    metadata = _read_metadata(folder)
+    if metadata is None:
+        return None, {}
+    return metadata.current_snapshot_id, {
+        written.snapshot_id: IcebergSnapshot(
+            written.snapshot_id, written.parent_snapshot_id, written.summary
+        )
+        for written in metadata.snapshots
+    }
+
+
+def _read_metadata(folder: Path) -> _Metadata | None:
+    file = _newest_metadata(folder)
+    if file is None:
+        return None
+    content = file.read_bytes()
+    if ".gz" in file.suffixes:
+        content = gzip.decompress(content)
+    return msgspec.json.decode(content, type=_Metadata)
+
+
+def _by_query(spark: SparkSession, table: Table) -> tuple[int | None, dict[int, IcebergSnapshot]]:
+    place = resolve_table(spark, table)
+    if not catalog_table_exists(spark, place):
+        return None, {}
+    ref = place.ref
+    rows = spark.sql(  # every name in it is quoted
+        f"SELECT snapshot_id, parent_id, summary FROM {ref}.snapshots"  # noqa: S608
+        f" UNION ALL SELECT snapshot_id, NULL, NULL FROM {ref}.refs WHERE name = 'main'"
+    ).collect()
+    current = next((row[0] for row in rows if row[2] is None), None)
+    return current, {row[0]: IcebergSnapshot(*row) for row in rows if row[2] is not None}

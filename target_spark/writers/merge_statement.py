@@ -1,0 +1,123 @@
+"""MERGE: how rows of a batch meet those of a table, as data, and the one place that runs it.
+
+Conditions and values are SQL. In them `new` is a column of the batch and `old` one of the table,
+which is called by its whole name. Every column is named, since the table may have others. It is
+run by `DataFrame.mergeInto`: Spark 4.1 cannot plan a MERGE in SQL whose source reads an Iceberg
+table twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.tables.identifiers import quote
+from target_spark.writers.base import DELETE_ONLY_COLUMN, MergeKeys
+
+__all__ = ["Matched", "Merge", "build_upsert", "match_keys", "source_column", "table_column"]
+
+_BATCH: Final = "__target_spark_batch"
+"""What conditions and values call the batch; no table is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What becomes of a row that is met: values by column, or None where it is removed."""
+
+    put: Mapping[str, str] | None
+    when: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """How rows of a batch meet those of the table ``target`` for which ``on`` holds.
+
+    Of ``matched`` the first counts whose condition holds. A row that meets none is added with its
+    columns ``inserted``, where there are any and ``inserted_when`` holds.
+    """
+
+    target: str
+    on: str
+    matched: Sequence[Matched] = ()
+    inserted: Sequence[str] = ()
+    inserted_when: str | None = None
+
+    def run(self, batch: DataFrame) -> None:
+        """Merge a batch into the table; nothing is done where no row would change."""
+        if not self.matched and not self.inserted:
+            return
+        into = batch.alias(_BATCH).mergeInto(self.target, F.expr(self.on))
+        for each in self.matched:
+            met = into.whenMatched(None if each.when is None else F.expr(each.when))
+            into = (
+                met.delete()
+                if each.put is None
+                else met.update({quote(name): F.expr(value) for name, value in each.put.items()})
+            )
+        if self.inserted:
+            row = {quote(name): F.expr(source_column(name)) for name in self.inserted}
+            condition = None if self.inserted_when is None else F.expr(self.inserted_when)
+            into = into.whenNotMatched(condition).insert(row)
+        into.merge()
+
+
+def source_column(name: str) -> str:
+    """Return a column of the batch."""
+    return f"{_BATCH}.{quote(name)}"
+
+
+def table_column(target: str, name: str) -> str:
+    """Return a column of the table."""
+    return f"{target}.{quote(name)}"
+
+
+def match_keys(target: str, keys: Sequence[str]) -> str:
+    """Return the condition that two rows have the same key, of which no part is null."""
+    return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
+
+
+def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
+    """Return the MERGE of rows that replace those with the same key."""
+    newer = _newer(target, keys)
+    gone = [keys.removed] if keys.removed is not None else []
+    gone += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
+    return Merge(
+        target,
+        match_keys(target, keys.columns),
+        (
+            *(Matched(None, _all(newer, f"{source_column(name)} IS NOT NULL")) for name in gone),
+            *_only_deleted(newer, keys),
+            Matched({name: source_column(name) for name in columns}, newer),
+        ),
+        columns,
+        _all(*(f"{source_column(name)} IS NULL" for name in gone)),
+    )
+
+
+def _newer(target: str, keys: MergeKeys) -> str | None:
+    """Return the condition that a row may replace the one that it meets."""
+    if not keys.by_cursor or keys.cursor is None:
+        return None
+    before = table_column(target, keys.cursor)
+    conditions = [f"{before} IS NULL", f"{before} <= {source_column(keys.cursor)}"]
+    if keys.outdated is not None:
+        column, least = keys.outdated
+        conditions.append(f"coalesce({table_column(target, column)}, 0) < {least}L")
+    return f"({' OR '.join(conditions)})"
+
+
+def _only_deleted(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
+    """Yield what becomes of a row that stays, and of which nothing but its deletion is said."""
+    if keys.deleted is not None and not keys.hard_delete:
+        yield Matched(
+            {keys.deleted: source_column(keys.deleted)},
+            _all(newer, source_column(DELETE_ONLY_COLUMN)),
+        )
+
+
+def _all(*conditions: str | None) -> str | None:
+    return " AND ".join(filter(None, conditions)) or None

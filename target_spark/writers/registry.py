@@ -1,0 +1,38 @@
+"""The table formats by name.
+
+Rules of the room: a writer is made for one run and remembers what it wrote in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from target_spark.errors import UnsupportedError
+from target_spark.writers.base import Writer
+from target_spark.writers.delta.writer import DeltaWriter
+from target_spark.writers.dry_run import DryRunWriter
+from target_spark.writers.iceberg.writer import IcebergWriter
+from target_spark.writers.parquet import ParquetWriter
+
+__all__ = ["FORMATS", "get_writer"]
+
+_MAKERS: Final[Mapping[str, Callable[[], Writer]]] = {
+    "delta": DeltaWriter,
+    "iceberg": IcebergWriter,
+    "parquet": ParquetWriter,
+}
+
+FORMATS = tuple(_MAKERS)
+
+
+def get_writer(format: str, *, dry: bool = False) -> Writer:
+    """Return a new writer of a table format; a ``dry`` one only says what it would do.
+
+    Raises:
+        UnsupportedError: there is none of that name.
+    """
+    made = _MAKERS.get(format)
+    if made is None:
+        raise UnsupportedError(f"Unknown format {format!r}; there are {', '.join(FORMATS)}.")
+    return DryRunWriter(made()) if dry else made()

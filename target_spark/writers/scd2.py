@@ -1,0 +1,311 @@
+"""Versions of rows: which ones a batch ends and begins in a table that keeps its history.
+
+Rules of the room: of a key's records, in their order, one that differs from what the key
+stands at begins a version, and one that deletes it ends the one that is current. A record
+that is equal changes nothing, so one that is sent again does not begin a version again.
+Only what the stream says of a row is compared, null being a value like any other, and
+never what the run says of it. Versions of a key begin one after the other, each where the
+one before it ends; where their times do not grow, they are moved on by a microsecond.
+
+What was sent again changes nothing, and so does all that a batch has of its key before it,
+unless that is newer than the table. A record was sent again where it
+
+- brings its key to where it stands, and is no later than that;
+- is equal to a version before the last one and begins when that one did, has a lower
+  cursor than the last one, or deletes with the time of a deletion before it;
+- has no time of its own and brings its key to where it stood before the run, and so far
+  the batch has nothing of the key but what equals one of its versions.
+
+A change back to values that were there before would look the same but for its time or its
+cursor, which is why only the last of these asks for none.
+
+What a batch changes is a frame of steps (`target_spark.writers.history_merge`): an end has its
+time, and a
+touch says of the current version that a newer version of the table has it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F  # noqa: N812
+
+from target_spark.columns import IS_CURRENT, TABLE_VERSION, VALID_FROM, VALID_TO
+from target_spark.tables.identifiers import quote
+from target_spark.writers.base import MergeKeys, sort_rows
+from target_spark.writers.history_merge import ACTION, BEGIN, END, TOUCH, HistoryMerge
+from target_spark.writers.merge_statement import Merge, source_column
+
+__all__ = [
+    "build_adoption_sql",
+    "build_merge_sql",
+    "compute_changes",
+    "initial_versions",
+]
+
+_AT = "__target_spark_at"
+_MARK = "__target_spark_mark"
+
+_STATE = "__target_spark_state"
+_BEFORE = "__target_spark_before"
+_VERSION_BEFORE = "__target_spark_version_before"
+_SINCE = "__target_spark_since"
+_MICROS = "__target_spark_micros"
+_CHANGED = "__target_spark_changed"
+_NUMBER = "__target_spark_number"
+_TOUCHES = "__target_spark_touches"
+_LAST = "__target_spark_last"
+_KNOWN = "__target_spark_known"
+_KEY = "__target_spark_key"
+_CURRENT = "__target_spark_current"
+_CURSOR_BEFORE = "__target_spark_cursor_before"
+_TIMES = "__target_spark_times"
+_MARKS = "__target_spark_marks"
+_OLD = "__target_spark_old"
+_NEWER = "__target_spark_newer"
+
+_MOVED_ON = 1000
+"""Microseconds by which a version may begin later than its record says; others are in its way."""
+
+
+def compute_changes(
+    batch: DataFrame, table: DataFrame, keys: MergeKeys, run_started: int
+) -> DataFrame:
+    """Return what a batch changes in a table; the run started at a microsecond since 1970."""
+    events = _events(batch, keys)
+    versions = _versions(events, table, keys)
+    met = _beside_equal(_beside_current(events, versions, keys), versions, keys)
+    unsent = _not_sent_again(met, keys, run_started)
+    return _steps(unsent, keys, _columns(batch, keys))
+
+
+def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Return the rows that a batch puts into an empty table."""
+    nothing = F.lit(None)
+    events = _events(batch, keys)
+    met = events.withColumns(
+        {
+            _BEFORE: nothing.cast(events.schema[_STATE].dataType),
+            _VERSION_BEFORE: nothing.cast("bigint"),
+            _SINCE: nothing.cast("bigint"),
+        }
+    )
+    begun = _steps(met, keys, _columns(batch, keys)).where(F.col(ACTION) == BEGIN)
+    return sort_rows(begun.drop(ACTION, _AT, _MARK), keys.sort_by)
+
+
+def _columns(batch: DataFrame, keys: MergeKeys) -> list[str]:
+    return [name for name in batch.columns if name != keys.order]
+
+
+def _events(batch: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add the state that a record brings its key to, null being none, and when."""
+    state = _state(keys.compared)
+    if keys.deleted is not None:
+        state = F.when(_col(keys.deleted).isNull(), state)
+    return batch.withColumns({_STATE: state, _MICROS: F.unix_micros(_col(VALID_FROM))})
+
+
+def _state(compared: Sequence[str]) -> Column:
+    """Return all that makes a version as one value, which is never null."""
+    named = (_col(name).alias(f"c{number}") for number, name in enumerate(compared))
+    return F.struct(F.lit(0).alias("c"), *named)
+
+
+def _versions(events: DataFrame, table: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Return the versions that the keys of a batch have in the table."""
+    cursor = F.lit(None).cast("string") if keys.cursor is None else _col(keys.cursor)
+    deleted = F.lit(None).cast("string") if keys.deleted is None else _col(keys.deleted)
+    rows = table.select(
+        *(_col(key).alias(name) for key, name in zip(keys.columns, _names(keys), strict=True)),
+        _state(keys.compared).alias(_STATE),
+        _col(IS_CURRENT).alias(_CURRENT),
+        F.unix_micros(_col(VALID_FROM)).alias(_MICROS),
+        F.unix_micros(_col(VALID_TO)).alias(_SINCE),
+        deleted.alias(_MARK),
+        _version(table).alias(_VERSION_BEFORE),
+        cursor.alias(_CURSOR_BEFORE),
+    )
+    return rows.join(events.select(*map(_col, keys.columns)), _same_key(keys), "left_semi")
+
+
+def _beside_current(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add the state of each key in the table, and the time of its last change."""
+    names = _names(keys)
+    state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
+    latest = versions.groupBy(*names).agg(
+        F.max(F.greatest(_MICROS, _SINCE)).alias(_SINCE),
+        F.max_by(F.when(F.col(_CURRENT), state), F.when(F.col(_CURRENT), begun)).alias(_CURRENT),
+        F.max_by(_CURSOR_BEFORE, begun).alias(_CURSOR_BEFORE),
+    )
+    latest = latest.select(
+        *names,
+        _SINCE,
+        F.col(f"{_CURRENT}.{_STATE}").alias(_BEFORE),
+        F.col(f"{_CURRENT}.{_VERSION_BEFORE}").alias(_VERSION_BEFORE),
+        _CURSOR_BEFORE,
+    )
+    return events.join(latest, _same_key(keys), "left").drop(*names)
+
+
+def _beside_equal(events: DataFrame, versions: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Add when the key was brought to the same state before, and the times of its deletions."""
+    names, at, state = _names(keys), f"{_STATE}2", F.col(_STATE)
+    none, no_mark = (F.lit(None).cast(versions.schema[name].dataType) for name in (_STATE, _MARK))
+    steps = versions.select(*names, state.alias(at), _MICROS, no_mark.alias(_MARK))
+    if keys.deleted is not None:
+        ended = versions.where(F.col(_SINCE if keys.hard_delete else _MARK).isNotNull())
+        steps = steps.unionAll(
+            ended.select(*names, none.alias(at), F.col(_SINCE).alias(_MICROS), _MARK)
+        )
+    found = steps.groupBy(*names, at).agg(
+        F.collect_set(_MICROS).alias(_TIMES), F.collect_set(_MARK).alias(_MARKS)
+    )
+    same = [*_same_key(keys), state.eqNullSafe(F.col(at))]
+    return events.join(found, same, "left").drop(*names, at)
+
+
+def _names(keys: MergeKeys) -> list[str]:
+    return [f"{_KEY}{number}" for number in range(len(keys.columns))]
+
+
+def _same_key(keys: MergeKeys) -> list[Column]:
+    pairs = zip(keys.columns, _names(keys), strict=True)
+    return [_col(key).eqNullSafe(F.col(name)) for key, name in pairs]
+
+
+def _version(df: DataFrame) -> Column:
+    return _col(TABLE_VERSION) if TABLE_VERSION in df.columns else F.lit(None).cast("bigint")
+
+
+def _steps(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -> DataFrame:
+    """Return the steps of events that stand beside what they meet."""
+    numbered = _numbered(events, keys)
+    timed = _timed(numbered.where(F.col(_CHANGED) | F.col(_TOUCHES)), keys)
+    begins = F.col(_CHANGED) & F.col(_STATE).isNotNull()
+    ends = F.col(_CHANGED) & (F.col(_NUMBER) == 1) & F.col(_BEFORE).isNotNull()
+    actions = F.array_compact(
+        F.array(
+            F.when(ends, F.lit(END)),
+            F.when(begins, F.lit(BEGIN)),
+            F.when(F.col(_TOUCHES), F.lit(TOUCH)),
+        )
+    )
+    return timed.withColumn(ACTION, F.explode(actions)).select(
+        *map(_col, columns), ACTION, _AT, _MARK
+    )
+
+
+def _not_sent_again(events: DataFrame, keys: MergeKeys, run_started: int) -> DataFrame:
+    """Leave out what was sent again."""
+    micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
+    stands = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
+    timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
+    told = events.withColumns({_OLD: _is_older(keys), _NEWER: ~timeless & (micros > since)})
+    so_far = _by_key(keys).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    all_known = F.min(_is_known(keys) & timeless).over(so_far)
+    repeated = stands & all_known & (since < run_started)
+    known = F.col(_OLD) | (stands & (micros <= since)) | repeated
+    of_key = Window.partitionBy(*map(_col, keys.columns))
+    last = told.withColumn(_KNOWN, F.when(known, order)).withColumn(
+        _KNOWN, F.max(_KNOWN).over(of_key)
+    )
+    at, is_new = F.col(_KNOWN), F.col(_NEWER) & ~F.col(_OLD)
+    return last.where(at.isNull() | (order > at) | ((order == at) & ~F.col(_OLD)) | is_new)
+
+
+def _is_known(keys: MergeKeys) -> Column:
+    """Tell whether a record is equal to a version of its key, or a deletion of it."""
+    known = F.col(_TIMES).isNotNull()
+    if keys.deleted is None or keys.hard_delete:
+        return known
+    is_deletion, mark = F.col(_STATE).isNull(), _col(keys.deleted)
+    return F.when(is_deletion, known & F.array_contains(_MARKS, mark)).otherwise(known)
+
+
+def _is_older(keys: MergeKeys) -> Column:
+    """Tell whether a record is a version of its key before the last one."""
+    micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
+    begun = F.exists(times, lambda at: at.between(micros, micros + _MOVED_ON))
+    older = begun & (micros < since - _MOVED_ON)
+    if keys.cursor is not None:
+        older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
+    if keys.deleted is not None:
+        mark = _col(keys.deleted)
+        alive = F.col(_BEFORE).isNotNull()
+        older |= alive & F.col(_STATE).isNull() & F.array_contains(_MARKS, mark)
+    return F.coalesce(older, F.lit(False))  # noqa: FBT003
+
+
+def _numbered(events: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Tell the events that change their key's state, and number these."""
+    by_key = _by_key(keys)
+    before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(
+        F.lag(_STATE).over(by_key)
+    )
+    told = events.withColumn(_CHANGED, ~F.col(_STATE).eqNullSafe(before))
+    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    told = told.withColumns(
+        {
+            _NUMBER: F.sum(F.col(_CHANGED).cast("bigint")).over(so_far),
+            _LAST: F.lead(_col(keys.order)).over(by_key).isNull(),
+        }
+    )
+    if TABLE_VERSION in told.columns:  # the last word of all that say the same
+        same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
+            _col(keys.order)
+        )
+        whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        told = told.withColumn(TABLE_VERSION, F.last(TABLE_VERSION).over(whole))
+        other = ~_col(TABLE_VERSION).eqNullSafe(F.col(_VERSION_BEFORE))
+        unchanged = (F.col(_NUMBER) == 0) & F.col(_LAST) & F.col(_STATE).isNotNull()
+        return told.withColumn(_TOUCHES, unchanged & other)
+    return told.withColumn(_TOUCHES, F.lit(False))  # noqa: FBT003
+
+
+def _timed(changed: DataFrame, keys: MergeKeys) -> DataFrame:
+    """Give each change its time, later than that of the one before it, and each row its end."""
+    by_key = _by_key(keys)
+    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(so_far)
+    at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
+    deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
+    timed = changed.withColumns({_AT: at, _MARK: deleted})
+    until = F.lead(_AT).over(by_key)
+    row = {VALID_FROM: F.col(_AT), VALID_TO: until, IS_CURRENT: until.isNull()}
+    if keys.deleted is not None:
+        nothing = F.lit(None).cast(changed.schema[keys.deleted].dataType)
+        row[keys.deleted] = nothing if keys.hard_delete else F.lead(_MARK).over(by_key)
+    return timed.withColumns(row)
+
+
+def build_merge_sql(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
+    """Return the MERGE of a frame of steps into a table of these columns."""
+    ended = {VALID_TO: source_column(_AT), IS_CURRENT: "false"}
+    if keys.deleted is not None and not keys.hard_delete:
+        ended[keys.deleted] = source_column(_MARK)
+    touched = {TABLE_VERSION: source_column(TABLE_VERSION)} if TABLE_VERSION in columns else {}
+    history = HistoryMerge(columns, keys.columns, ended, touched, current=IS_CURRENT)
+    return history.merge(target, {BEGIN, END, TOUCH} if touched else {BEGIN, END})
+
+
+def build_adoption_sql(target: str, micros: int, deleted: str | None) -> str:
+    """Return the UPDATE that makes versions of rows which are none yet, from an instant on.
+
+    Those that ``deleted`` names a time in are no longer current.
+    """
+    at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
+    alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"
+    return (
+        f"UPDATE {target} SET {is_current} = {alive}, {quote(VALID_FROM)} = {at},"  # noqa: S608
+        f" {quote(VALID_TO)} = if({alive}, NULL, {at}) WHERE {is_current} IS NULL"
+    )
+
+
+def _by_key(keys: MergeKeys) -> WindowSpec:
+    return Window.partitionBy(*map(_col, keys.columns)).orderBy(_col(keys.order))
+
+
+def _col(name: str) -> Column:
+    return F.col(quote(name))

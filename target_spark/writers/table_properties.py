@@ -1,0 +1,99 @@
+"""What a table keeps of its columns beside their types: properties, comments, NOT NULL.
+
+Rules of the room: SQL for tables of several formats. Which property feeds a column is
+kept in the table's properties only where the column has another name, and that it is
+kept in all tables of ours. It stands there in hex, because Spark blackens whatever looks
+like a secret to it, and a property may be called ``token``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from target_spark.columns import TableSchema
+from target_spark.tables.identifiers import quote, sql_literal
+from target_spark.writers.sql import format_properties
+
+__all__ = [
+    "build_annotations",
+    "build_properties",
+    "nullable_columns",
+    "properties_in",
+    "read_sources",
+]
+
+_SOURCE = "target_spark.source."
+_KEEPS = f"{_SOURCE}kept"
+
+
+def build_properties(layout: TableSchema) -> dict[str, str]:
+    """Return the properties of a new table that let it remember `Layout.sources`."""
+    return {_KEEPS: "true", **_properties(layout.sources)}
+
+
+def properties_in(spark: SparkSession, ref: str) -> dict[str, str]:
+    """Return the properties of a table as Spark lists them."""
+    rows = spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
+    return {row.key: row.value for row in rows}
+
+
+def read_sources(properties: Mapping[str, str]) -> dict[str, str] | None:
+    """Return what a table remembers of `Layout.sources`; None where it is none of ours."""
+    found = {key: value for key, value in properties.items() if key.startswith(_SOURCE)}
+    if not found.pop(_KEEPS, None):
+        return None
+    return dict(json.loads(bytes.fromhex(value)) for value in found.values())
+
+
+def build_annotations(
+    properties: Mapping[str, str], schema: T.StructType, layout: TableSchema
+) -> Iterator[str]:
+    """Yield how a table with these properties and columns is altered to remember a layout.
+
+    Its sources become properties, its comments those of columns.
+
+    Of comments those that differ; one that the layout does not have is left as it is.
+    """
+    if layout.sources:
+        known = read_sources(properties) or {}
+        fresh = {path: src for path, src in layout.sources.items() if known.get(path) != src}
+        if fresh:
+            words = format_properties({_KEEPS: "true", **_properties(fresh)})
+            yield f"SET TBLPROPERTIES ({words})"
+    comments = {column.name: column.comment for column in layout.columns if column.comment}
+    if comments:
+        for field in schema.fields:
+            wanted = comments.get(field.name)
+            if wanted and wanted != field.metadata.get("comment"):
+                yield f"ALTER COLUMN {quote(field.name)} COMMENT {sql_literal(wanted)}"
+
+
+def nullable_columns(schema: T.StructType, keep: Collection[str]) -> Iterator[str]:
+    """Yield how a table is altered to take nulls in all columns and fields but some."""
+    for path in _required(schema):
+        if path[0] not in keep:
+            yield f"ALTER COLUMN {quote(*path)} DROP NOT NULL"
+
+
+def _required(schema: T.StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for field in schema.fields:
+        if not field.nullable:
+            yield (*above, field.name)
+        if isinstance(field.dataType, T.StructType):
+            yield from _required(field.dataType, (*above, field.name))
+
+
+def _properties(sources: Mapping[str, str]) -> dict[str, str]:
+    return {
+        _SOURCE + hashlib.sha256(path.encode()).hexdigest()[:16]: _in_hex([path, source])
+        for path, source in sources.items()
+    }
+
+
+def _in_hex(value: list[str]) -> str:
+    return json.dumps(value).encode().hex()
