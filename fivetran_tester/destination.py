@@ -41,7 +41,7 @@ from fivetran_tester.sample_tables import (
 )
 from fivetran_tester.server_pool import Servers
 from tap_core.protocols.fivetran import proto_messages
-from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption, FivetranFileFormat
+from tap_core.protocols.fivetran.enums import BatchFileFormat, Compression, DataType, Encryption
 
 __all__ = ["DestinationTester"]
 
@@ -104,7 +104,7 @@ class DestinationTester:
         self.servers.secrets[:] = collect_secrets(self.configuration, form)
         self.named_tests = [(test.name, test.label) for test in form.tests]
         told = self._called("Capabilities", proto_messages.CapabilitiesRequest())
-        if told.batch_file_format != FivetranFileFormat.CSV:
+        if told.batch_file_format != BatchFileFormat.CSV:
             self.findings.broke(30, "the destination does not take CSV")
 
     def _tests(self) -> None:

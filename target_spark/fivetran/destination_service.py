@@ -20,7 +20,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.configuration import parse_configuration
 from tap_core.protocols.fivetran.configuration_form import build_form
 from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT
-from tap_core.protocols.fivetran.enums import Compression, Encryption, FivetranFileFormat
+from tap_core.protocols.fivetran.enums import BatchFileFormat, Compression, Encryption
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
 from tap_core.redaction import make_redactor
 from tap_core.types import JsonSchema
@@ -77,7 +77,7 @@ def make_service(
         "ConfigurationForm": Handler(lambda _r, _c: build_form(FORM, TESTS, selects_tables=False)),
         "Capabilities": Handler(
             lambda _request, _call: proto_messages.CapabilitiesResponse(
-                batch_file_format=int(FivetranFileFormat.CSV)
+                batch_file_format=int(BatchFileFormat.CSV)
             )
         ),
         "Test": Handler(calls.test, lambda text: proto_messages.TestResponse(failure=text)),

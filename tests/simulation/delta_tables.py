@@ -21,9 +21,9 @@ from pyspark.sql import types as T  # noqa: N812
 
 from target_spark.loader.ledger import CommitMetadata
 from target_spark.tables.model import Table
+from target_spark.writers.delta import catalog, data_files
 from target_spark.writers.delta import writer as delta
 from target_spark.writers.delta.data_files import DataFile
-from target_spark.writers.delta.writer import catalog, data_files
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     FIELDS,

@@ -23,8 +23,8 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
+from target_spark.writers.iceberg import commit_repair, snapshots
 from target_spark.writers.iceberg import writer as iceberg
-from target_spark.writers.iceberg.writer import commit_repair, snapshots
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.spark import (
     Disk,

@@ -35,8 +35,9 @@ from target_spark.errors import (
     TableOwnerError,
 )
 from target_spark.frames import Counts
+from target_spark.loader import batch_writer, loader, write_modes
 from target_spark.loader.batch_writer import BatchWriter
-from target_spark.loader.loader import Loader, batch_writer, loader, write_modes
+from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark import engine
 from target_spark.spark.engine import LeasedSpark

@@ -18,8 +18,9 @@ from target_spark.columns.types import LocalTimestamp
 from target_spark.errors import CommitLostError, ConflictError, RowCountError, TableError
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.model import MaintenanceOptions, PartitionField, Table, TableLayout
+from target_spark.writers.delta import data_files
 from target_spark.writers.delta.log_reader import commits
-from target_spark.writers.delta.writer import DeltaWriter, data_files
+from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.test_delta import KEYS, LAYOUT, batch, content, marker, rows
 from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, record, schema, state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Compression", "DataType", "Encryption", "FivetranFileFormat", "RecordType", "TextField"]
+__all__ = ["BatchFileFormat", "Compression", "DataType", "Encryption", "RecordType", "TextField"]
 
 
 class DataType(IntEnum):
@@ -49,7 +49,7 @@ class TextField(IntEnum):
     Hidden = 2
 
 
-class FivetranFileFormat(IntEnum):
+class BatchFileFormat(IntEnum):
     """What a destination reads."""
 
     CSV = 0

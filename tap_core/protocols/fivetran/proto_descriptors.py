@@ -14,10 +14,10 @@ from enum import IntEnum
 from typing import Final, Literal, TypeAlias
 
 from tap_core.protocols.fivetran.enums import (
+    BatchFileFormat,
     Compression,
     DataType,
     Encryption,
-    FivetranFileFormat,
     RecordType,
     TextField,
 )
@@ -425,7 +425,7 @@ FILES: Final = (
     ProtoFile(
         "destination_sdk.proto",
         (_TIMESTAMP, _COMMON),
-        (TableSyncModeMigrationType, Encryption, FivetranFileFormat, Compression),
+        (TableSyncModeMigrationType, Encryption, BatchFileFormat, Compression),
         {**_MIGRATE, **_DESTINATION},
         {"DestinationConnector": {**_BOTH, **_DESTINATION_CALLS}},
     ),
