@@ -20,7 +20,7 @@ __all__ = [
     "get_bounds",
     "get_decimal_places",
     "get_integer_digits",
-    "get_multiple_of",
+    "get_step",
     "parse_count",
 ]
 
@@ -48,7 +48,7 @@ def get_bounds(schema: _Schema) -> tuple[decimal.Decimal | None, decimal.Decimal
     return low, high
 
 
-def get_multiple_of(schema: _Schema) -> decimal.Decimal | None:
+def get_step(schema: _Schema) -> decimal.Decimal | None:
     """Return the ``multipleOf`` of a schema, None where it has none that is above zero."""
     step = _exact(schema.get("multipleOf"))
     return step if step is not None and step > 0 else None

@@ -17,7 +17,7 @@ from tap_core.schema.numeric_bounds import (
     get_bounds,
     get_decimal_places,
     get_integer_digits,
-    get_multiple_of,
+    get_step,
     parse_count,
 )
 from target_spark.columns.layout import ColumnOptions
@@ -51,7 +51,7 @@ def to_number_type(schema: _Schema, options: ColumnOptions) -> ColumnType:
     """Return a decimal where the schema says how many places there are, else a double."""
     if schema.get("format") in DECIMAL_FORMATS:
         return to_decimal_type(schema, options)
-    step = get_multiple_of(schema)
+    step = get_step(schema)
     if step is None:
         return options.plain_numbers or Double()
     low, high = get_bounds(schema)

@@ -19,7 +19,7 @@ from tap_core.protocols.fivetran.schema_flattening import (
     FlattenedSchema,
     Schema,
     get_branches,
-    merge_all_of,
+    merge_subschemas,
 )
 
 __all__ = ["ConditionalRules", "Rule", "is_toggle", "parse_conditions"]
@@ -99,7 +99,7 @@ def _rules(whole: FlattenedSchema) -> Iterator[Rule]:
 
 def _rule(condition: str, answer: str | bool, schema: Any, whole: FlattenedSchema) -> Rule:
     """Return a rule by what its consequence asks for; without a condition it is not simple."""
-    about = merge_all_of(schema) if isinstance(schema, Mapping) else {}
+    about = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     own = {k: v for k, v in (about.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(about.get("required") or ())
     names = [*(name for name in own if name not in whole.properties), *required]
@@ -143,7 +143,7 @@ def _can_lead(schema: Schema | None, answer: str | bool | None) -> bool:
     """Tell whether a setting is asked for by one question, with answers of this kind."""
     if schema is None:
         return False
-    shape = merge_all_of(schema)
+    shape = merge_subschemas(schema)
     if get_branches(shape) or shape.get("properties"):
         return False
     return answer is None or isinstance(answer, bool) == is_toggle(shape)

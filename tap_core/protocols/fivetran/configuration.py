@@ -30,7 +30,7 @@ from tap_core.protocols.fivetran.schema_flattening import (
     Schema,
     flatten_schema,
     get_branches,
-    merge_all_of,
+    merge_subschemas,
 )
 from tap_core.redaction import property_schema
 from tap_core.schema.inline_references import inline_references
@@ -179,7 +179,7 @@ def _completed(settings: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """Return an object with the objects that it must have, and without those nobody asked for."""
     whole = flatten_schema(schema)
     for name, inner in whole.properties.items():
-        shape = merge_all_of(inner)
+        shape = merge_subschemas(inner)
         if not shape.get("properties") and not get_branches(shape):
             continue
         is_required = name in whole.required and "default" not in shape
@@ -196,9 +196,9 @@ def _is_meant(branch: Schema, whole: FlattenedSchema, given: Mapping[str, Any]) 
     """Tell whether an object is of a branch: it has its constant, and nothing of others."""
     properties = flatten_schema(branch).properties
     return given.keys() <= {*properties, *whole.properties} and all(
-        given.get(name) in get_const(merge_all_of(inner))
+        given.get(name) in get_const(merge_subschemas(inner))
         for name, inner in properties.items()
-        if get_const(merge_all_of(inner))
+        if get_const(merge_subschemas(inner))
     )
 
 
@@ -209,7 +209,7 @@ def _says_nothing(given: Mapping[str, Any], schema: Schema) -> bool:
 
 def _stands_by_itself(value: Any, schema: Any) -> bool:
     """Tell whether a value is that of a form that nobody touched: a default, a toggle off."""
-    known = merge_all_of(schema) if isinstance(schema, Mapping) else {}
+    known = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
     if isinstance(value, Mapping) and "default" not in known:
         return all(
             _stands_by_itself(inner, property_schema(known, name)) for name, inner in value.items()

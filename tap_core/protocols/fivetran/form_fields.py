@@ -24,7 +24,7 @@ from tap_core.protocols.fivetran.schema_flattening import (
     Schema,
     flatten_schema,
     get_branches,
-    merge_all_of,
+    merge_subschemas,
 )
 from tap_core.redaction import is_secret
 from tap_core.schema.inline_references import inline_references
@@ -147,7 +147,7 @@ def _of_property(
     name: str, schema: Schema, place: _Place, *, is_required: bool
 ) -> Iterator[FieldSpec]:
     """Yield what is asked for a property: one question, or those of the object that it is."""
-    shape = merge_all_of(schema)
+    shape = merge_subschemas(schema)
     if not is_required and any(shape.get(word) for word in _HIDDEN):
         return
     inside = place.inside(name, shape, is_required=is_required)
@@ -298,7 +298,7 @@ def _branch_options(branches: tuple[Schema, ...], key: str | None) -> tuple[Opti
     titles = [str(branch.get("title") or "") for branch in branches]
     found = []
     for number, (branch, title) in enumerate(zip(branches, titles, strict=True), start=1):
-        value = get_const(merge_all_of(branch["properties"][key]))[0] if key else None
+        value = get_const(merge_subschemas(branch["properties"][key]))[0] if key else None
         name = title if title and titles.count(title) == 1 else f"Option {number}"
         text = to_form_text(value) if key else name
         found.append(Option(text, value, title or text, str(branch.get("description") or "")))
@@ -309,7 +309,7 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     """Return the property that has another single value in each branch; None: there is none."""
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
-        values = [get_const(merge_all_of(each[name])) for each in properties if name in each]
+        values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
         texts = {to_form_text(value[0]) for value in values if value} - {""}
         if len(texts) == len(properties):
             return str(name)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from tap_core.types import JsonSchema
 
-__all__ = ["FlattenedSchema", "Schema", "flatten_schema", "get_branches", "merge_all_of"]
+__all__ = ["FlattenedSchema", "Schema", "flatten_schema", "get_branches", "merge_subschemas"]
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema that is an object, without references."""
@@ -38,14 +38,14 @@ class FlattenedSchema:
     dependents: Mapping[str, tuple[str, ...]]
 
 
-def merge_all_of(schema: Schema) -> JsonSchema:
+def merge_subschemas(schema: Schema) -> JsonSchema:
     """Return a schema whose ``allOf`` has rules only, and that has no lone alternative."""
     whole = _joined(schema)
     for word in _ALTERNATIVES:
         real = _real(whole.get(word))
         if len(real) == 1:
             rest = {key: value for key, value in whole.items() if key != word}
-            return merge_all_of({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
+            return merge_subschemas({**rest, "allOf": [*rest.get("allOf", ()), real[0]]})
     return whole
 
 
@@ -54,13 +54,13 @@ def get_branches(schema: Schema) -> tuple[Schema, ...]:
     for word in _ALTERNATIVES:
         real = _real(schema.get(word))
         if len(real) > 1 and all(isinstance(each.get("properties"), Mapping) for each in real):
-            return tuple(merge_all_of(each) for each in real)
+            return tuple(merge_subschemas(each) for each in real)
     return ()
 
 
 def flatten_schema(schema: Schema) -> FlattenedSchema:
     """Return what an object consists of."""
-    whole = merge_all_of(schema)
+    whole = merge_subschemas(schema)
     properties = whole.get("properties") or {}
     dependents = {
         name: tuple(map(str, names))

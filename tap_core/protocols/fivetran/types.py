@@ -48,7 +48,7 @@ from tap_core.schema.numeric_bounds import (
     get_bounds,
     get_decimal_places,
     get_integer_digits,
-    get_multiple_of,
+    get_step,
     parse_count,
 )
 from tap_core.schema.type_variants import split_variants
@@ -135,7 +135,7 @@ def _integer(schema: _Schema) -> ColumnType:
 def _number(schema: _Schema) -> ColumnType:
     if schema.get("format") in DECIMAL_FORMATS:
         return _declared(schema)
-    step = get_multiple_of(schema)
+    step = get_step(schema)
     if step is None:
         return ColumnType(DataType.DOUBLE)
     low, high = get_bounds(schema)
