@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from target_spark.frames.batch_files import assign_ordinals as assign_ordinals
+from target_spark.frames.batch_files import reading_files as reading_files
 from target_spark.frames.batch_files import spool_lines_from_files as spool_lines_from_files
 from target_spark.frames.frame import BatchMetadata as BatchMetadata
 from target_spark.frames.frame import Counts as Counts

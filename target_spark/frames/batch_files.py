@@ -26,19 +26,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
 from target_spark.frames.json_reader import WHOLE_FILES
-from target_spark.loader.batch_files import (
-    JSONL,
-    BatchFile,
-    check_size,
-    explain_unreadable,
-    get_file_key,
-)
+from target_spark.loader.batch_files import JSONL, BatchFile, explain_unreadable, get_file_key
 from target_spark.spark.observation import get_observation as surely_seen
 from target_spark.storage.retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.identifiers import quote, sql_literal
@@ -47,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["BatchFileFrame", "assign_ordinals", "spool_lines_from_files"]
+__all__ = ["BatchFileFrame", "assign_ordinals", "reading_files", "spool_lines_from_files"]
 
 _ONE_VALUE: Final = "(json_array_length(concat('[', {0}, ',0]')) <=> 2)"
 """A text that is one JSON value and nothing else: then an array of it and 0 has two items."""
@@ -140,19 +134,15 @@ def spool_lines_from_files(
     files: Sequence[BatchFile],
     path: str,
     moved: int,
-    limits: FileLimits | None = None,
 ) -> BatchFileFrame:
     """Write the rows of files, in their order, as lines of the spool below ``path``.
 
-    ``moved`` is how far the files of earlier batches move their ordinals. ``limits`` are the
-    defaults unless given.
+    ``moved`` is how far the files of earlier batches move their ordinals.
 
     Raises:
-        FilesError: a file is not there, cut off, of another kind, or too much to read at once.
+        FilesError: a file is not there, cut off, or of another kind.
     """
-    with _reading(files):
-        for file in {get_file_key(file.address): file for file in files}.values():
-            check_size(file, limits or FileLimits())
+    with reading_files(files):
         scans = [scan for group in _groups(files) for scan in _scans(spark, files, group)]
         starts, moves = _places(files, scans, moved)
         mended = 0
@@ -201,7 +191,7 @@ def _scans(
     """Yield scans of a group: one, unless the types of Parquet files exclude each other."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number in group:
-        numbers[get_file_key(files[number].address)].append(number)
+        numbers[get_file_key(files[number].place)].append(number)
     patterns = [files[first].pattern for first, *_ in numbers.values()]
     if files[group[0]].format == JSONL:
         lines = _text_lines(spark.read.options(**WHOLE_FILES).text(patterns, lineSep="\n"))
@@ -425,7 +415,7 @@ def _finite(value: str, type_: DataType, depth: int = 0) -> str:
 
 
 @contextmanager
-def _reading(files: Sequence[BatchFile]) -> Iterator[None]:
+def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
     """Turn what Spark says of files that it cannot read into words."""
     try:
         yield
@@ -437,8 +427,15 @@ def _reading(files: Sequence[BatchFile]) -> Iterator[None]:
             fault is FailureKind.PASSING and not is_torn
         ):
             raise
-        found = _READ_FAILURES.search(str(error))
+        found = _READ_FAILURES.search(_of_copies(files, str(error)))
         where = (found[1] or found[2]) if found else ", ".join(file.address for file in files[:3])
-        raise explain_unreadable(
-            files[0].stream, where, first_error_line(error).rstrip(". ")
-        ) from error
+        reason = _of_copies(files, first_error_line(error)).rstrip(". ")
+        raise explain_unreadable(files[0].stream, where, reason) from error
+
+
+def _of_copies(files: Sequence[BatchFile], text: str) -> str:
+    """Return a text that names files where it named their copies."""
+    names = {"/".join(Path(file.copy).parts[-2:]): file.shown for file in files if file.copy}
+    for name, shown in names.items():
+        text = re.sub(rf"(?:file:)?/\S*/{re.escape(name)}", shown.replace("\\", r"\\"), text)
+    return text

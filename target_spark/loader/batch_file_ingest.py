@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from tap_core.batch.limits import FileLimits
 from target_spark.columns import DELETED_AT
+from target_spark.fetched import looked_through
 from target_spark.frames import assign_ordinals, spool_lines_from_files
 from target_spark.loader.batch_files import BatchFile
 from target_spark.loader.commit_request import CommitRequest
 from target_spark.storage.hadoop_fs import remove_file
 from target_spark.storage.retry import first_error_line
+from target_spark.storage.spool import SpoolFolder
 from target_spark.storage.uris import to_spark_uri
 
 if TYPE_CHECKING:
@@ -40,17 +42,24 @@ class IngestedFiles:
 
 
 def ingest_files(
-    spark: SparkSession, work: CommitRequest, moved: int, address: str, limits: FileLimits
+    spark: SparkSession,
+    work: CommitRequest,
+    moved: int,
+    address: str,
+    folder: SpoolFolder,
+    limits: FileLimits,
 ) -> IngestedFiles:
     """Return the work with the rows of its files in the spool, below an ``address`` that is free.
 
-    ``moved`` is how far the files of earlier work move the ordinals.
+    ``moved`` is how far the files of earlier work move the ordinals; ``folder`` takes copies.
 
     Raises:
         FilesError: a file cannot be read, or holds more than the limits allow.
+        DiskFullError: there is no room for a copy.
     """
-    files = [file for batch in work.batches for file in batch.files]
-    found = spool_lines_from_files(spark, files, f"{address}/files", moved, limits)
+    named = [file for batch in work.batches for file in batch.files]
+    with looked_through(spark, named, folder, limits) as files:
+        found = spool_lines_from_files(spark, files, f"{address}/files", moved)
     spool = tuple(to_spark_uri(each) for batch in work.batches for each in batch.paths)
     first_move = min((ordinal for ordinal, _ in found.moves), default=work.batches[-1].last)
     if spool and (moved or work.batches[-1].last > first_move):

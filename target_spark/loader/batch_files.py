@@ -30,7 +30,7 @@ from tap_core.redaction import redact_url
 from tap_core.schema.type_variants import object_schema, split_variants
 from tap_core.types import JsonSchema
 from target_spark.errors import FilesError, UnsupportedError
-from target_spark.storage.uris import to_local_folder
+from target_spark.storage.uris import to_local_folder, to_spark_uri
 
 __all__ = [
     "JSONL",
@@ -63,7 +63,7 @@ class BatchFile:
     ``address`` is how Spark knows it; ``ordinal`` the place of its message in the input,
     ``version`` the table version of its rows. ``nbytes`` is 0 where it is not known.
     ``in_json`` are the properties that are more than text: where a column of texts holds
-    one, it is JSON.
+    one, it is JSON. ``copy`` is the path of a copy on this machine that is read in its place.
     """
 
     stream: StreamId
@@ -73,12 +73,23 @@ class BatchFile:
     version: int | None = None
     nbytes: int = 0
     in_json: frozenset[str] = frozenset()
+    copy: str = ""
+
+    @property
+    def place(self) -> str:
+        """The address at which Spark reads the file."""
+        return to_spark_uri(self.copy or self.address)
+
+    @property
+    def packing(self) -> str:
+        """The end of the name by which Spark tells a compression; empty where there is none."""
+        found = _COMPRESSED.search(self.address) if self.format == JSONL else None
+        return "" if found is None else found[0]
 
     @property
     def encoding(self) -> BaseBatchFileEncoding:
-        """How the file is encoded; Spark tells a compression by the name."""
-        is_packed = self.format == JSONL and _COMPRESSED.search(self.address)
-        return BaseBatchFileEncoding(self.format, "gzip" if is_packed else None)
+        """How the file is encoded."""
+        return BaseBatchFileEncoding(self.format, "gzip" if self.packing else None)
 
     @property
     def shown(self) -> str:
@@ -87,8 +98,8 @@ class BatchFile:
 
     @property
     def pattern(self) -> str:
-        """The address as a pattern that only it matches: Spark takes every path for one."""
-        return _GLOB.sub(lambda found: f"\\{found[0]}", self.address)
+        """Its place as a pattern that only it matches: Spark takes every path for one."""
+        return _GLOB.sub(lambda found: f"\\{found[0]}", self.place)
 
 
 def batch_files(
@@ -124,13 +135,15 @@ def batch_files(
 
 
 def check_size(file: BatchFile, limits: FileLimits) -> None:
-    """Raise an error where a file of this machine holds more than Spark may read at once.
+    """Raise an error where a file, or its copy, holds more than Spark may read at once.
+
+    One that is not on this machine is not looked at.
 
     Raises:
         FilesError: it does, or it is broken.
         OSError: it cannot be opened, or the storage fails.
     """
-    path = to_local_folder(file.address)
+    path = to_local_folder(file.place)
     if path is None:
         return
     try:

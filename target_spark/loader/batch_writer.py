@@ -199,7 +199,7 @@ class BatchWriter:
             def step() -> IngestedFiles:
                 spark, limits = self._engine.spark(), self._limits
                 with translate_write_errors(self._reach):
-                    return ingest_files(spark, work, state.moved, next(tries), limits)
+                    return ingest_files(spark, work, state.moved, next(tries), self._folder, limits)
 
             made = self._patiently(work.table, step, f"Stream {work.stream}: its batch files")
             yield made.work, made.rows

@@ -71,6 +71,12 @@ _MEMORY = "spark.driver.memory"
 _END_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Else a thread that Spark cannot do without may end, and the run would wait for ever."""
 
+_LARGE_ROWS = {
+    "spark.hadoop.parquet.page.size.row.check.min": "1",
+    "spark.hadoop.parquet.block.size.row.check.min": "1",
+}
+"""Else a writer of Parquet holds a hundred rows before it looks how large they are."""
+
 _OUT_OF_MEMORY = {3, 52}
 """Exit codes: Java's own with that option, and Spark's."""
 
@@ -219,6 +225,7 @@ def _lean(master: str) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.databricks.delta.snapshotPartitions": "2",
+        **_LARGE_ROWS,
         **protective_conf(master),
     }
     if is_local_master(master):  # a machine's own name may lead elsewhere

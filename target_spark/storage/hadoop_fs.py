@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
+    "fetch_file",
     "get_last_modified",
     "is_remote_session",
     "list_folders",
@@ -104,6 +105,23 @@ def upload_file(spark: SparkSession, path: str, address: str) -> None:
     system, there = _hadoop(spark, address)
     _, here = _hadoop(spark, path)
     system.copyFromLocalFile(False, True, here, there)  # noqa: FBT003  (keep it; overwrite)
+
+
+def fetch_file(spark: SparkSession, address: str, path: Path) -> None:
+    """Put a copy of a file, wherever a Spark of ours finds it, to a free path of this machine.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+    """
+    context: Any = spark.sparkContext
+    hadoop, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()  # noqa: SLF001
+    system, there = _hadoop(spark, address)
+    found = system.getFileStatus(there)
+    if not found.isFile():
+        raise IsADirectoryError("it is not one file, but a folder")
+    here = hadoop.FileSystem.getLocal(conf).getRawFileSystem()
+    target = hadoop.Path(to_spark_uri(str(path)))
+    hadoop.FileUtil.copy(system, found, here, target, False, False, conf)  # noqa: FBT003  (keep it)
 
 
 def get_last_modified(spark: SparkSession, address: str) -> float | None:

@@ -422,6 +422,16 @@ def test_a_schema_without_end_is_refused_before_it_is_read(values: bytes) -> Non
     assert peak < 3.5
 
 
+@pytest.mark.parametrize("values", [b"[],", b'{"a":1},', b'"%b",' % (b"x" * 2_000)])
+def test_a_state_without_end_is_refused_before_it_is_read(values: bytes) -> None:
+    """SEC13: the error names the line and the variable."""
+    state = b'{"bookmarks":[%b1]}' % (values * (40_000_000 // len(values)))
+    peak, error = peak_of(b'{"type":"STATE","value":%b}\n' % state)
+    assert error.startswith("Line 1: the state ")
+    assert "TAP_CORE_LINE_BYTES" in error
+    assert peak < 3.5
+
+
 @pytest.mark.parametrize("text", [b"\\n", b'\\"', b'","'])
 def test_a_line_that_is_mended_is_copied_a_few_times_at_most(text: bytes) -> None:
     """SEC13: a record with NaN and millions of escapes takes no memory for each of them."""

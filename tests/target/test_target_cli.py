@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from target_spark.storage.uris import to_spark_uri
+from tests.bench.trees import Memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -420,6 +421,27 @@ def test_memory_stays_small_whatever_comes(tmp_path: Path) -> None:
         assert target.end() == 0, target.errors.decode()
         assert report_of(target.errors)["streams"]["a"]["written"] == 80_001
         assert 0 < highest < 150_000
+
+
+@pytest_spark
+def test_large_rows_are_not_held_by_the_hundred(tmp_path: Path) -> None:
+    """SEC13: Parquet's writers look at the size of a row group before they have 100 rows."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the peak of a process's memory is read from /proc")
+    described = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
+    head = line({"type": "SCHEMA", "stream": "a", "schema": described})
+    held: list[int] = []
+    for length in (1, 1 << 20):
+        folder = tmp_path / str(length)
+        folder.mkdir()
+        how: dict[str, Any] = {"master": "local[2]", "format": "delta", "small_runs": False}
+        with running(folder, **how) as target, Memory(target.process.pid) as memory:
+            wide = {"type": "RECORD", "stream": "a", "record": {"id": 1, "x": "y" * length}}
+            target.send(head, *[line(wide)] * 230, state(1))
+            target.stdin.close()
+            assert target.end() == 0, target.errors.decode()
+        held.append(memory.jvm)
+    assert held[0] < held[1] < held[0] + 600 * 1024 * 1024
 
 
 def peak(pid: int) -> int:

@@ -121,6 +121,9 @@ _decode_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _SCHEMA_SHARE: Final = 4
 """A schema may have a quarter of a line's bytes: what it becomes takes several times as much."""
 
+_STATE_SHARE: Final = 2
+"""A state may have half of them: it is copied several times, and read as a whole once."""
+
 _ENCODING_BYTES: Final = 1 << 16
 """Far more than the names of a format and of a compression."""
 
@@ -258,7 +261,7 @@ class SingerReader:
     def _event(self, message: _Schema | _State | _ActivateVersion | _Batch) -> Event:
         """Translate a message that is no record."""
         if isinstance(message, _State):
-            return Checkpoint(bytes(message.value))
+            return Checkpoint(self._state(message))
         stream = self._stream(message.stream)
         if isinstance(message, _Schema):
             schema = self._schema(message)
@@ -277,6 +280,14 @@ class SingerReader:
                 " batch_config out of its settings), or set strict to false."
             )
         return self._files(stream, message)
+
+    def _state(self, message: _State) -> bytes:
+        text = bytes(message.value)
+        try:
+            Bound(LINE_BYTES.whole // _STATE_SHARE, LINE_BYTES.variable).check(text, "the state")
+        except InputTooLargeError as error:
+            raise InvalidInputLine(f"Line {self._lines_read}: {error}") from None
+        return text
 
     def _schema(self, message: _Schema) -> dict[str, Any]:
         text = bytes(message.schema)
