@@ -205,7 +205,7 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             "RECORD": self._process_record_message,
             "STATE": self._process_state_message,
             "ACTIVATE_VERSION": self._process_activate_version_message,
-            "BATCH": self._process_batch_message,
+            "BATCH": self._process_unchecked_batch_message,
         }
 
         def heeding(callback: Callable[[dict[str, Any]], None]) -> Any:
@@ -370,14 +370,19 @@ class Target(TargetOverrides, StreamRouter, abc.ABC):
             if not self._is_stopping:
                 sink.activate_version(message_dict["version"])
 
-    def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
-        """Drain the sinks of a stream, then bring files of records into them."""
-        self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
-        encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
+    def _process_unchecked_batch_message(self, message_dict: dict[str, Any]) -> None:
+        """Count the files that an author's reader names, as the decoder does with its own."""
+        self._assert_line_requires(message_dict, requires={"stream", "manifest"})
         try:
             FileLimits.from_config(self.config).check_manifest(len(message_dict["manifest"]))
         except InputTooLargeError as error:
             raise BatchFileError(f"Stream '{message_dict['stream']}': {error}") from None
+        self._process_batch_message(message_dict)
+
+    def _process_batch_message(self, message_dict: dict[str, Any]) -> None:
+        """Drain the sinks of a stream, then bring files of records into them."""
+        self._assert_line_requires(message_dict, requires={"stream", "encoding", "manifest"})
+        encoding = BaseBatchFileEncoding.from_dict(message_dict["encoding"])
         routes = self._get_routes(message_dict["stream"])
         taken = []
         for route in routes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any, Final
 
 from tap_core.limits.memory import Bound, InputTooLargeError, shown
+from tap_core.varints import read_varint
 
 __all__ = ["check_pages"]
 
@@ -152,14 +153,8 @@ class _Header:
         return self._data[self.at - 1]
 
     def _number(self) -> int:
-        """Return a number of seven bits a byte, the lowest first."""
-        number = shift = 0
-        while (byte := self._byte()) & 128:
-            number |= (byte & 127) << shift
-            shift += 7
-            if shift > 63:  # noqa: PLR2004  (bits)
-                raise ValueError("a number has more than 64 bits")
-        return number | byte << shift
+        number, self.at = read_varint(self._data, self.at)
+        return number
 
     def _signed(self) -> int:
         number = self._number()

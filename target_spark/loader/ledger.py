@@ -68,10 +68,13 @@ class CommitMetadata:
         except (ValueError, TypeError, KeyError):
             return None
 
+    def is_same_run(self, other: CommitMetadata | None) -> bool:
+        """Tell whether both are of one run of one job."""
+        return other is not None and (self.job, self.run) == (other.job, other.run)
+
     def same_batch(self, other: CommitMetadata | None) -> bool:
         """Tell whether both are of one commit: the same job, run and batch."""
-        mine = (self.job, self.run, self.batch)
-        return other is not None and mine == (other.job, other.run, other.batch)
+        return other is not None and self.is_same_run(other) and self.batch == other.batch
 
     def carrying(self, before: CommitMetadata | None) -> CommitMetadata:
         """Return this marker, with what stood before of all that this says nothing of."""

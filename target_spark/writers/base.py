@@ -270,7 +270,7 @@ def next_marker(
     """
     if before is not None and before.job not in {commit.job, *commit.former}:
         raise of_another_job(table, before.job, commit.job)
-    if before is not None and (before.job, before.run) == (commit.job, commit.run):
+    if before is not None and commit.is_same_run(before):
         repeated = commit.batch == before.batch and not acknowledged
         if commit.batch <= before.batch and not repeated:
             raise CommitLostError(

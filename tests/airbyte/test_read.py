@@ -7,8 +7,6 @@ test_source_rules.py; here is what this door does beyond it.
 from __future__ import annotations
 
 import json
-import os
-import select
 import signal
 import subprocess
 import sys
@@ -23,6 +21,7 @@ import pytest
 
 from tests.airbyte.rules import read_faults
 from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured, environment
+from tests.full_pipes import wait_until_full
 
 WAYS = (sys.executable, str(PROGRAMS / "tap_ways.py"))
 
@@ -252,16 +251,6 @@ def test_a_second_signal_ends_a_read_whose_reader_does_not_read(tmp_path: Path) 
         tap.send_signal(signal.SIGTERM)
         assert tap.wait(timeout=60) == -signal.SIGTERM
         tap.stdout.close()
-
-
-def wait_until_full(pipe: Any) -> None:
-    """Wait until whoever writes to a pipe has to wait."""
-    writer = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY)
-    poll = select.poll()
-    poll.register(writer, select.POLLOUT)
-    while poll.poll(0):
-        time.sleep(0.02)
-    os.close(writer)
 
 
 def test_a_reader_that_goes_away_ends_a_read(tmp_path: Path) -> None:

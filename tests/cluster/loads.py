@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.tables import rows_of
+from tests.target.table_counts import checked_counts
 
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
@@ -101,10 +102,12 @@ class Load:
             run.kill()
 
     def run(self, *messages: bytes, code: int = 0, **more: Any) -> Running:
-        """Run it to its end."""
-        with self.running(**more) as run:
-            run.send(*messages)
-            assert run.end() == code, run.said()
+        """Run it to its end; the counts of a complete load must agree."""
+        with checked_counts(self.tables) as ended:
+            with self.running(**more) as run:
+                run.send(*messages)
+                assert run.end() == code, run.said()
+            ended.code, ended.errors = code, run.said()
         return run
 
     def word(self, word: str) -> subprocess.CompletedProcess[bytes]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.full_pipes import wait_until_full
 from tests.sync.syncing import counts_of, lines_of, of, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,18 +53,6 @@ def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
         assert block, tap.stderr.read().decode()
         found += block
     return found
-
-
-def wait_until_full(tap: subprocess.Popen[bytes]) -> None:
-    """Wait until a tap that writes has to wait."""
-    writer = os.open(f"/proc/self/fd/{tap.stdout.fileno()}", os.O_WRONLY)
-    end = time.monotonic() + LONG
-    poll = select.poll()
-    poll.register(writer, select.POLLOUT)
-    while poll.poll(0):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    os.close(writer)
 
 
 def all_have_begun(found: bytes) -> bool:
@@ -154,7 +141,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
 def test_a_second_signal_ends_workers_that_nobody_reads(tmp_path):
     with running(tmp_path, "writing") as tap:
         read_until(tap, lambda found: b'"id":0' in found)
-        wait_until_full(tap)
+        wait_until_full(tap.stdout)
         tap.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
             tap.wait(2)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from target_spark.spark.exact_value_conf import get_needed
+from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ __all__ = ["LEFT_OUT", "Key", "known_keys"]
 _DELTA: Final = "spark.databricks.delta."
 _ICEBERG: Final = "spark.sql.iceberg."
 _TABLE_DEFAULTS: Final = f"{_DELTA}properties.defaults."
+_ICEBERG_TABLES: Final = f"spark.sql.catalog.{DEFAULT_CATALOG}.table-override."
 
 _ONE_OF: Final = re.compile(r"should be one of '([^']*)'")
 _TYPE: Final = re.compile(r"should be a/an '(\w+)")
@@ -102,6 +104,26 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Words of keys whose check does not list them."""
 
+_ICEBERG_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    r"format-version": ("1", "3"),
+    r"write\.(delete\.)?format\.default": ("orc", "avro"),
+    r".*\.parquet\.page-version": ("v2",),
+    r".*\.parquet\.compression-codec": ("snappy", "uncompressed"),
+    r".*\.(avro|manifest|metadata)\.compression-codec": ("gzip",),
+    r".*\.orc\.compression-codec": ("none", "snappy"),
+    r".*\.compression-level": ("1",),
+    r".*\.compression-strategy": ("compression",),
+    r".*\.(delete|update|merge)\.mode": ("merge-on-read",),
+    r".*\.isolation-level": ("snapshot",),
+    r".*\.distribution-mode": ("none", "hash", "range"),
+    r".*\.granularity": ("file",),
+    r".*-planning-mode": ("local", "distributed"),
+    r".*\.metrics\.default": ("none", "counts", "full"),
+    r".*\.advisory-partition-size-bytes": ("1", "1000000"),
+    r".*\.bloom\.filter\.columns": ("id",),
+}
+"""Words of properties of Iceberg's tables, by patterns of their names."""
+
 LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
     "of a whole process, on threads, caches, sizes and pages": (
         "spark.databricks.delta.catalog.update.threadPoolSize",
@@ -146,6 +168,15 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
         "spark.sql.streaming.commitProtocolClass",
         "spark.sql.streaming.streamingQueryListeners",
         "spark.sql.udt.allowedDynamicUDTClasses",
+    ),
+    "names folders, classes, columns or keys of tables of Iceberg": (
+        f"{_ICEBERG_TABLES}encryption.key-id",
+        f"{_ICEBERG_TABLES}schema.name-mapping.default",
+        f"{_ICEBERG_TABLES}write.data.path",
+        f"{_ICEBERG_TABLES}write.folder-storage.path",
+        f"{_ICEBERG_TABLES}write.location-provider.impl",
+        f"{_ICEBERG_TABLES}write.metadata.path",
+        f"{_ICEBERG_TABLES}write.object-storage.path",
     ),
     "of streaming, of servers and of other commands, which a load does not use": (
         "spark.databricks.delta.changeDataFeed.defaultSchemaModeForColumnMappingTable",
@@ -233,6 +264,7 @@ _HADOOP_CLASSES: Final = (
     "org.apache.parquet.hadoop.ParquetInputFormat",
     "org.apache.hadoop.mapreduce.lib.output.FileOutputCommitter",
 )
+_ICEBERG_PROPERTIES: Final = "org.apache.iceberg.TableProperties"
 _ICEBERG_CLASS: Final = "org.apache.iceberg.spark.SparkSQLProperties"
 
 
@@ -249,6 +281,7 @@ def known_keys(spark: SparkSession) -> list[Key]:
     found = [
         *_of_spark(spark),
         *_of_delta_tables(spark),
+        *_of_iceberg_tables(spark),
         *(Key(name, tuple(_words(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
         *(Key(name, tuple(_words(name))) for name in _constants(spark, _HADOOP_CLASSES)),
     ]
@@ -279,6 +312,23 @@ def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
         is_switch = re.search("boolean|true,false", str(config.helpMessage()))
         unset = ("true", "false") if default == "None" and is_switch else ()
         yield Key(name, _WORDS.get(name) or tuple(_other_values(default)) or unset)
+
+
+def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
+    """Yield the keys by which tables of the target's Iceberg catalogs get properties."""
+    fields = {each.getName(): each for each in _class(spark, _ICEBERG_PROPERTIES).getFields()}
+    reserved = set(fields["RESERVED_PROPERTIES"].get(None)) - {"format-version"}
+    for constant, each in fields.items():
+        is_text = each.getType().getName() == "java.lang.String"
+        name = str(each.get(None)) if is_text else ""
+        is_default = re.search(r"_DEFAULT(_SINCE|$)", constant)
+        if not re.fullmatch(r"[a-z]+[.-][\w.-]*\w", name) or name in reserved or is_default:
+            continue
+        words = next((w for known, w in _ICEBERG_WORDS.items() if re.fullmatch(known, name)), ())
+        shared = constant.removeprefix("DELETE_")  # files of deletes are written as those of rows
+        default = fields.get(f"{constant}_DEFAULT") or fields.get(f"{shared}_DEFAULT")
+        shown = "" if default is None else str(default.get(None)).lower()
+        yield Key(_ICEBERG_TABLES + name, words or tuple(_other_values(shown)))
 
 
 def _others(spark: SparkSession, name: str, default: str) -> Iterator[str]:

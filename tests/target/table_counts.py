@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-__all__ = ["check_counts", "count_rows"]
+__all__ = ["EndedRun", "check_counts", "checked_counts", "count_rows"]
+
+_REPORT: Final = "REPORT: "
 
 
 def count_rows(folder: Path) -> dict[str, int]:
@@ -32,10 +37,41 @@ def check_counts(report: dict[str, Any], before: dict[str, int], folder: Path) -
         assert told["received"] == told["written"] + told["quarantined"], (stream, told)
         name = Path(told["table"]).name
         if told["commits"] and name in now:
+            if (folder / name / "_manifest.json").exists():
+                assert sorted(_listed_files(folder / name)) == sorted(_parquet_files(folder / name))
             more = now[name] - before.get(name, 0)
             is_told = more == told["inserted"] - told["deleted"]
             was_replaced = now[name] == told["inserted"]
             assert is_told or was_replaced, (stream, told, before, now)
+
+
+@dataclass
+class EndedRun:
+    """What a process of target-spark left: its exit code and what it wrote to standard error."""
+
+    code: int | None = None
+    errors: str = field(default="", repr=False)
+
+
+@contextmanager
+def checked_counts(folder: Path) -> Iterator[EndedRun]:
+    """Hold the report of a process against the tables of a folder, where its load is complete.
+
+    The caller fills in how the process ended. A load that failed, was stopped by a signal or wrote
+    no tables (a dry run, another command) is not looked at.
+
+    Raises:
+        AssertionError: as `check_counts`; or a process that ended well has two reports.
+    """
+    before = count_rows(folder)
+    run = EndedRun()
+    yield run
+    found = [line for line in run.errors.splitlines() if line.startswith(_REPORT)]
+    if run.code == 0 and found:
+        (line,) = found
+        report = json.loads(line.removeprefix(_REPORT))
+        if report["complete"] and not report.get("dry_run"):
+            check_counts(report, before, folder)
 
 
 def _count(table: Path) -> int:
@@ -47,19 +83,34 @@ def _count(table: Path) -> int:
         return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
     if (table / "metadata").is_dir():
         return _count_iceberg(table)
-    files = table.rglob("*.parquet")
-    return sum(
-        pq.ParquetFile(file).metadata.num_rows
-        for file in files
+    return sum(pq.ParquetFile(file).metadata.num_rows for file in _parquet_files(table))
+
+
+def _parquet_files(table: Path) -> list[Path]:
+    """Return the files that count; those of a commit that did not come to its end do not."""
+    manifest = table / "_manifest.json"
+    if manifest.exists():
+        return [table / name for name in json.loads(manifest.read_text())["parts"]]
+    return _listed_files(table)
+
+
+def _listed_files(table: Path) -> list[Path]:
+    """Return the files that a reader of the folder finds."""
+    return [
+        file
+        for file in table.rglob("*.parquet")
         if not any(part.startswith((".", "_")) for part in file.relative_to(table).parts)
-    )
+    ]
 
 
 def _count_iceberg(table: Path) -> int:
     newest = max(
         (table / "metadata").glob("v*.metadata.json"),
         key=lambda path: int(path.name[1:].split(".")[0]),
+        default=None,
     )
+    if newest is None:
+        return 0
     metadata = json.loads(newest.read_text())
     current = metadata.get("current-snapshot-id")
     summaries = {each["snapshot-id"]: each["summary"] for each in metadata.get("snapshots", ())}

@@ -28,7 +28,6 @@ from target_spark.spark.session import Session
 from target_spark.storage.hadoop_fs import remove_file
 from target_spark.storage.uris import to_spark_uri
 from tests.target.test_loader import (
-    FORMATS,
     ID,
     ID_AND_NAME,
     Warehouse,
@@ -48,18 +47,6 @@ JSONL = {"format": "jsonl"}
 GZIP = {"format": "jsonl", "compression": "gzip"}
 PARQUET = {"format": "parquet"}
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
-@pytest.fixture(params=FORMATS)
-def warehouse(
-    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
 @pytest.fixture(params=["delta", "iceberg"])

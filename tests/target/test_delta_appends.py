@@ -27,14 +27,8 @@ from tests.target.test_loader import ID, ID_AND_NAME, Warehouse, record, schema,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.spark.session import Session
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
 
 
 @pytest.fixture

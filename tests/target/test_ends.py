@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,6 +26,7 @@ from tests.target.test_target_cli import (
     ids,
     line,
     record,
+    run,
     running,
     schema,
     state,
@@ -141,25 +142,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def load(tmp_path: Path, data: bytes, **more: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, "--config", str(config(tmp_path, **more))],
-        input=data,
-        capture_output=True,
-        env=environment(),
-        cwd=tmp_path,
-        timeout=PATIENCE,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("form", ["delta", "parquet"])
 def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
     spark: SparkSession, tmp_path: Path, small_disk: Path, form: str
 ) -> None:
     rows = [text_record(n, 1_000_000) + state(n) for n in range(1, 11)]
     how = {"path": str(small_disk), "format": form, "flush_rows": 1}
-    done = load(tmp_path, b"".join([text_schema(), *rows]), **how)
+    done = run(tmp_path, b"".join([text_schema(), *rows]), **how)
     assert done.returncode == 1
     said = done.stderr.decode()
     assert f"No room is left for table a ({small_disk}/a): No space left on device" in said
@@ -171,7 +160,7 @@ def test_a_full_disk_of_the_tables_is_named_and_the_next_run_resumes(
 
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     rest = b"".join([text_schema(), *rows[covered:]])
-    done = load(tmp_path, rest, **how)
+    done = run(tmp_path, rest, **how)
     assert (done.returncode, done.stdout.split()[-1]) == (0, b"10")
     place = spark.read.format(form).load(f"file://{small_disk}/a")
     assert sorted(row.id for row in place.select("id").collect()) == [*range(1, 11)]
@@ -230,7 +219,7 @@ def test_what_a_dead_run_left_is_removed_by_the_next_one_and_was_private(
     modes = {path.name.partition("-")[0]: path.stat().st_mode & 0o777 for path in files}
     assert left.stat().st_mode & 0o777 == 0o700
     assert modes == {"lock": 0o600, "rows": 0o600}
-    done = load(tmp_path, schema() + record(1) + state(1), staging=str(spool))
+    done = run(tmp_path, schema() + record(1) + state(1), staging=str(spool))
     assert (done.returncode, done.stdout) == (0, b"1\n")
     assert not [*spool.iterdir()]
     assert ids(spark, tmp_path) == [1]

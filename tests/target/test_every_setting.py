@@ -341,6 +341,10 @@ ENDING: Final = frozenset(
         "spark.sql.analyzer.maxIterations",
         "spark.sql.analyzer.singlePassResolver.enabled",
         "spark.sql.ansi.enforceReservedKeywords",
+        "spark.sql.catalog.target_spark.table-override.encryption.data-key-length",
+        "spark.sql.catalog.target_spark.table-override.write.parquet.dict-size-bytes",
+        "spark.sql.catalog.target_spark.table-override.write.parquet.row-group-check-max-record-count",
+        "spark.sql.catalog.target_spark.table-override.write.spark.accept-any-schema",
         "spark.sql.maxBroadcastTableSize",
         "spark.sql.parquet.compression.codec",
         "spark.sql.retainGroupColumns",
@@ -375,12 +379,16 @@ def sweep(
 
 
 FAMILIES: Final = {
-    "parquet": ("parquet", r"spark\.sql\.(?!iceberg\.)|parquet\.|mapreduce\.", 48),
-    "delta": ("delta", r"spark\.databricks\.delta\.(?!properties\.)", 64),
+    "parquet": ("parquet", r"spark\.sql\.(?!iceberg\.|catalog\.)|parquet\.|mapreduce\.", 48),
+    "delta": ("delta", r"spark\.databricks\.(?!delta\.properties\.)", 64),
+    "properties": ("delta", r"spark\.databricks\.delta\.properties\.", 16),
+    "iceberg": ("iceberg", r"spark\.sql\.iceberg\.|spark\.wap\.", 16),
+    "overrides": ("iceberg", r"spark\.sql\.catalog\.target_spark\.", 24),
 }
 """What is tried: a format, the keys, and how many of them are set for one load.
 
-Not tried yet: Iceberg's own keys, and those that give Delta Lake's tables properties.
+`properties` are the defaults of the properties that Delta Lake's tables are made with, and
+`overrides` the properties of Iceberg's tables.
 """
 
 

@@ -208,11 +208,6 @@ def test_an_error_that_nobody_foresaw_shows_no_secret(
     assert "s3cr3t" not in err
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
 # Resumed from it
 
 

@@ -161,18 +161,6 @@ def feed(loader: Loader, *messages: dict[str, Any]) -> None:
             loader.fold(event)
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
-@pytest.fixture(params=FORMATS)
-def warehouse(
-    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
-
-
 # Rows and states
 
 

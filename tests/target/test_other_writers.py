@@ -31,11 +31,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 PATIENCE = 200
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
 @contextmanager
 def loading(warehouse: Warehouse, **config: Any) -> Iterator[Loader]:
     loader, spool = warehouse.open(**config)

@@ -107,11 +107,6 @@ def test_the_places_of_a_table_are_those_that_no_other_may_have() -> None:
 # Streams that would share a table
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
 @pytest.mark.parametrize(
     "one,other,config",
     [

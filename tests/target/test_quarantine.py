@@ -57,11 +57,6 @@ def keyed(
 
 
 @pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
-@pytest.fixture
 def parquet(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
     return Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tap_core.events import SchemaEvent, StreamId
 from target_spark.errors import QuarantineError, UnsupportedError
 from tests.target.test_loader import (
-    FORMATS,
     ID,
     ID_AND_NAME,
     Warehouse,
@@ -26,28 +24,11 @@ from tests.target.test_loader import (
     versioned,
 )
 from tests.target.test_quarantine import again
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from target_spark.spark.session import Session
+from tests.target.test_target_cli import line, run
 
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
 KEYED = schema("a", ID_AND_NAME, "id")
-
-
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
-@pytest.fixture(params=FORMATS)
-def warehouse(
-    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
 def bad(*numbers: int, stream: str = "a") -> list[dict[str, Any]]:
@@ -300,30 +281,16 @@ def test_a_schema_that_declares_nothing_may_have_any_key(delta: Warehouse) -> No
 # The command
 
 
-def run(
+def run_with_report(
     folder: Path, *messages: dict[str, Any], **config: Any
 ) -> subprocess.CompletedProcess[bytes]:
     given = {"path": "tables", "format": "parquet", "report": "report.json", **config}
     (folder / "my config.json").write_text(json.dumps(given))
-    return command(folder, *messages, words=["--config", "my config.json"])
-
-
-def command(
-    folder: Path, *messages: dict[str, Any], words: list[str]
-) -> subprocess.CompletedProcess[bytes]:
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-    code += "from target_spark.target import TargetSpark; TargetSpark.cli()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *words],
-        input="".join(json.dumps(message) + "\n" for message in messages).encode(),
-        capture_output=True,
-        cwd=folder,
-        check=False,
-    )
+    return run(folder, b"".join(map(line, messages)), "--config", "my config.json")
 
 
 def test_the_command_fails_and_names_the_command_that_loads_the_rows(tmp_path: Path) -> None:
-    done = run(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
+    done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
     said = done.stderr.decode()
     assert done.returncode == 1, said
     assert done.stdout == b""
@@ -337,13 +304,13 @@ def test_the_command_fails_and_names_the_command_that_loads_the_rows(tmp_path: P
     mended = {"id": {"type": ["string", "integer"]}}
     for properties, code, told in ((ID, 1, "2 still do not fit"), (mended, 0, "2 of 2 records")):
         (tmp_path / "catalog.json").write_text(json.dumps(schema("a b", properties)))
-        again = command(tmp_path, words=shlex.split(replay)[1:])
+        again = run(tmp_path, b"", *shlex.split(replay)[1:])
         assert (again.returncode, told in again.stdout.decode()) == (code, True), again.stderr
 
 
 def test_a_run_that_sets_rows_aside_says_so_at_its_end(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
-    done = run(tmp_path, schema("a", ID, "id"), *rows, state(1))
+    done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
     said = done.stderr.decode()
     assert done.returncode == 0, said
     assert json.loads(done.stdout) == {"at": 1}

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -30,7 +29,6 @@ from tests.target.test_loader import ID, Warehouse, feed, record, schema, state
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -131,11 +129,6 @@ def storage() -> Iterator[Storage]:
         storage.shutdown()
         thread.join()
         storage.server_close()
-
-
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ import pytest
 
 from target_spark.storage.uris import to_spark_uri
 from tests.bench.trees import Memory
+from tests.target.table_counts import checked_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,17 +61,20 @@ def config(tmp_path: Path, **more: Any) -> Path:
 def run(
     tmp_path: Path, data: bytes, *args: str, env: Mapping[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run to the end on this input."""
+    """Run to the end on this input; the counts of a complete load must agree."""
     flags = args or ("--config", str(config(tmp_path, **more)))
-    return subprocess.run(
-        [*COMMAND, *flags],
-        input=data,
-        capture_output=True,
-        env=env or environment(),
-        cwd=tmp_path,
-        timeout=PATIENCE,
-        check=False,
-    )
+    with checked_counts(Path(more.get("path", tmp_path / "tables"))) as ended:
+        done = subprocess.run(
+            [*COMMAND, *flags],
+            input=data,
+            capture_output=True,
+            env=env or environment(),
+            cwd=tmp_path,
+            timeout=PATIENCE,
+            check=False,
+        )
+        ended.code, ended.errors = done.returncode, done.stderr.decode()
+    return done
 
 
 class Running:

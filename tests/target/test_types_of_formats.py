@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,11 +13,6 @@ from target_spark.columns import ColumnOptions, diff_with_table, schema_from_jso
 from target_spark.tables.model import Table
 from target_spark.writers import get_writer
 from tests.target.test_loader import FORMATS, Warehouse, feed, record, schema, state
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from target_spark.spark.session import Session
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -128,13 +122,6 @@ CASES: list[tuple[str, str, Any]] = [
     ),
     ("s", "[]", BAD),
 ]
-
-
-@pytest.fixture(params=FORMATS)
-def warehouse(
-    request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path
-) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
 def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **config: Any) -> None:

@@ -103,11 +103,6 @@ def table(
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
 def alive(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
     """The rows that have no mark."""
     found = warehouse.rows("a", *columns, "_sdc_deleted_at")

@@ -36,11 +36,6 @@ GONE = "2024-05-01T00:00:00Z"
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
-@pytest.fixture
-def delta(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark_session, spark, tmp_path / "tables")
-
-
 @pytest.fixture(params=["delta", "iceberg"])
 def table(
     request: pytest.FixtureRequest, spark_session: Session, spark: SparkSession, tmp_path: Path

@@ -232,6 +232,20 @@ def test_a_message_of_too_many_files_is_an_error_before_any_is_read(path):
         )
 
 
+def test_a_message_of_too_many_files_from_an_own_reader_is_an_error_too(path):
+    class Reader:
+        def process_lines(self, file_input, callbacks):
+            for text in file_input:
+                message = json.loads(text)
+                callbacks[message["type"]](message)
+
+    made = Loader(config={"batch_max_files": 3}, message_reader=Reader())
+    most = {"format": "jsonl", "compression": "gzip"}
+    with pytest.raises(BatchFileError, match=r"Stream 'a': .* names 4 files, more than 3;"):
+        made.listen([schema(), batch("a", *[path] * 3, **most), batch("a", *[path] * 4, **most)])
+    assert made.notes == [("a", ROWS)] * 3
+
+
 @pytest.mark.parametrize(
     "message, error",
     [

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tap_core.varints import read_varint
+
 __all__ = [
     "MESSAGE_LIMIT",
     "RequestLimits",
@@ -47,12 +49,6 @@ _VARINT: Final = 0
 _SIXTY_FOUR: Final = 1
 _DELIMITED: Final = 2
 _THIRTY_TWO: Final = 5
-
-_LONGEST_NUMBER: Final = 10
-"""Bytes of a number of 64 bits."""
-
-_GOES_ON: Final = 0x80
-"""The bit of a byte that others follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +197,11 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
         kind, at, end = rest.pop()
         while at < end and count <= most:
             count += 1
-            tag, at = _number(data, at, end)
-            size, at = _size(data, at, end, tag & 7)
+            try:
+                tag, at = read_varint(data, at)
+                size, at = _size(data, at, tag & 7)
+            except IndexError:
+                raise ValueError("a number has no end") from None
             if at + size > end:
                 raise ValueError("a value ends behind its message")
             field = kind.fields_by_number.get(tag >> 3)
@@ -212,22 +211,10 @@ def count_values(data: bytes, kind: Any, most: int) -> int:
     return count
 
 
-def _size(data: bytes, at: int, end: int, wire: int) -> tuple[int, int]:
+def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
     """Return the bytes of a value and where it begins; the marks of groups have none."""
     if wire == _DELIMITED:
-        return _number(data, at, end)
+        return read_varint(data, at)
     if wire == _VARINT:
-        return 0, _number(data, at, end)[1]
+        return 0, read_varint(data, at)[1]
     return {_SIXTY_FOUR: 8, _THIRTY_TWO: 4}.get(wire, 0), at
-
-
-def _number(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number of base 128 and where it ends."""
-    value = shift = 0
-    for place in range(at, min(at + _LONGEST_NUMBER, end)):
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        if byte < _GOES_ON:
-            return value, place + 1
-        shift += 7
-    raise ValueError("a number has no end")

@@ -469,12 +469,7 @@ class DeltaWriter:
 
     def _verify(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> Commit:
         """Read the log: the newest commit of this run must be the batch just written."""
-        of_run = (
-            found
-            for found in commits(spark, table)
-            if found.marker is not None
-            and (found.marker.job, found.marker.run) == (commit.job, commit.run)
-        )
+        of_run = (found for found in commits(spark, table) if commit.is_same_run(found.marker))
         newest = next(of_run, Commit(0))
         if not commit.same_batch(newest.marker):
             raise CommitLostError(

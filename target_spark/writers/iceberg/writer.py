@@ -518,9 +518,8 @@ def _newest_of_run(
 ) -> IcebergSnapshot | None:
     """Return the newest snapshot of a commit's run, if it is that commit's."""
     for snapshot in found:
-        marker = snapshot.marker
-        if marker is not None and (marker.job, marker.run) == (commit.job, commit.run):
-            return snapshot if commit.same_batch(marker) else None
+        if commit.is_same_run(snapshot.marker):
+            return snapshot if commit.same_batch(snapshot.marker) else None
     return None
 
 
