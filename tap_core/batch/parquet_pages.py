@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import IO, Any, Final
 
 from tap_core.limits.memory import Bound, InputTooLargeError, shown
-from tap_core.varints import read_varint
+from tap_core.parsing.varints import read_varint
 
 __all__ = ["check_pages"]
 

@@ -41,7 +41,7 @@ FLOORS: dict[str, int] = {
     "tap_core.redaction": 1,  # what is secret, and how texts are shown without it
     "tap_core.io.private_files": 1,  # files that no other user of the machine controls
     "tap_core.http.https_policy": 1,  # whether requests may leave unencrypted
-    "tap_core.varints": 1,  # numbers of seven bits a byte
+    "tap_core.parsing.varints": 1,  # numbers of seven bits a byte
     "tap_core.limits.environment": 1,  # what input may cost, by variables of the operator
     "tap_core.limits.regex": 1,  # regular expressions of others, with a time limit
     "tap_core.limits.expressions": 1,
