@@ -34,7 +34,7 @@ the ones marked * are this project's own.
     │   │   ├── FatalAPIError
     │   │   ├── InvalidStreamSortException
     │   │   ├── MissingKeyPropertiesError
-    │   │   ├── PartsFailedError *       contexts that were synced elsewhere, and failed
+    │   │   ├── PartitionsFailedError *  contexts that were synced elsewhere, and failed
     │   │   ├── RecordsWithoutSchemaException
     │   │   ├── TapStreamConnectionFailure
     │   │   ├── TooManyRecordsException
@@ -59,7 +59,7 @@ the ones marked * are this project's own.
     SingerError
     └── SingerReadError
         └── InvalidInputLine             a line on the wire that is not a message
-            ├── TornInputLine *          the input ended within a line
+            ├── TruncatedInputLine *     the input ended within a line
             └── UnknownMessageType *     JSON, but of no type that is known
 
     Warnings (Python's categories are the parents)

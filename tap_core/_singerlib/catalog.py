@@ -17,4 +17,6 @@ from tap_core.singerlib.catalog import (
     Schema as Schema,
     SelectionMask as SelectionMask,
     StreamMetadata as StreamMetadata,
+    deselect_all_streams as deselect_all_streams,
+    set_catalog_stream_selected as set_catalog_stream_selected,
 )

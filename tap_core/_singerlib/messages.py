@@ -14,4 +14,5 @@ from tap_core.singerlib.messages import (
     SingerMessageType as SingerMessageType,
     StateMessage as StateMessage,
     write_message as write_message,
+    SDKBatchMessage as SDKBatchMessage,
 )

@@ -45,7 +45,7 @@ if MYPY or not TYPE_CHECKING:
 else:  # pragma: no cover - for pyright
     from collections.abc import Sequence
 
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.types import JsonSchema
 
     class _Said(Generic[_T]):
@@ -70,7 +70,7 @@ else:  # pragma: no cover - for pyright
         replication_key = _Said[str | None]()
         state_partitioning_keys = _Said[Sequence[str] | None]()
         url_base = _Said[str]()
-        authenticator = _Said[AuthCallable]()
+        authenticator = _Said[Auth]()
         http_headers = _Said[dict[str, Any]]()
         http_method = _Said[str]()
         timeout = _Said[float]()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tap_core.types import Context, Record, StrPath, TapState
 
 if TYPE_CHECKING:
-    from tap_core.http.request import AuthCallable, RequestFunc
+    from tap_core.http.request import Auth, RequestFunc
 
-__all__ = ["AuthCallable", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
+__all__ = ["Auth", "Context", "Record", "RequestFunc", "StrPath", "TapState"]
 
 
 def __getattr__(name: str) -> Any:

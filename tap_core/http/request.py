@@ -29,7 +29,7 @@ else:
     from typing_extensions import TypeVar
 
 __all__ = [
-    "AuthCallable",
+    "Auth",
     "HTTPRequest",
     "JSONPayload",
     "PageContext",
@@ -38,7 +38,7 @@ __all__ = [
     "prepare_request",
 ]
 
-AuthCallable: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
+Auth: TypeAlias = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 """Puts keys or tokens onto a request: an authenticator, or any function like one."""
 
 RequestFunc: TypeAlias = Callable[[requests.PreparedRequest, Context | None], requests.Response]

@@ -25,7 +25,7 @@ from tap_core.manifest.components.partition_routers import ListPartitionRouter
 from tap_core.manifest.custom_cursor_stream import CustomCursorStream
 
 if TYPE_CHECKING:
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.manifest.interfaces import TemplateScope
 
 __all__ = ["ManifestOriginStream"]
@@ -40,10 +40,10 @@ class ManifestOriginStream(CustomCursorStream):
     if TYPE_CHECKING:
 
         @cached_property
-        def _signer(self) -> AuthCallable:
+        def _signer(self) -> Auth:
             """What signs the requests of the requester in use."""
 
-    def _route(self, authenticator: AuthCallable) -> Route:
+    def _route(self, authenticator: Auth) -> Route:
         """Return where a request that ``authenticator`` signs may lead."""
         route = super()._route(authenticator)
         route.allowed_hosts = check_allowed_hosts(self.retriever.requester.allowed_hosts)

@@ -60,7 +60,7 @@ from tap_core.typing.inspect import TypeConformanceLevel
 
 if TYPE_CHECKING:
     from tap_core.http.origins import Origin
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.manifest.async_jobs import JobLimiter
     from tap_core.manifest.components.api_budget import HTTPAPIBudget
     from tap_core.manifest.interfaces import Authenticator
@@ -128,10 +128,10 @@ class ManifestTapProtocol(Protocol):
     def parent_stream(self, node: Mapping[str, Any]) -> DeclarativeStreamProtocol:
         """Return the stream that reads all of a parent."""
 
-    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what signs requests; streams that declare the same share it."""
 
-    def origins(self, signer: AuthCallable) -> set[Origin]:
+    def origins(self, signer: Auth) -> set[Origin]:
         """Return the origins that are known to be declared for what a signer puts on requests."""
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, cast
 if TYPE_CHECKING:
     import requests
 
-    from tap_core.http.request import AuthCallable, HTTPRequest
+    from tap_core.http.request import Auth, HTTPRequest
     from tap_core.manifest.cdk_compat.models import CdkStreamSlice
     from tap_core.types import Context, JsonSchema, Record
 
@@ -153,7 +153,7 @@ class BackoffStrategy(Protocol):
 class Authenticator(Protocol):
     """An authenticator of a manifest."""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what puts credentials on a request of a stream; asked once per tap.
 
         Where tokens can be renewed it has ``update_access_token()``, called after a 401.

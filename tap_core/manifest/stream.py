@@ -50,7 +50,7 @@ from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 from tap_core.singerlib.json import dump_json
 
 if TYPE_CHECKING:
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.manifest.components.record_selector import OnFailure, RecordSelection
     from tap_core.manifest.interfaces import Decoder, ErrorHandler
     from tap_core.types import Context, Record
@@ -87,7 +87,7 @@ class _Sending(ManifestOriginStream):
         return prepare_request(self.requests_session, asked, user_agent=self.user_agent)
 
     @cached_property
-    def _signer(self) -> AuthCallable:
+    def _signer(self) -> Auth:
         declared = self.retriever.requester.authenticator
         return (
             SimpleAuthenticator()
@@ -96,7 +96,7 @@ class _Sending(ManifestOriginStream):
         )
 
     @property
-    def authenticator(self) -> AuthCallable:
+    def authenticator(self) -> Auth:
         """What puts credentials on a request; streams that declare the same share it."""
         return self._signer
 
@@ -113,7 +113,7 @@ class _Sending(ManifestOriginStream):
         self,
         request: requests.PreparedRequest,
         context: Context | None,
-        authenticator: AuthCallable,
+        authenticator: Auth,
     ) -> requests.Response:
         """Send a request, unless its answer is known; the budget of the tap is waited for."""
         if (known := self._known_page(context)) is not None:
@@ -129,7 +129,7 @@ class _Sending(ManifestOriginStream):
         return answers.fetch(request, send, self._is_good) if self._is_kept else send(request)
 
     def _send_once(
-        self, asked: requests.PreparedRequest, context: Context | None, authenticator: AuthCallable
+        self, asked: requests.PreparedRequest, context: Context | None, authenticator: Auth
     ) -> requests.Response:
         """Send a request of its own, so that the unsigned one can be asked for again."""
         budget, counters = self._host.budget, None

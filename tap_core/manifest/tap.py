@@ -38,7 +38,7 @@ from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
     from tap_core.http.origins import Origin
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.manifest.async_jobs import JobLimiter
     from tap_core.manifest.components.api_budget import HTTPAPIBudget
     from tap_core.manifest.interfaces import Authenticator, DeclarativeStreamProtocol
@@ -290,7 +290,7 @@ class ManifestTap(Tap):
     def _parents(self) -> list[tuple[Mapping[str, Any], ManifestStream]]:
         return []
 
-    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def signer(self, declared: Authenticator, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what signs requests of a stream; equal authenticators share their tokens."""
         with self._signing:
             for known, auth in self._signers:
@@ -300,7 +300,7 @@ class ManifestTap(Tap):
             self._signers.append((declared, auth))
             return auth
 
-    def origins(self, signer: AuthCallable) -> set[Origin]:
+    def origins(self, signer: Auth) -> set[Origin]:
         """Return the origins that are known to be declared for what a signer puts on requests."""
         return self._origins.setdefault(id(signer), set())  # signers live as long as the tap
 
@@ -313,7 +313,7 @@ class ManifestTap(Tap):
         return threading.RLock()
 
     @cached_property
-    def _signers(self) -> list[tuple[Authenticator, AuthCallable]]:
+    def _signers(self) -> list[tuple[Authenticator, Auth]]:
         return []
 
 

@@ -30,7 +30,7 @@ from tap_core.streams.retry import RetryingStream
 if TYPE_CHECKING:
     import requests
 
-    from tap_core.http.request import AuthCallable
+    from tap_core.http.request import Auth
     from tap_core.redaction import Secrets
 
 __all__ = ["OriginBoundStream"]
@@ -89,7 +89,7 @@ class OriginBoundStream(RetryingStream, abc.ABC):
 
     # Where requests may lead
 
-    def _route(self, authenticator: AuthCallable) -> Route:
+    def _route(self, authenticator: Auth) -> Route:
         """Return where a request that ``authenticator`` signs may lead."""
 
         def carries(request: requests.PreparedRequest) -> bool:
@@ -103,7 +103,7 @@ class OriginBoundStream(RetryingStream, abc.ABC):
             setting=f"`allowed_hosts` of the stream '{self.name}'",
         )
 
-    def _signing_at_home(self, authenticator: AuthCallable) -> AuthCallable:
+    def _signing_at_home(self, authenticator: Auth) -> Auth:
         """Return what signs the requests that an author's code sends with the session itself."""
 
         def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -26,7 +26,7 @@ from tap_core.exceptions import FatalAPIError, RetriableAPIError, SingerSDKDepre
 from tap_core.http.origins import Route
 from tap_core.http.page_iteration import iterate_records
 from tap_core.http.rate_limit import report_retry_after, wait_for_slot
-from tap_core.http.request import AuthCallable, build_body_arguments, prepare_request
+from tap_core.http.request import Auth, build_body_arguments, prepare_request
 from tap_core.http.request import HTTPRequest as HTTPRequest
 from tap_core.http.request import JSONPayload as JSONPayload
 from tap_core.http.request import PageContext as PageContext
@@ -221,7 +221,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         return str(self.config.get("user_agent", f"tap-core/{PluginBase.get_sdk_version()}"))
 
     @property
-    def authenticator(self) -> AuthCallable:
+    def authenticator(self) -> Auth:
         """What authenticates a request: a callable from request to request."""
         return SimpleAuthenticator()
 
@@ -346,7 +346,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self,
         request: requests.PreparedRequest,
         context: Context | None,
-        authenticator: AuthCallable,
+        authenticator: Auth,
     ) -> requests.Response:
         """Check where the request leads, wait for the budgets, authenticate, send, and measure."""
         return self._exchange(
@@ -361,7 +361,7 @@ class _HTTPStream(_Costed, abc.ABC, Generic[_TToken]):
         self,
         request: requests.PreparedRequest,
         context: Context | None,
-        authenticator: AuthCallable,
+        authenticator: Auth,
         route: Route,
         *,
         follows: bool,

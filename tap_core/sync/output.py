@@ -96,7 +96,7 @@ class PolledWriter(ProtocolWriter, Protocol):
 
 def as_typed_writer(outlet: ProtocolWriter) -> TypedEventWriter | None:
     """Return an outlet as one with types, None where it has none."""
-    return cast(TypedEventWriter, outlet) if hasattr(outlet, "encoder_of") else None
+    return cast(TypedEventWriter, outlet) if hasattr(outlet, "make_encoder") else None
 
 
 class OpenChunk(Protocol):

@@ -51,6 +51,7 @@ from target_spark.loader.write_modes import (
     select_write_operation,
 )
 from target_spark.spark.engine import SparkProvider
+from target_spark.spark.jvm import collect_garbage
 from target_spark.spark.observation import get_row_count
 from target_spark.storage.hadoop_fs import is_remote_session
 from target_spark.storage.retry import (
@@ -183,6 +184,8 @@ class BatchWriter:
             outcome = self._patiently(work.table, partial(self._write, whole))
             state.written += outcome.written
             state.quarantined += outcome.quarantined
+            if any(batch.has_large_rows for batch in work.batches):
+                collect_garbage(self._engine.spark())
         return replace(outcome, changes=state.news(), remarks=state.remarks, from_files=from_files)
 
     @contextmanager

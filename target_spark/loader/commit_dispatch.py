@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -50,6 +51,7 @@ class CommitDispatcher:
         self._new_commits = new_commits
         self._made_commits: CommitWriter | None = None
         self._making_commits = threading.Lock()
+        self._large_rows = threading.Lock()
         self._last_table: Table | None = None
 
     @property
@@ -117,7 +119,8 @@ class CommitDispatcher:
             return
         started = time.monotonic()
         name, nbytes = str(work.stream), sum(batch.nbytes for batch in work.batches)
-        with batch_timer(name):
+        is_large = any(batch.has_large_rows for batch in work.batches)
+        with batch_timer(name), self._large_rows if is_large else nullcontext():
             outcome = self.commits.write(work)
         if not (outcome.withheld and work.mode is WriteMode.OVERWRITE):  # it may not be there
             self._last_table = work.table

@@ -62,7 +62,7 @@ from target_spark.loader.stream_context import (
 from target_spark.loader.table_versions import VersionTracker
 from target_spark.loader.undeclared_properties import describe_undeclared
 from target_spark.spark.engine import SparkProvider
-from target_spark.storage.spool import Batch, Spool, SpoolFolder
+from target_spark.storage.spool import LARGE_ROWS_BYTES, Batch, Spool, SpoolFolder
 
 __all__ = ["Loader"]
 
@@ -318,7 +318,7 @@ class Loader:
         options, spool = self._options, stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
-        if fill >= (_LONGEST_WAIT if waits else 1):
+        if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_LONGEST_WAIT if waits else 1):
             self._cut(stream)
         elif fill >= 1:
             self._full[stream.id] = stream

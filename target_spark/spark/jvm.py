@@ -28,10 +28,22 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tap_core.io.private_files import trust_fault
+from target_spark.storage.hadoop_fs import is_remote_session
 
-__all__ = ["LAUNCHER_OPTIONS", "archive_file", "cache_folder", "jvm_options", "spark_home"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "LAUNCHER_OPTIONS",
+    "archive_file",
+    "cache_folder",
+    "collect_garbage",
+    "jvm_options",
+    "spark_home",
+]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -139,3 +151,9 @@ def _link_all_but_ml(package: Path, home: Path) -> None:
             raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def collect_garbage(spark: SparkSession) -> None:
+    """Return the memory of a batch of large rows to the heap, so that batches do not add up."""
+    if not is_remote_session(spark):
+        spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]  # noqa: SLF001

@@ -42,6 +42,7 @@ from target_spark.storage.retry import translate_disk_full
 from target_spark.storage.uris import to_local_folder
 
 __all__ = [
+    "LARGE_ROWS_BYTES",
     "MAX_OPEN_FILES",
     "RECORD_BYTES",
     "Batch",
@@ -57,7 +58,7 @@ _UNBORN_PREFIX: Final = ".new-target-spark-"
 _LOCK_NAME: Final = "lock"
 _OURS: Final = re.compile(f"{_FOLDER_PREFIX}[0-9a-f]{{32}}")
 _BUFFER_SIZE: Final = 32 * 1024
-RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 24 * MIB)
+RECORD_BYTES: Final = Limit("TARGET_SPARK_RECORD_BYTES", 16 * MIB)
 """The most bytes of one record: Spark's JVM takes some twenty times as much for it."""
 
 MAX_OPEN_FILES: Final = 200
@@ -97,7 +98,11 @@ class _Head(msgspec.Struct, gc=False, omit_defaults=True):
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _NOTHING: Final = msgspec.Raw(b"null")
 _LONG: Final = 1 << 20
-"""Bytes from which on a record is written as it is, without a copy of it."""
+"""Bytes of a record from which on it is written without being copied into a line first."""
+
+_LARGE_ROW: Final = 2 * MIB
+LARGE_ROWS_BYTES: Final = 16 * MIB
+"""Bytes of rows of 2 MiB and more that one batch holds: Spark takes some twenty times as much."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,7 @@ class Batch:
     cut_at: float
     files: tuple[BatchFile, ...] = ()
     starts: Mapping[int, int] = field(default_factory=dict)
+    has_large_rows: bool = False
 
     @classmethod
     def of(cls, event: SpooledRows, ordinal: int) -> Batch:
@@ -248,6 +254,7 @@ class Spool:
     has_deletes: bool = False
     oldest: float = 0.0
     received_at: float = 0.0
+    large_bytes: int = 0
     files: list[BatchFile] = field(default_factory=list)
     _path: Path | None = None
 
@@ -264,6 +271,8 @@ class Spool:
             self.has_deletes = self.has_deletes or may_contain_deletes(data)
         self.count += len(rows.rows)
         self.nbytes += nbytes
+        if nbytes >= _LARGE_ROW:
+            self.large_bytes += sum(size for size in map(len, rows.rows) if size >= _LARGE_ROW)
         self.last = first_ordinal + len(rows.rows) - 1
         self.version = rows.version
         return nbytes
@@ -303,10 +312,11 @@ class Spool:
             received_at=self.received_at,
             cut_at=time.time(),
             files=tuple(self.files),
+            has_large_rows=self.large_bytes > 0,
         )
         self._path, self.has_deletes = None, False
         self.files.clear()
-        self.count = self.nbytes = 0
+        self.count = self.nbytes = self.large_bytes = 0
         return batch
 
 

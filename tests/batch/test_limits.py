@@ -346,9 +346,9 @@ def test_a_storage_of_the_settings_is_never_left(tmp_path):
 BOMBS = """
 import resource, sys
 from tap_core.batch.encodings import BaseBatchFileEncoding
-from tap_core.batch.reader import rows_of_file
+from tap_core.batch.reader import read_rows
 try:
-    for _ in rows_of_file(sys.argv[1], BaseBatchFileEncoding(sys.argv[2], sys.argv[3]), stream="s"):
+    for _ in read_rows(sys.argv[1], BaseBatchFileEncoding(sys.argv[2], sys.argv[3]), stream="s"):
         pass
 except Exception as error:
     print(error)

@@ -237,10 +237,10 @@ LOST = """
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from target_spark.columns import ColumnOptions, layout_of
-from target_spark.frames import Metadata, newest, read_spool
+from target_spark.columns import ColumnOptions, schema_from_json_schema
+from target_spark.frames import BatchMetadata, latest_by_key, read_spool
 from target_spark.spark.session import Session, SparkSettings
-from target_spark.spark.arrow_workers import mapped
+from target_spark.spark.arrow_workers import map_in_arrow
 
 def slowly(batches):
     import time
@@ -253,11 +253,12 @@ conf = {**dict(each.split("=", 1) for each in conf), "spark.sql.adaptive.enabled
 session = Session.start(SparkSettings(master=master, conf=conf, format="parquet"))
 try:
     spark, now = session.thread_session(), datetime.now(timezone.utc)
-    layout = layout_of({"properties": {"k": {"type": "integer"}}}, ("k",), ColumnOptions())
+    schema = {"properties": {"k": {"type": "integer"}}}
+    layout = schema_from_json_schema(schema, ("k",), ColumnOptions())
     spool = [f"file://{path}" for path in Path(folder).glob("rows-*")]
-    frame = read_spool(spark, spool, layout, Metadata(now, now, 0))
-    rows = newest(frame.good(strict=True), ["k"])
-    mapped(rows, slowly, rows.schema).write.parquet(f"file://{folder}/out")
+    frame = read_spool(spark, spool, layout, BatchMetadata(now, now, 0))
+    rows = latest_by_key(frame.good(strict=True), ["k"])
+    map_in_arrow(rows, slowly, rows.schema).write.parquet(f"file://{folder}/out")
     print(frame._observation.get["rows"], frame.counts().rows, frame.counts(400).rows)
 finally:
     session.stop()

@@ -158,8 +158,11 @@ def test_an_older_path_shows_the_same_objects() -> None:
         ("tap_core._singerlib.utils", "tap_core.singerlib.utils"),
     ):
         shown, there = import_module(older), import_module(newer)
-        names = [n for n, it in vars(there).items() if n[0] != "_" and not ismodule(it)]
-        names.remove("annotations")
+        names = getattr(there, "__all__", None) or [
+            name
+            for name, value in vars(there).items()
+            if name[0] != "_" and name != "annotations" and not ismodule(value)
+        ]
         assert names
         assert [n for n in names if getattr(shown, n, None) is not getattr(there, n)] == []
 

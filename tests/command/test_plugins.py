@@ -67,8 +67,8 @@ class TapPlugin(Tap):
 RUN = """
 import sys
 if sys.argv.pop(1) == "ours":
-    from tap_core import alias
-    alias.install()
+    from tap_core.compat import import_alias
+    import_alias.install_import_alias()
 sys.path.insert(0, "")
 from plugin import TapPlugin
 TapPlugin.cli()

@@ -62,17 +62,17 @@ ALIASED = """
 import sys
 import types
 
-from tap_core import alias
+from tap_core.compat import import_alias
 
 sys.modules["singer_sdk"] = types.ModuleType("singer_sdk")
 try:
-    alias.install()
+    import_alias.install_import_alias()
 except RuntimeError:
     del sys.modules["singer_sdk"]
 else:
     raise SystemExit("installed behind the real one")
-alias.install()
-alias.install()
+import_alias.install_import_alias()
+import_alias.install_import_alias()
 assert len([finder for finder in sys.meta_path if type(finder).__name__ == "_Alias"]) == 1
 
 import singer_sdk.streams

@@ -25,9 +25,9 @@ EVEN = RateLimits("even", ((1000.0, 1.0),))
 DRIVER = """
 import os, resource, sys, threading, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-from target_spark.extract.rate_limit_server import Issuer
+from target_spark.extract.rate_limit_server import RateLimitServer
 count = lambda: len(os.listdir("/dev/fd"))
-with Issuer() as issuer:
+with RateLimitServer() as issuer:
     address = issuer.address
     print(address.port, address.key.hex(), flush=True)
     most = before = count()

@@ -93,7 +93,7 @@ def add_another():
     message.field.add(name="other", number=1, type=5, label=1)
     descriptor_pool.Default().AddSerializedFile(proto.SerializeToString())
 def use():
-    from tap_core.protocols.fivetran import messages
+    from tap_core.protocols.fivetran import proto_messages as messages
     assert messages.Column(name="c").SerializeToString() == b"\\n\\x01c"
 """
 
@@ -107,7 +107,7 @@ def test_who_does_not_serve_fivetran_loads_neither_grpc_nor_protobuf() -> None:
     program = """
 import sys
 from tap_core import Tap, Stream
-from tap_core.protocols.fivetran import words, description
+from tap_core.protocols.fivetran import enums, proto_descriptors
 class TapX(Tap):
     name = "tap-x"
     config_jsonschema = {"properties": {}}

@@ -239,8 +239,8 @@ def test_the_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Pa
 
 def test_the_limits_are_variables_of_the_operator():
     code = (
-        "from tap_core.manifest.interpolation import template\n"
-        "print(len(template(\"{{ 'a' * 30 }}\").render({}, {})))\n"
+        "from tap_core.manifest.interpolation import compile_template\n"
+        "print(len(compile_template(\"{{ 'a' * 30 }}\").render({}, {})))\n"
     )
     for value, said in (("40", "30"), ("20", "raise TAP_CORE_TEMPLATE_LENGTH"), ("x", "a number")):
         done = subprocess.run(

@@ -323,8 +323,8 @@ BOMB = """
 import resource, sys
 import requests
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.response import Answer
-from tap_core.http.response_limits import Deadline, Limits, ResponseTooSlowError
+from tap_core.http.response import JSONResponse
+from tap_core.http.response_limits import Deadline, ResponseLimits, ResponseTooSlowError
 from tap_core.manifest.components.decoders import *
 response = requests.Response()
 response.status_code = 200

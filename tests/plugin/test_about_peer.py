@@ -16,7 +16,10 @@ from tests.plugin.test_capabilities import without_words
 
 PEER = peer_python("singer_sdk")
 PROGRAM = Path(__file__).with_name("peer_plugins.py")
-ALIASED = "import runpy, sys; from tap_core import alias; alias.install(); "
+ALIASED = (
+    "import runpy, sys; from tap_core.compat import import_alias as alias;"
+    " alias.install_import_alias(); "
+)
 
 OURS = {
     *("max_parallel_partitions", "max_parallel_streams"),

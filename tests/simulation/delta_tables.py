@@ -103,13 +103,13 @@ class DeltaTables:
     def replacements(self) -> dict[Any, dict[str, Any]]:
         return {
             delta: {
-                "make": lambda _spark, table, *_, **__: self._create(table),
+                "create_catalog_table": lambda _spark, table, *_, **__: self._create(table),
                 "read_snapshot": self._read,
                 "commit_files": self._commit_files,
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
-                "newest_by_key": lambda df, _keys: df.newest_by_key(),
-                "as_first_rows": lambda df, _keys: df,
-                "upsert": lambda ref, *_: SimulatedMerge(ref),
+                "latest_by_key": lambda df, _keys: df.newest_by_key(),
+                "as_initial_rows": lambda df, _keys: df,
+                "build_upsert": lambda ref, *_: SimulatedMerge(ref),
             },
             catalog: {"read_snapshot": self._read},
             data_files: {

@@ -192,9 +192,9 @@ class IcebergTables:
             iceberg: {
                 "F": SimpleNamespace(lit=lambda value: value),
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
-                "newest_by_key": lambda df, _keys: df.newest_by_key(),
-                "as_first_rows": lambda df, _keys: df,
-                "upsert": lambda ref, *_: SimulatedMerge(ref),
+                "latest_by_key": lambda df, _keys: df.newest_by_key(),
+                "as_initial_rows": lambda df, _keys: df,
+                "build_upsert": lambda ref, *_: SimulatedMerge(ref),
             },
             snapshots: {"load": self._load, "sync_table": lambda *_: None},
             commit_repair: {"load": self._load},

@@ -76,7 +76,7 @@ class InvariantError(AssertionError):
 
 
 class SequentialLanes:
-    """`Lanes` without threads: the schedule says when a waiting commit is made."""
+    """`KeyedExecutor` without threads: the schedule says when a waiting commit is made."""
 
     def __init__(self, scheduler: Scheduler, _threads: int) -> None:
         self._scheduler = scheduler
@@ -487,15 +487,15 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         return renamed
 
     return {
-        loader: {"Lanes": partial(SequentialLanes, scheduler)},
-        engine: {"started": lambda *_, **__: session},
+        loader: {"KeyedExecutor": partial(SequentialLanes, scheduler)},
+        engine: {"start_spark": lambda *_, **__: session},
         batch_writer: {
             "read_spool": lambda spark, paths, *_: SpoolFrame(spark, paths),
-            "staged": lambda _spark, _reach, df: contextlib.nullcontext(df),
+            "stage_frame": lambda _spark, _reach, df: contextlib.nullcontext(df),
         },
         write_modes: {
-            "newest_by_key": lambda df, _keys: df.newest_by_key(),
-            "in_order": lambda df, _columns: df,
+            "latest_by_key": lambda df, _keys: df.newest_by_key(),
+            "sort_rows": lambda df, _columns: df,
         },
         retry: {"_sleep": lambda *_: scheduler.step("a pause before the next try")},
         job_lock: {

@@ -28,8 +28,8 @@ from target_spark.storage.job_lock import (
 
 HOLD = """
 import subprocess, sys, time
-from target_spark.storage.job_lock import Lease
-lease = Lease.take(sys.argv[1], "job", run="first")
+from target_spark.storage.job_lock import JobLock
+lease = JobLock.take(sys.argv[1], "job", run="first")
 if len(sys.argv) > 2:  # a stand-in for the JVM: a process that has inherited the file
     child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lease.fileno()], stdout=2)
     lease.jvm_started(child.pid)

@@ -29,15 +29,15 @@ except PermissionError:
     print("denied")
 """
 IMPORTS = """
-from target_spark.errors import LeaseError
-from target_spark.storage.job_lock import Lease
+from target_spark.errors import JobLockError
+from target_spark.storage.job_lock import JobLock
 """
 TAKE = """
 os.umask(0o022)
 try:
-    Lease.take(sys.argv[1], "job", wait_seconds=0).release()
+    JobLock.take(sys.argv[1], "job", wait_seconds=0).release()
     print("taken")
-except LeaseError as error:
+except JobLockError as error:
     print(error)
 """
 PEER, TEAM = 61000, 61001

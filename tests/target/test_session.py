@@ -145,10 +145,10 @@ def test_the_life_of_a_session(tmp_path):
 
 DYING = """
 import sys, time
-from target_spark.storage.job_lock import Lease
+from target_spark.storage.job_lock import JobLock
 from target_spark.spark.session import Session, SparkSettings
 
-lease = Lease.take(sys.argv[1], "job")
+lease = JobLock.take(sys.argv[1], "job")
 session = Session.start(
     SparkSettings(master="local[1]", format="parquet", small_runs=True),
     pass_fds=[lease.fileno()],

@@ -235,7 +235,7 @@ def test_a_record_that_takes_too_much_of_spark_is_an_error_that_names_the_limit(
     longest = b'{"x":"%s"}' % (b"x" * (RECORD_BYTES.whole - 8))
     spool.add(Rows(A, [longest]), 1)
     words = (
-        r"^Stream a: a record of 25,165,825 bytes is longer than 24 MiB.*TARGET_SPARK_RECORD_BYTES"
+        r"^Stream a: a record of 16,777,217 bytes is longer than 16 MiB.*TARGET_SPARK_RECORD_BYTES"
     )
     with pytest.raises(InvalidInputLine, match=words):
         spool.add(Rows(A, [b"{}", longest + b" "]), 2)

@@ -18,8 +18,8 @@ import pytest
 from pyarrow import parquet
 
 from tap_core.batch.limits import FileLimits
-from target_spark import fetched
 from target_spark.errors import DiskFullError, FilesError, QuarantineError, StorageError
+from target_spark.loader import batch_file_download
 from target_spark.loader.batch_files import BatchFile, check_size
 from target_spark.storage import retry
 from target_spark.tables.model import MaintenanceOptions, Table
@@ -263,7 +263,7 @@ def test_a_copy_is_what_is_read(
         check_size(file, limits)
         storage.put("x.jsonl", {"id": 2})
 
-    monkeypatch.setattr(fetched, "check_size", check_and_change)
+    monkeypatch.setattr(batch_file_download, "check_size", check_and_change)
     assert delta.load(schema("a", ID), batch(address), state(1), batch_schemes=["webhdfs"]) == [1]
     assert (delta.rows("a"), storage.reads) == ([(1,)], 1)
 
@@ -274,7 +274,7 @@ def test_a_disk_without_room_for_a_copy_is_named(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fetched, "fetch_file", full)
+    monkeypatch.setattr(batch_file_download, "fetch_file", full)
     with pytest.raises(DiskFullError, match=r"No room is left for rows that wait \(/.*staging"):
         delta.load(
             schema("a", ID), batch(storage.put("x.jsonl", {"id": 1})), batch_schemes=["webhdfs"]

@@ -27,7 +27,7 @@ from tap_core.authenticators import (
 from tap_core.authenticators.jwt import load_private_key, sign_jwt
 from tap_core.authenticators.token_endpoint import TokenFieldNames
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.request import AuthCallable, HTTPRequest, build_body_arguments
+from tap_core.http.request import Auth, HTTPRequest, build_body_arguments
 from tap_core.http.response import parse_json
 from tap_core.incremental.durations import parse_duration
 from tap_core.incremental.request_options import RequestOption
@@ -76,7 +76,7 @@ _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 class NoAuth:
     """Puts nothing on requests."""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what leaves requests as they are."""
         return SimpleAuthenticator()
 
@@ -100,7 +100,7 @@ class ApiKeyAuthenticator:
                 " the older `header`, and not both."
             )
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what puts the key on requests."""
         option = self.inject_into
         if option is None:
@@ -114,7 +114,7 @@ class BearerAuthenticator:
 
     api_token: str
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what puts the token on requests."""
         return BearerTokenAuthenticator(token=self.api_token)
 
@@ -126,7 +126,7 @@ class BasicHttpAuthenticator:
     username: str
     password: str = ""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what puts them on requests."""
         return BasicAuthenticator(username=self.username, password=self.password)
 
@@ -148,7 +148,7 @@ class SelectiveAuthenticator:
         is_known = isinstance(declared, Mapping) and str(found) in declared
         return {"authenticators": [str(found)]} if is_known else {}
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what the chosen one puts on requests.
 
         Raises:
@@ -222,7 +222,7 @@ class JwtAuthenticator:
     passphrase: str | None = None
     request_option: RequestOption = _BEARER
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what puts a token on requests, a new one before the last one ends."""
         token, prefix = ExpiringToken(self.signed), self.header_prefix
         return InjectedCredential(
@@ -353,7 +353,7 @@ class OAuthAuthenticator:
             options = ", ".join(f"`{name}`" for name in missing)
             raise ManifestError(f"An OAuthAuthenticator of this kind of grant needs {options}.")
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:  # noqa: ARG002  (as all authenticators)
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (as all authenticators)
         """Return what puts a token on requests, a new one before the last one ends."""
         updater = self.refresh_token_updater
         return CachedToken(
@@ -504,7 +504,7 @@ class SessionTokenAuthenticator:
         if self.expiration_duration:
             _ = parse_duration(self.expiration_duration)
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what puts the token on requests; a new one is asked for when it has ended.
 
         Where nothing says how long it lives, that is when it is refused.
@@ -535,7 +535,7 @@ class SessionTokenAuthenticator:
         return next(iter(cast(Decoder, self.decoder).decode(response)), None)
 
 
-def _signed(request: HTTPRequest, auth: AuthCallable) -> HTTPRequest:
+def _signed(request: HTTPRequest, auth: Auth) -> HTTPRequest:
     """Return a request with credentials on it, for whoever sends it without any."""
     body = build_body_arguments(request.data, as_json=bool(request.as_json))
     headers = {**body.pop("headers", {}), **request.headers}
@@ -560,7 +560,7 @@ class LegacySessionTokenAuthenticator:
     username: str = ""
     password: str = ""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what puts the token on requests."""
         token = ExpiringToken(lambda: (self._token(stream), None))
         option = RequestOption(inject_into="header", field_name=self.header)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, cast
 
 import requests
 
-from tap_core.http.request import AuthCallable, HTTPRequest
+from tap_core.http.request import Auth, HTTPRequest
 from tap_core.manifest.cdk_compat.adapters import adapt, to_stream_slice
 from tap_core.manifest.cdk_compat.error_handlers import CdkBackoffStrategy as FaceBackoff
 from tap_core.manifest.cdk_compat.import_hook import load_class
@@ -298,7 +298,7 @@ class CustomAuthenticator(Custom):
 
     METHODS: ClassVar[tuple[str, ...]] = ("__call__",)
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what puts credentials on a request."""
         self.owner.stream = stream
         return self._signed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tap_core.http.request import AuthCallable
+from tap_core.http.request import Auth
 from tap_core.manifest.components.token_quotas import RotatedTokens
 from tap_core.manifest.interfaces import DeclarativeStreamProtocol
 from tap_core.manifest.token_rotation import TokenRotator
@@ -19,6 +19,6 @@ __all__ = ["RateLimitedMultipleTokenAuthenticator"]
 class RateLimitedMultipleTokenAuthenticator(RotatedTokens):
     """Puts one of several tokens on each request: one that has requests left."""
 
-    def auth(self, stream: DeclarativeStreamProtocol) -> AuthCallable:
+    def auth(self, stream: DeclarativeStreamProtocol) -> Auth:
         """Return what puts a token on requests."""
         return TokenRotator(self, stream)
